@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import h5py
 import numpy as np
@@ -13,7 +12,8 @@ import tifffile
 import zarr
 from image_files import write_cifar, write_idx
 
-from znnpy.data.opening import Kind, open_volume
+from znnpy.data.formats import FORMATS
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (4, 3, 32, 32)).astype(np.uint8)
@@ -47,7 +47,7 @@ WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize("kind", FORMATS)
 def test_no_format_passes_over_the_bound(tmp_path: Path, kind: str) -> None:
     name, write = WRITTEN[kind]
     write(tmp_path / name)

@@ -6,37 +6,21 @@ import difflib
 from pathlib import Path
 from typing import Literal
 
-import h5py
 import numpy as np
 
 from znnpy.data.dataset_names import LABEL_NAMES, RAW_NAMES, split_source
-from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.formats import FORMATS, Asked, Format
 from znnpy.data.process_memory import available, available_memory, readable, take
 from znnpy.data.safety_limits import Trust
-from znnpy.data.samples.cifar import SUFFIX as CIFAR
-from znnpy.data.samples.cifar import open_cifar
-from znnpy.data.samples.idx import GZIP, is_idx, open_idx
-from znnpy.data.samples.npz import ZIP, open_npz
-from znnpy.data.tiff.folder import TiffFolder, planes_of
-from znnpy.data.tiff.volume import TiffVolume
 from znnpy.data.unsupported_formats import other_format
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
-from znnpy.data.zarr.store import is_zarr
 from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError, reason
 
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
-Kind = Literal["hdf5", "tiff", "planes", "zarr", "idx", "gzip", "npz", "cifar"]
 
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
-_PLAIN = {
-    "tiff": "a TIFF file",
-    "planes": "a folder of TIFF files",
-    "idx": "an idx file",
-    "gzip": "compressed by gzip, which only idx files may be (unpack others),",
-}
 
 
 def open_volume(
@@ -72,32 +56,11 @@ def open_volume(
 
 
 def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
-    kind, labels = _kind(path), role == "labels"
-    if dataset is not None and kind in _PLAIN:
-        raise VolumeError(
-            f"{path} is {_PLAIN[kind]} and has no datasets, but {dataset!r} was named"
-        )
+    found, labels = _format(path), role == "labels"
+    if dataset is not None and found.alone:
+        raise VolumeError(f"{path} is {found.alone} and has no datasets, but {dataset!r} was named")
     names = LABEL_NAMES if labels else RAW_NAMES
-    match kind:
-        case "tiff":
-            return TiffVolume(path, allow_external=trust.external, max_bytes=trust.max_bytes)
-        case "planes":
-            return TiffFolder(
-                path, planes_of(path), allow_external=trust.external, max_bytes=trust.max_bytes
-            )
-        case "zarr":
-            # Takes a third of a second to import, so only those who read Zarr wait for it.
-            from znnpy.data.zarr.volume import ZarrVolume
-
-            return ZarrVolume(path, dataset, names, labels, trust)
-        case "idx" | "gzip":
-            return open_idx(path, labels=labels, trust=trust)
-        case "npz":
-            return open_npz(path, dataset, names, labels=labels, trust=trust)
-        case "cifar":
-            return open_cifar(path, dataset, labels=labels, trust=trust)
-        case "hdf5":
-            return Hdf5Volume(path, dataset, names, trust, labels=labels)
+    return found.opened(Asked(path, dataset, names, labels, trust))
 
 
 def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
@@ -133,16 +96,22 @@ def _load(volume: Volume) -> ArrayVolume:
     return loaded
 
 
-def _kind(path: Path) -> Kind:
+def _format(path: Path) -> Format:
     try:
-        return _seen_kind(path)
+        return _seen_format(path)
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {reason(error)}") from error
 
 
-def _seen_kind(path: Path) -> Kind:
+def _known(path: Path, head: bytes, folder: bool) -> Format | None:
+    """The first format that knows a file or folder."""
+    listed = (it for it in FORMATS.values() if it.folder == folder)
+    return next((it for it in listed if it.knows(path, head)), None)
+
+
+def _seen_format(path: Path) -> Format:
     if path.is_dir():
-        return _kind_of_folder(path)
+        return _format_of_folder(path)
     if path.exists() and not path.is_file():
         raise VolumeError(f"{path} is not a file")
     try:
@@ -156,18 +125,8 @@ def _seen_kind(path: Path) -> Kind:
         raise VolumeError(
             f"{path} does not exist: {whole} is a file; a dataset in it is named {joined(whole, str(dataset))}"
         ) from error
-    if h5py.is_hdf5(path):
-        return "hdf5"
-    if head[:4] in _TIFF:
-        return "tiff"
-    if head[:4] == ZIP:
-        return "npz"
-    if path.suffix.lower() == CIFAR and head:
-        return "cifar"
-    if head[:2] == GZIP and not other_format(path):
-        return "gzip"
-    if is_idx(head):
-        return "idx"
+    if found := _known(path, head, folder=False):
+        return found
     if head[:2] in _PICKLE:
         raise VolumeError(
             f"{path} is a Python pickle, which may run any program when it is read: refused. CIFAR comes in "
@@ -176,16 +135,15 @@ def _seen_kind(path: Path) -> Kind:
     if head and (other := other_format(path)):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     what = f"begins with {head!r}" if head else "is empty"
+    *titles, last = [it.title for it in FORMATS.values() if it.title and not it.folder]
     raise VolumeError(
-        f"{path} is no HDF5, TIFF, idx, npz or CIFAR (.bin) file and no Zarr folder: it {what}"
+        f"{path} is no {', '.join(titles)} or {last} file and no Zarr folder: it {what}"
     )
 
 
-def _kind_of_folder(path: Path) -> Literal["planes", "zarr"]:
-    if is_zarr(path) or path.suffix.lower() == ".zarr":
-        return "zarr"
-    if planes_of(path):
-        return "planes"
+def _format_of_folder(path: Path) -> Format:
+    if found := _known(path, b"", folder=True):
+        return found
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(

@@ -9,15 +9,19 @@ from pathlib import Path
 import h5py
 
 from znnpy.data.dataset_names import split_source
+from znnpy.data.formats import FORMATS
 from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.unsupported_formats import other_format, plain_stem
 from znnpy.data.volume import Volume
-from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
+from znnpy.data.writing.destination import SUFFIXES, Destination, is_zarr_name, journal_of
 from znnpy.data.zarr.store import is_zarr
 from znnpy.errors import VolumeError
 
-READ_ONLY = (".tif", ".tiff", ".npz", ".bin", ".gz")
-"""Formats that are read and never written."""
+
+def _is_read_only(path: Path) -> bool:
+    """Whether a name is that of a format that is read and never written."""
+    suffix = path.suffix.lower()
+    return suffix not in SUFFIXES and any(suffix in it.suffixes for it in FORMATS.values())
 
 
 def refuse_output(destination: Destination) -> None:
@@ -30,7 +34,7 @@ def refuse_output(destination: Destination) -> None:
 def refuse_place(path: Path) -> None:
     """VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
-    if path.suffix.lower() in READ_ONLY or other_format(path):
+    if _is_read_only(path) or other_format(path):
         stem = plain_stem(path)
         raise VolumeError(
             f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "

@@ -1,0 +1,160 @@
+"""The formats of volumes that are read: by what a file is known, and who opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+
+from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.safety_limits import Trust
+from znnpy.data.samples.cifar import SUFFIX as CIFAR
+from znnpy.data.samples.cifar import open_cifar
+from znnpy.data.samples.idx import GZIP, is_idx, open_idx
+from znnpy.data.samples.npz import ZIP, open_npz
+from znnpy.data.tiff.folder import TiffFolder, planes_of
+from znnpy.data.tiff.volume import TiffVolume
+from znnpy.data.unsupported_formats import other_format
+from znnpy.data.volume import Volume
+from znnpy.data.zarr.store import is_zarr
+from znnpy.registry import Registry
+
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A volume as it is asked for.
+
+    `dataset`: by its name, else the first of the `usual` names that is there. `trust`: what the file may do.
+    """
+
+    path: Path
+    dataset: str | None
+    usual: tuple[str, ...]
+    labels: bool
+    trust: Trust
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format of files, or of folders.
+
+    `title`: as errors list it, "" for what they do not. `knows(path, head)`: whether a file whose first 8 bytes
+    are `head`, or a folder (`head` is empty), is one; formats are asked in their order. `opened(asked)`: the
+    volume, which reads by region and refuses what a file of unknown origin may not do. `alone`: what a file is
+    called where it has no datasets, "" where it may have some. `suffixes` of its names, in lower case.
+    """
+
+    name: str
+    title: str
+    knows: Callable[[Path, bytes], bool]
+    opened: Callable[[Asked], Volume]
+    folder: bool = False
+    alone: str = ""
+    suffixes: tuple[str, ...] = ()
+
+
+def _hdf5(asked: Asked) -> Volume:
+    return Hdf5Volume(asked.path, asked.dataset, asked.usual, asked.trust, labels=asked.labels)
+
+
+def _tiff(asked: Asked) -> Volume:
+    trust = asked.trust
+    return TiffVolume(asked.path, allow_external=trust.external, max_bytes=trust.max_bytes)
+
+
+def _planes(asked: Asked) -> Volume:
+    path, trust = asked.path, asked.trust
+    planes = planes_of(path)
+    return TiffFolder(path, planes, allow_external=trust.external, max_bytes=trust.max_bytes)
+
+
+def _zarr(asked: Asked) -> Volume:
+    # Takes a third of a second to import, so only those who read Zarr wait for it.
+    from znnpy.data.zarr.volume import ZarrVolume
+
+    return ZarrVolume(asked.path, asked.dataset, asked.usual, asked.labels, asked.trust)
+
+
+def _idx(asked: Asked) -> Volume:
+    return open_idx(asked.path, labels=asked.labels, trust=asked.trust)
+
+
+def _npz(asked: Asked) -> Volume:
+    return open_npz(asked.path, asked.dataset, asked.usual, labels=asked.labels, trust=asked.trust)
+
+
+def _cifar(asked: Asked) -> Volume:
+    return open_cifar(asked.path, asked.dataset, labels=asked.labels, trust=asked.trust)
+
+
+def _is_cifar(path: Path, head: bytes) -> bool:
+    return path.suffix.lower() == CIFAR and bool(head)
+
+
+FORMATS = Registry[Format](
+    "format",
+    (
+        Format(
+            name="hdf5",
+            title="HDF5",
+            knows=lambda path, head: h5py.is_hdf5(path),
+            opened=_hdf5,
+            suffixes=(".h5", ".hdf5", ".hdf"),
+        ),
+        Format(
+            name="tiff",
+            title="TIFF",
+            knows=lambda path, head: head[:4] in _TIFF,
+            opened=_tiff,
+            alone="a TIFF file",
+            suffixes=(".tif", ".tiff"),
+        ),
+        Format(
+            name="idx",
+            title="idx",
+            knows=lambda path, head: is_idx(head) and not _is_cifar(path, head),
+            opened=_idx,
+            alone="an idx file",
+        ),
+        Format(
+            name="gzip",
+            title="",
+            knows=lambda path, head: (
+                head[:2] == GZIP and not other_format(path) and not _is_cifar(path, head)
+            ),
+            opened=_idx,
+            alone="compressed by gzip, which only idx files may be (unpack others),",
+            suffixes=(".gz",),
+        ),
+        Format(
+            name="npz",
+            title="npz",
+            knows=lambda path, head: head[:4] == ZIP,
+            opened=_npz,
+            suffixes=(".npz",),
+        ),
+        Format(
+            name="cifar", title="CIFAR (.bin)", knows=_is_cifar, opened=_cifar, suffixes=(CIFAR,)
+        ),
+        Format(
+            name="zarr",
+            title="Zarr",
+            knows=lambda path, head: is_zarr(path) or path.suffix.lower() == ".zarr",
+            opened=_zarr,
+            folder=True,
+            suffixes=(".zarr",),
+        ),
+        Format(
+            name="planes",
+            title="",
+            knows=lambda path, head: bool(planes_of(path)),
+            opened=_planes,
+            folder=True,
+            alone="a folder of TIFF files",
+        ),
+    ),
+)
