@@ -1,9 +1,9 @@
-"""The functions that nodes apply, with their gradients, in float64.
+"""The activation functions that nodes apply, with their gradients, in float64; the registry `FUNCTIONS`.
 
-A gradient is computed from the function's own value, where that tells the slope: it takes the node's
-values (`needs_sum`: the sums before the function instead) and the gradient after the function and
-returns the gradient before it; at a kink it takes the side of smaller values, as the
-kernels do. The kernels are `znnpy_kernels.layers.activation_kernels.FORWARD` and `BACKWARD`, by name.
+A gradient takes the node's values and the gradient after the function and returns the gradient before it. It uses
+the function's own value where the slope follows from that, else (`needs_sum`) the sum before the function; at a
+kink it takes the slope of the left side, as the kernels do. The kernels are
+`znnpy_kernels.layers.activation_kernels.FORWARD` and `BACKWARD`, by name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from znnpy.errors import NetworkError
 from znnpy.layers.types import Array, Held
 from znnpy.registry import Registry
 
-IMAGES = 1  # the axis of images
+CHANNELS = 1  # axis of the channels in (batch, channel, z, y, x)
 
 
 class Shape(Protocol):
-    """The numbers that shape a function: each takes those that it knows."""
+    """The parameters that shape a function; each function reads those that it knows."""
 
     @property
     def slope(self) -> float:
@@ -34,16 +34,16 @@ class Shape(Protocol):
 
     @property
     def gain(self) -> float:
-        """Of tanh."""
+        """Of tanh: amplitude * tanh(gain * x)."""
 
     @property
     def slopes(self) -> Array:
-        """Of prelu, (images, 1, 1, 1): learned."""
+        """Of prelu, (channels, 1, 1, 1): learned negative slopes."""
 
 
 @dataclass(frozen=True)
 class Shaped:
-    """A shape by its numbers."""
+    """The shape parameters of one node, as plain values."""
 
     slope: float = 0.01
     amplitude: float = 1.0
@@ -53,16 +53,14 @@ class Shaped:
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """One transfer function.
+    """One activation function.
 
-    `value(x, shape)`, `gradient(y, g, shape)`: arrays (batch, channel, z, y, x). `needs_sum`: its value does not
-    tell its slope; its gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
-    `held`: arrays (images,) that nodes keep for it, by the names that they have in its shape, and
-    `held_gradients(x, g, shape)` those of the ones that are learned.
-    `shaped`: the node's keys that are for this function and those that have them too. `slope`: where a
-    config says none. `unbounded`: it has a slope everywhere and reaches every value. `pointwise`: a
-    voxel of an image depends on that voxel alone, not on other images. `passes_on`: the gradient goes
-    through unchanged, for losses made on what comes before.
+    `value(x, shape)`, `gradient(y, g, shape)`: float64 arrays (batch, channel, z, y, x). `needs_sum`: the slope does
+    not follow from the value; then the gradient is `gradient(x, g, shape)`, and training keeps x beside the values.
+    `held`: arrays (channels,) that a node keeps for it, by their names in `Shape`; `held_gradients(x, g, shape)`:
+    gradients of those that are learned. `shaped`: keys of a node that this function reads. `slope`: default of that
+    key. `unbounded`: it reaches every value and is nowhere flat. `pointwise`: a value depends on the same voxel and
+    channel alone (not so softmax). `passes_on`: the gradient goes through unchanged, for losses of the sum before it.
     """
 
     name: str
@@ -79,19 +77,19 @@ class Function:
 
 
 def softmax(logits: Array) -> Array:
-    """Softmax over images."""
-    powers = np.exp(logits - logits.max(axis=IMAGES, keepdims=True))
-    shares: Array = powers / powers.sum(axis=IMAGES, keepdims=True)
+    """Return the softmax over channels."""
+    powers = np.exp(logits - logits.max(axis=CHANNELS, keepdims=True))
+    shares: Array = powers / powers.sum(axis=CHANNELS, keepdims=True)
     return shares
 
 
 def _softmax_gradient(y: Array, g: Array, shape: Shape) -> Array:
-    gradient: Array = y * (g - (y * g).sum(axis=IMAGES, keepdims=True))
+    gradient: Array = y * (g - (y * g).sum(axis=CHANNELS, keepdims=True))
     return gradient
 
 
 def _logistic(x: Array, shape: Shape) -> Array:
-    from scipy.special import expit  # seldom needed, and slow to import
+    from scipy.special import expit  # slow to import, and float32 does without
 
     return np.asarray(expit(x))
 
@@ -116,7 +114,7 @@ def _gelu_gradient(x: Array, g: Array, shape: Shape) -> Array:
 
 
 def _bent(x: Array) -> Array:
-    """tanh of it stands for 2 ndtr(x) - 1 in gelu_tanh."""
+    """Return the argument of the tanh that approximates 2 ndtr(x) - 1 in gelu_tanh (Hendrycks and Gimpel 2016)."""
     bent: Array = np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)
     return bent
 
@@ -132,7 +130,7 @@ def _prelu_gradients(x: Array, g: Array, shape: Shape) -> dict[str, Array]:
     return {"slopes": np.where(x > 0, 0.0, x * g).sum(axis=(0, 2, 3, 4))}
 
 
-# The names once more: a misspelt one is then found by the type checker.
+# The names are repeated as a type, so that the type checker finds a misspelt one.
 FunctionName = Literal[
     "linear",
     "relu",
@@ -248,7 +246,7 @@ FUNCTIONS = Registry[Function](
 
 
 def function_of(name: str) -> Function:
-    """The function of that name; NetworkError if there is none."""
+    """Return the activation function of that name; NetworkError if there is none."""
     if name not in FUNCTIONS:
         raise NetworkError(f"function '{name}' is none of {', '.join(FUNCTIONS)}")
     return FUNCTIONS[name]

@@ -1,4 +1,4 @@
-"""The edge kind `avg_pool`: the mean of every window."""
+"""The edge kind `avg_pool`: average pooling with a stride, in float64."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ class AvgPoolLayer(PoolLayer):
     """Mean of every window: the output is smaller by `stride`."""
 
     count_padding: Bool = Field(
-        default=True, description="Padding counts as zeros; false: means are of the image alone."
+        default=True,
+        description="Padding counts as zeros; false: only voxels of the feature map count.",
     )
 
 
-def averaged(image: Array, at: Applied) -> Array:
-    """Mean of every window."""
-    return _sums(image, at) / _counts(image, at)
+def averaged(values: Array, at: Applied) -> Array:
+    """Return the mean of every window, of values (batch, channel, z, y, x)."""
+    return _sums(values, at) / _counts(values, at)
 
 
-def averaged_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `averaged` for its image, of which the shape alone counts."""
+def averaged_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the input of `averaged`, of which only the shape is used."""
     padding = sides(at.edge, at.dilation)
-    shares = gradient / _counts(image, at)
-    output = np.zeros_like(framed(image, padding))
+    shares = gradient / _counts(values, at)
+    output = np.zeros_like(framed(values, padding))
     for _, box in taps(at.edge, at.dilation, gradient.shape[2:]):
         output[box] += shares
     return folded(output, padding)
 
 
-def _sums(image: Array, at: Applied) -> Array:
-    whole = framed(image, sides(at.edge, at.dilation))
+def _sums(values: Array, at: Applied) -> Array:
+    whole = framed(values, sides(at.edge, at.dilation))
     shape = shrunk(at.edge, at.dilation, whole.shape[2:])
-    total: Array = np.zeros((*image.shape[:2], *shape))
+    total: Array = np.zeros((*values.shape[:2], *shape))
     for _, box in taps(at.edge, at.dilation, shape):
         total += whole[box]
     return total
 
 
-def _counts(image: Array, at: Applied) -> Array | int:
-    """Voxels that each mean is of."""
+def _counts(values: Array, at: Applied) -> Array | int:
+    """Return how many voxels each mean is of."""
     if at.edge.count_padding:
         return int(np.prod(at.edge.size))
-    return _sums(np.ones((1, 1, *image.shape[2:])), at)
+    return _sums(np.ones((1, 1, *values.shape[2:])), at)
 
 
 AVG_POOL = EdgeKind(

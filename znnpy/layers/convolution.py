@@ -1,4 +1,4 @@
-"""The edge kind `conv`: a bank of filters between all images of two nodes."""
+"""The edge kind `conv`: convolution with padding, stride, dilation and groups, and its gradients, in float64."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from znnpy.fields import Bool, Padding3, Size3, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind, Filters
 from znnpy.layers.keys import (
     HE,
+    ChannelsKey,
     Groups,
-    ImagesKey,
     InitField,
     Repeat,
     TransferKeys,
@@ -28,7 +28,7 @@ from znnpy.layers.weight_standardization import standardized, standardized_gradi
 
 
 class ConvKeys(Strict):
-    """A bank of filters between all images of two nodes."""
+    """A bank of filters between all channels of two nodes."""
 
     size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
     stride: Size3 = Field(default=(1, 1, 1), description="True stride in voxels, z y x.")
@@ -56,35 +56,35 @@ class ConvKeys(Strict):
     init: InitField = Field(default=HE, description="How the filters start.")
 
 
-class ConvLayer(TransferKeys, ConvKeys, ImagesKey):
-    """A convolution, then bias and transfer function."""
+class ConvLayer(TransferKeys, ConvKeys, ChannelsKey):
+    """A convolution, then bias and activation function."""
 
 
-def convolve(image: Array, at: Applied) -> Array:
-    """Cross-correlation: sum over taps of filter times shifted image."""
-    whole = framed(image, sides(at.edge, at.dilation), at.edge.border)
+def convolve(values: Array, at: Applied) -> Array:
+    """Return the cross-correlation of values (batch, channel, z, y, x) with the filters: no flip, as in PyTorch."""
+    whole = framed(values, sides(at.edge, at.dilation), at.edge.border)
     shape = shrunk(at.edge, at.dilation, whole.shape[2:])
     filters = _used(at)
-    output = np.zeros((image.shape[0], filters.shape[0], *shape))
+    output = np.zeros((values.shape[0], filters.shape[0], *shape))
     for tap, box in taps(at.edge, at.dilation, shape):
         output += mixed(filters[:, :, *tap], whole[box], at.edge.groups)
     return output
 
 
-def convolve_data_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `convolve` for its image, of which the shape alone counts."""
+def convolve_data_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the input of `convolve`, of which only the shape is used."""
     padding, filters = sides(at.edge, at.dilation), _used(at)
-    whole = zip(image.shape[2:], padding, strict=True)
-    output = np.zeros((*image.shape[:2], *(n + before + after for n, (before, after) in whole)))
+    whole = zip(values.shape[2:], padding, strict=True)
+    output = np.zeros((*values.shape[:2], *(n + before + after for n, (before, after) in whole)))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
         output[box] += mixed_back(filters[:, :, *tap], gradient, at.edge.groups)
     return folded(output, padding, at.edge.border)
 
 
-def convolve_weight_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `convolve` for its filters, shape (out, in / groups, z, y, x)."""
-    whole = framed(image, sides(at.edge, at.dilation), at.edge.border)
-    output = np.zeros(filters_shape(at.edge, image.shape[1], gradient.shape[1]))
+def convolve_weight_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the filters of `convolve`, (out, in / groups, z, y, x)."""
+    whole = framed(values, sides(at.edge, at.dilation), at.edge.border)
+    output = np.zeros(filters_shape(at.edge, values.shape[1], gradient.shape[1]))
     for tap, box in taps(at.edge, at.dilation, gradient.shape[2:]):
         output[:, :, *tap] = products(gradient, whole[box], at.edge.groups)
     if at.edge.weight_standardization:
@@ -93,36 +93,36 @@ def convolve_weight_gradient(image: Array, gradient: Array, at: Applied) -> Arra
 
 
 def _used(at: Applied) -> Array:
-    """The filters by which images are multiplied."""
+    """Return the filters that values are multiplied with: the learned ones, standardised if the edge says so."""
     return standardized(at.filters) if at.edge.weight_standardization else at.filters
 
 
 def filters_shape(edge: Numbers, inputs: int, outputs: int) -> tuple[int, ...]:
-    """(out, in / groups, z, y, x)."""
+    """Return the shape of an edge's filters, (out, in / groups, z, y, x)."""
     return (outputs, inputs // edge.groups, *edge.size)
 
 
-def mixed(matrix: Array, image: Array, groups: int) -> Array:
-    """One matrix (out, in / groups) over the images of every voxel, group by group."""
-    pairs = zip(np.split(matrix, groups), np.split(image, groups, axis=1), strict=True)
+def mixed(matrix: Array, values: Array, groups: int) -> Array:
+    """Return every voxel's channels multiplied by a matrix (out, in / groups), group by group."""
+    pairs = zip(np.split(matrix, groups), np.split(values, groups, axis=1), strict=True)
     return np.concatenate([_mixed(*pair) for pair in pairs], axis=1)
 
 
-def mixed_back(matrix: Array, image: Array, groups: int) -> Array:
-    """The same with the matrix (out, in / groups) transposed: from images out to images in."""
-    pairs = zip(np.split(matrix, groups), np.split(image, groups, axis=1), strict=True)
-    return np.concatenate([_mixed(part.T, images) for part, images in pairs], axis=1)
+def mixed_back(matrix: Array, values: Array, groups: int) -> Array:
+    """Return every voxel's channels multiplied by the transpose of a matrix (out, in / groups), group by group."""
+    pairs = zip(np.split(matrix, groups), np.split(values, groups, axis=1), strict=True)
+    return np.concatenate([_mixed(part.T, channels) for part, channels in pairs], axis=1)
 
 
 def products(a: Array, b: Array, groups: int) -> Array:
-    """Sums over all voxels of images times images of their group: (images of a, images of b / groups)."""
+    """Return sums over batch and voxels of products of channels, (channels of a, channels of b / groups)."""
     over = (0, 2, 3, 4)
     pairs = zip(np.split(a, groups, axis=1), np.split(b, groups, axis=1), strict=True)
     return np.concatenate([np.tensordot(*pair, (over, over)) for pair in pairs])
 
 
-def _mixed(matrix: Array, image: Array) -> Array:
-    return np.moveaxis(np.tensordot(matrix, image, ((1,), (1,))), 0, 1)
+def _mixed(matrix: Array, values: Array) -> Array:
+    return np.moveaxis(np.tensordot(matrix, values, ((1,), (1,))), 0, 1)
 
 
 def _wrong(edge: Numbers) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The edge kind `crop`: a margin is removed on both sides."""
+"""The edge kind `crop`: removes a margin on both sides of each axis, in float64."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from znnpy.layers.types import Array
 
 
 class CropLayer(Strict):
-    """Removes a margin on both sides; an offset of 0 passes the images on."""
+    """Removes a margin on both sides; an offset of 0 passes the feature map on."""
 
     offset: Offset3 = Field(description="Voxels removed on both sides, z y x.")
 
 
-def cropped(image: Array, at: Applied) -> Array:
-    """What lies inside the margin: a view."""
+def cropped(values: Array, at: Applied) -> Array:
+    """Return what lies inside the margin, as a view."""
     z, y, x = (
-        slice(cut, have - cut) for cut, have in zip(at.edge.offset, image.shape[2:], strict=True)
+        slice(cut, have - cut) for cut, have in zip(at.edge.offset, values.shape[2:], strict=True)
     )
-    return image[:, :, z, y, x]
+    return values[:, :, z, y, x]
 
 
-def cropped_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """The gradient inside, zeros around it."""
-    whole = np.zeros_like(image)
+def cropped_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient with zeros in the margin."""
+    whole = np.zeros_like(values)
     cropped(whole, at)[...] = gradient
     return whole
 

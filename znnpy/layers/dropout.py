@@ -1,4 +1,4 @@
-"""The edge kind `dropout`: voxels set to zero at random while training."""
+"""The edge kind `dropout`: sets voxels to zero at random while training, in float64."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class DropoutLayer(Strict):
 
 
 def dropped(values: Array, at: Applied) -> Array:
-    """Forward and backward: kept voxels divided by `keep`; no mask (inference): all.
+    """Return kept voxels divided by `keep`, zeros elsewhere; everything unchanged without a mask (inference).
 
-    NaN and Inf stay visible under the mask.
+    Serves values and gradients. NaN and Inf stay NaN under the mask, so that they are noticed.
     """
     return values if at.mask is None else values * np.where(at.mask != 0, 1.0 / at.edge.keep, 0.0)
 
@@ -31,5 +31,5 @@ DROPOUT = EdgeKind(
     keys=DropoutLayer,
     short=("keep", (int, float)),
     forward=dropped,
-    data_gradient=lambda image, gradient, at: dropped(gradient, at),
+    data_gradient=lambda values, gradient, at: dropped(gradient, at),
 )

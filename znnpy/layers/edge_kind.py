@@ -1,9 +1,7 @@
-"""What there is to say of an edge kind: the keys that users write, its sizes, its float64 meaning.
+"""The form of an edge kind's entry, `EdgeKind`: keys that users write, sizes, float64 forward and gradients.
 
-Images are (batch, channel, z, y, x), filters (out, in, z, y, x). How many voxels an operation takes and makes,
-and which it sees, is said once, by `sizes.py`.
-
-What a node does with what its edges bring: a closed set, which every room matches in full.
+Arrays are (batch, channel, z, y, x), filters (out, in / groups, z, y, x). `sizes.py` alone says how many voxels an
+operation takes and makes, and which it sees.
 """
 
 from __future__ import annotations
@@ -20,14 +18,15 @@ from znnpy.layers.sizes import AllSizes, windows
 from znnpy.layers.types import Array, Triple
 
 NodeKind = Literal["input", "transfer", "sum", "max", "concat"]
+"""How a node combines its edges (see `Node`). The set is closed: every room matches all of them."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """An operation where it stands in a network: its numbers, what it inherits, has learned and has drawn.
+    """An operation in its place in a network: its numbers, inherited dilation, filters and dropout mask.
 
-    `dilation`: distance between its taps, z y x, in voxels of its source. `filters`: empty for kinds
-    without. `mask`: nonzero where dropout keeps a voxel, in its source's shape; None in inference.
+    `dilation`: distance between its taps, z y x, in voxels of its source. `filters`: empty for kinds without.
+    `mask`: nonzero where dropout keeps a voxel, in the shape of its source; None in inference.
     """
 
     edge: Numbers
@@ -38,10 +37,10 @@ class Applied:
 
 @dataclass(frozen=True)
 class Filters:
-    """What a kind learns: an array for each edge, and with it any number of images from any number.
+    """The filters that a kind learns: one array for each edge, which maps any number of channels to any other.
 
-    `shape(edge, inputs, outputs)`: of the array, which begins (out, in). `gradient(image, gradient,
-    applied)`: of the loss for the array, from the edge's input and the gradient for its output.
+    `shape(edge, inputs, outputs)`: of the array, which begins (out, in). `gradient(values, gradient, applied)`: of
+    the loss by the array, from the edge's input and the gradient by its output.
     """
 
     shape: Callable[[Numbers, int, int], tuple[int, ...]]
@@ -50,15 +49,15 @@ class Filters:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeKind:
-    """One kind of edges.
+    """One kind of edge.
 
-    `name`: in configs. `summary`: of its key in a chain. `example`: a layer and its comment, for the
-    template of a config. `keys`: those of an edge; `layer`: those of a layer where its node has keys of
-    its own beside them. `short`: the key that a bare value of these types stands for.
-    `forward(image, applied)`: the images that arrive. `data_gradient(image, gradient, applied)`: of the
-    loss for the edge's input, in its shape. `learns`: None keeps the number of images.
-    `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that it is where its stride is taken away
-    and every voxel is wanted; itself unless said. `wrong(numbers)`: what of them cannot be, a line each.
+    `name`: in configs. `summary`: describes its key in a chain. `example`: a layer and its comment, for the template
+    of a config. `keys`: of an edge; `layer`: of a layer of a chain, where its node has keys of its own as well.
+    `short`: the key that a bare value of these types stands for.
+    `forward(values, applied)`: the edge's output. `data_gradient(values, gradient, applied)`: of the loss by the
+    edge's input, in its shape. `learns`: its filters; None: it keeps the number of channels.
+    `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that takes its place when strides become dilation
+    (`network/dense_conversion.py`); None: itself. `wrong(numbers)`: problems with them, a line each.
     `tasks`: its tasks in float32, a `znnpy.engine.emit.Emitter` or "module:name" of one, for a kind that is not in
     `znnpy.engine.emit.EMITTERS`.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
@@ -81,13 +80,13 @@ class EdgeKind:
     tasks: Any = None
 
     def numbers(self, keys: Strict) -> Mapping[str, Any]:
-        """Fields of `Numbers` from the keys of an edge or layer."""
+        """Return fields of `Numbers` from the keys of an edge or layer."""
         if self.read is not None:
             return self.read(keys)
         return {name: getattr(keys, name) for name in self.keys.model_fields}
 
     def data(self, numbers: Numbers) -> Mapping[str, Any]:
-        """Keys as a config holds them, from which `numbers` makes the same again."""
+        """Return the keys, as a config holds them, from which `numbers` makes the same again."""
         if self.written is not None:
             return self.written(numbers)
         return {name: getattr(numbers, name) for name in self.keys.model_fields}

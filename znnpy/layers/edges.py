@@ -1,4 +1,4 @@
-"""The edge kinds that there are."""
+"""The registry of all edge kinds, `EDGE_KINDS`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EDGE_KINDS = Registry[EdgeKind](
 
 
 def edge_kind(name: str) -> EdgeKind:
-    """The kind of that name; NetworkError if there is none."""
+    """Return the edge kind of that name; NetworkError if there is none."""
     if name not in EDGE_KINDS:
         raise NetworkError(f"edge kind '{name}' is none of {', '.join(EDGE_KINDS)}")
     return EDGE_KINDS[name]

@@ -1,4 +1,4 @@
-"""The edge kind `identity`: images are passed on, to be added to others."""
+"""The edge kind `identity`: passes a feature map on unchanged, as residual connections do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from znnpy.layers.edge_kind import EdgeKind
 
 
 class IdentityLayer(Strict):
-    """Passes images on: a residual connection where its node adds edges."""
+    """Passes a feature map on: a residual connection where its node adds edges."""
 
 
 IDENTITY = EdgeKind(
@@ -15,6 +15,6 @@ IDENTITY = EdgeKind(
     summary="Passes feature maps on, as residual connections do.",
     example="identity: {}                      # in a graph: a residual connection into a sum",
     keys=IdentityLayer,
-    forward=lambda image, at: image,
-    data_gradient=lambda image, gradient, at: gradient,
+    forward=lambda values, at: values,
+    data_gradient=lambda values, gradient, at: gradient,
 )

@@ -1,4 +1,4 @@
-"""Keys that layers, nodes and edges share: how parameters start, and the function of a node."""
+"""Config keys that layers, nodes and edges share: initialisation, activation function, groups, repeat."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ class InitSection(Strict):
 
 
 def init_of(section: InitSection) -> Init:
-    """What a section says."""
+    """Return the initialisation that a section describes."""
     kind = "he" if section.kind == "msra" else section.kind
     return Init(kind, section.low, section.high, section.mean, section.std, section.value)
 
 
 def init_data(init: Init) -> dict[str, Any]:
-    """The keys of a section that says the same."""
+    """Return the keys of a section that describes this initialisation."""
     return {"kind": init.kind} | {key: getattr(init, key) for key in _INIT_KEYS.get(init.kind, ())}
 
 
 def read_filters(names: Sequence[str], keys: Any) -> dict[str, Any]:
-    """The numbers of these names, and how filters start, from the keys of a kind that learns them."""
+    """Return the numbers of these names and the initialisation, from the keys of a kind that learns filters."""
     return {name: getattr(keys, name) for name in names} | {"init": init_of(keys.init)}
 
 
 def written_filters(names: Sequence[str], edge: Numbers) -> dict[str, Any]:
-    """Keys from which `read_filters` makes the same again."""
+    """Return the keys from which `read_filters` makes the same again."""
     return {name: getattr(edge, name) for name in names} | {"init": init_data(edge.init)}
 
 
@@ -103,7 +103,7 @@ Slope = Annotated[
 
 
 def slope_of(function: FunctionName, slope: float | None) -> float:
-    """The slope of a function as written, else its own."""
+    """Return the slope as written, else the function's default."""
     return FUNCTIONS[function].slope if slope is None else slope
 
 
@@ -131,7 +131,7 @@ class _Shaped(Protocol):
 
 
 def refuse_other_shape(section: _Shaped) -> None:
-    """An error for `slope`, `amplitude` or `gain`, where a section has them, beside a function that has none."""
+    """Refuse `slope`, `amplitude` or `gain` in a section whose activation function does not read it."""
     slope = FUNCTIONS[section.function].slope
     for key, usual in (("slope", (None, slope)), ("amplitude", (1,)), ("gain", (1,))):
         other = getattr(section, key, usual[0]) not in usual
@@ -141,14 +141,14 @@ def refuse_other_shape(section: _Shaped) -> None:
             raise wrong(f"only {having} this; the function is {section.function}", key)
 
 
-class ImagesKey(Strict):
-    """How many images there are."""
+class ChannelsKey(Strict):
+    """The number of channels that a layer makes."""
 
     channels: Channels = Field(description="Number of output channels.")
 
 
-class TransferKeys(ImagesKey):
-    """What a layer says of the node that it makes: bias, normalisation and transfer function."""
+class TransferKeys(ChannelsKey):
+    """The keys of a layer that are its node's: channels, bias, normalisation and activation function."""
 
     function: FunctionKey = Field(default="linear", description="Transfer function.")
     slope: Slope = None

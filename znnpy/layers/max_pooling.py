@@ -1,4 +1,4 @@
-"""The edge kinds `max_filter` and `max_pool`: the largest voxel of every window."""
+"""The edge kinds `max_filter` (ZNN's sliding maximum, dilates what follows) and `max_pool`, in float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from znnpy.layers.types import BARE, Array
 
 
 class MaxFilterLayer(Strict):
-    """A sliding maximum at every voxel; what follows becomes sparse by `stride`."""
+    """A sliding maximum at every voxel; what follows is dilated by `stride` (ZNN's sparsity)."""
 
     size: Size3 = Field(description="Window in voxels, z y x; one number is a cube.")
     stride: Size3 | None = Field(
@@ -41,39 +41,39 @@ class PoolLayer(Strict):
 
 
 class MaxPoolLayer(PoolLayer):
-    """Max-pooling: the output is smaller by `stride`. What is padded is never the largest."""
+    """Max pooling: the output is smaller by `stride`. Padding is never the largest."""
 
 
-def maximum(image: Array, at: Applied) -> Array:
-    """Largest voxel of every window; NaN wins."""
-    largest: Array = _windows(image, at).max(axis=0)
+def maximum(values: Array, at: Applied) -> Array:
+    """Return the largest voxel of every window, of values (batch, channel, z, y, x); NaN wins."""
+    largest: Array = _windows(values, at).max(axis=0)
     return largest
 
 
-def maximum_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `maximum` for its image; the first maximum in z, y, x order gets all of it."""
-    winners = _windows(image, at).argmax(axis=0)
+def maximum_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the input of `maximum`; the first maximum in z, y, x order gets all of it."""
+    winners = _windows(values, at).argmax(axis=0)
     padding = sides(at.edge, at.dilation)
-    output = np.zeros_like(framed(image, padding))
+    output = np.zeros_like(framed(values, padding))
     for index, (_, box) in enumerate(taps(at.edge, at.dilation, gradient.shape[2:])):
         output[box] += np.where(winners == index, gradient, 0.0)
     return folded(output, padding)
 
 
-def _windows(image: Array, at: Applied) -> Array:
-    """All window taps stacked in z, y, x order along a new first axis."""
-    whole = framed(image, sides(at.edge, at.dilation), value=-np.inf)
+def _windows(values: Array, at: Applied) -> Array:
+    """Return all taps of all windows, stacked in z, y, x order along a new first axis."""
+    whole = framed(values, sides(at.edge, at.dilation), value=-np.inf)
     shape = shrunk(at.edge, at.dilation, whole.shape[2:])
     return np.stack([whole[box] for _, box in taps(at.edge, at.dilation, shape)])
 
 
 def pool_wrong(edge: Numbers) -> Iterable[str]:
-    """What is wrong with the numbers of a pooling."""
+    """Yield the problems of a pooling's numbers: padding beyond half of the window."""
     return padding_within(edge, half=True)
 
 
 def pool_numbers(keys: Any) -> Mapping[str, Any]:
-    """Numbers of a pooling; its stride is its size unless said."""
+    """Return the numbers of a pooling from its keys; the stride is the size by default."""
     stride = keys.stride or keys.size
     return {"size": keys.size, "stride": stride, "padding": keys.padding}
 

@@ -1,7 +1,7 @@
-"""Normalisation of a node's sum in float64: statistics, values, gradients, and what is kept beside a node.
+"""Batch, instance, group and layer normalisation in float64: statistics, values, gradients, running statistics.
 
-Images are (batch, channel, z, y, x). Statistics are (batch, group, 1, 1) for images seen as (batch, group,
-image of the group, voxel); their batch is 1 where they are over the whole batch.
+Arrays are (batch, channel, z, y, x). Statistics are (batch, group, 1, 1), for values seen as (batch, group, channel
+of the group, voxel); their batch is 1 where they are over the whole batch. A new kind of norm goes here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from znnpy.layers.types import Array, Held, Norm
 
 
 def held(norm: Norm) -> dict[str, Held]:
-    """What a normalisation keeps, by name: the scale and shift that it learns, its running statistics."""
+    """Return the arrays that a normalisation keeps, by name: learned scale and shift, running statistics."""
     affine = {"scale": Held(1.0, True), "shift": Held(0.0, True)}
     running = {
         "running_mean": Held(0.0, False),
@@ -25,32 +25,32 @@ def held(norm: Norm) -> dict[str, Held]:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and variance of groups of images; the variance is biased."""
+    """Mean and biased variance of each group of channels."""
 
     mean: Array
     variance: Array
 
 
 def statistics(x: Array, norm: Norm) -> Statistics:
-    """Those of the images themselves."""
+    """Return the statistics of the values themselves."""
     grouped, axes = _grouped(x, norm), _axes(norm)
     return Statistics(grouped.mean(axes, keepdims=True), grouped.var(axes, keepdims=True))
 
 
 def given(mean: Array, variance: Array) -> Statistics:
-    """Running statistics (images,)."""
+    """Return running statistics (channels,) in the shape of `Statistics`."""
     return Statistics(mean[None, :, None, None], variance[None, :, None, None])
 
 
 def normalised(x: Array, norm: Norm, by: Statistics) -> Array:
-    """The images without scale and shift."""
+    """Return (x - mean) / sqrt(variance + epsilon), before scale and shift."""
     inverse = 1.0 / np.sqrt(by.variance + norm.epsilon)
     found: Array = ((_grouped(x, norm) - by.mean) * inverse).reshape(x.shape)
     return found
 
 
 def normalised_gradient(x: Array, gradient: Array, norm: Norm) -> Array:
-    """Gradient by the images, whose own statistics they were normalised by, from that by the normalised."""
+    """Return the gradient by x from that by `normalised`, for statistics of x itself."""
     by, axes = statistics(x, norm), _axes(norm)
     unit, g = _grouped(normalised(x, norm, by), norm), _grouped(gradient, norm)
     rest = g - g.mean(axes, keepdims=True) - unit * (g * unit).mean(axes, keepdims=True)
@@ -59,7 +59,7 @@ def normalised_gradient(x: Array, gradient: Array, norm: Norm) -> Array:
 
 
 def moved(mean: Array, variance: Array, x: Array, norm: Norm) -> tuple[Array, Array]:
-    """Running mean and variance (images,) after an update with these images; their variance is unbiased."""
+    """Return running mean and variance (channels,) after an update with values x; this variance is unbiased."""
     now, count = statistics(x, norm), x.size // x.shape[1]
     unbiased = now.variance.reshape(-1) * (count / max(count - 1, 1))
     keep, take = 1.0 - norm.momentum, norm.momentum
@@ -67,9 +67,9 @@ def moved(mean: Array, variance: Array, x: Array, norm: Norm) -> tuple[Array, Ar
 
 
 def _grouped(x: Array, norm: Norm) -> Array:
-    batch, images = x.shape[:2]
-    parts = norm.parts(images)
-    return x.reshape(batch, parts, images // parts, -1)
+    batch, channels = x.shape[:2]
+    parts = norm.parts(channels)
+    return x.reshape(batch, parts, channels // parts, -1)
 
 
 def _axes(norm: Norm) -> tuple[int, ...]:

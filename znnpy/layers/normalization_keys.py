@@ -1,4 +1,4 @@
-"""The key `norm`: how the sum of a node is normalised before its function."""
+"""The config key `norm`: how a node's sum is normalised before its activation function."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BiasKey = Annotated[
 
 
 def norm_of(section: NormSection | None) -> Norm | None:
-    """What a section says."""
+    """Return the normalisation that a section describes; None without a section."""
     if section is None:
         return None
     groups = section.groups if section.kind == "group" else 1
@@ -59,12 +59,12 @@ def norm_of(section: NormSection | None) -> Norm | None:
 
 
 def norm_data(norm: Norm) -> dict[str, Any]:
-    """The keys of a section that says the same."""
+    """Return the keys of a section that describes this normalisation."""
     return _data(norm.kind, norm)
 
 
 def biased(bias: bool | None, norm: NormSection | None) -> bool:
-    """Whether there is a bias: as written, else where no shift does its work."""
+    """Return whether a node has a bias: as written, else if no norm follows, whose shift does the same."""
     return norm is None if bias is None else bias
 
 

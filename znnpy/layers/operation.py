@@ -1,4 +1,4 @@
-"""What an edge says of its operation: its kind's name, and the numbers of which each kind reads some."""
+"""The names of edge kinds, and `Numbers`: size, stride, padding and so on of an edge; each kind reads some of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from znnpy.layers.types import BARE, ONCE, BorderName, Init, Interpolation, Sides, Triple
 
-# The names once more: a misspelt one is then found by the type checker.
+# The names are repeated as a type, so that the type checker finds a misspelt one.
 EdgeKindName = Literal[
     "conv",
     "conv_transpose",
@@ -23,18 +23,17 @@ EdgeKindName = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """What an edge says of its operation; each kind reads what it knows. All triples are z, y, x.
+    """The numbers of an edge's operation; each kind reads those that it knows. All triples are z, y, x.
 
-    `size`: filter or pooling window. `stride`: true stride, output voxel i reads input voxel i * stride.
-    `sparsity`: this conv's own dilation, multiplied with the one inherited from its source node.
-    `sparsens`: factor by which everything downstream gets sparser (a max_filter's stride, ZNN section II).
-    `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
-    `init`: how filters start. `repeat`: they are the same number over blocks of so many taps, which start
-    at tap 0. `padding`: voxels beyond the source's images that its windows see too, which `border` says;
-    `same`: as many as keep the size, half of them before. `groups`: filters join images of their own
-    group alone. `weight_standardization`: filters are used with mean 0 and variance 1. `output_padding`: rows
-    that conv_transpose adds after the last ones. `factor`: by which images grow, `mode`: from the nearest voxel or
-    linear between the nearest. `count_padding`: padding counts in averages, as zeros.
+    `size`: filter or pooling window. `stride`: output voxel i reads input voxel i * stride.
+    `sparsity`: the edge's own dilation (ZNN's word), multiplied with the one inherited from its source node.
+    `sparsens`: factor by which everything downstream is dilated more (a max_filter's stride; Zlateski et al. 2015,
+    section II). `keep`: probability with which dropout keeps a voxel. `offset`: voxels that crop removes on both sides.
+    `init`: how filters start. `repeat`: blocks of taps, from tap 0 on, that share one number. `padding`: voxels around
+    the source that windows see too, filled as `border` says; `same`: as many as keep the size, half of them before.
+    `groups`: of channels, each convolved by itself. `weight_standardization`: filters are used with mean 0 and
+    variance 1. `output_padding`: voxels that conv_transpose adds after the last ones. `factor`: by which upsampling
+    grows, `mode`: nearest voxel or linear. `count_padding`: padding counts in averages, as zeros.
     """
 
     size: Triple = ONCE

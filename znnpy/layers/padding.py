@@ -1,4 +1,4 @@
-"""Voxels beyond an image: how many, what they are, and where their gradients go."""
+"""Padding in float64: how many voxels on each side, how they are filled, and where their gradients go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODES: dict[BorderName, Literal["constant", "edge", "reflect"]] = {
 
 
 def sides(edge: Numbers, dilation: Triple) -> Sides:
-    """The padding of an edge in voxels before and after, z y x; `same` keeps the size, half of it before."""
+    """Return an edge's padding in voxels before and after, z y x; `same` keeps the size, half of it before."""
     if edge.padding != "same":
         return edge.padding
     reach = [(size - 1) * step for size, step in zip(edge.size, dilation, strict=True)]
@@ -25,17 +25,17 @@ def sides(edge: Numbers, dilation: Triple) -> Sides:
     return z, y, x
 
 
-def framed(image: Array, padding: Sides, border: BorderName = "zeros", value: float = 0) -> Array:
-    """Images with voxels round them; `value` where the border is zeros. The image itself without any."""
+def framed(values: Array, padding: Sides, border: BorderName = "zeros", value: float = 0) -> Array:
+    """Return values with padding around them, `value` where the border is zeros; the array itself without padding."""
     if not any(map(any, padding)):
-        return image
+        return values
     more = {"constant_values": value} if border == "zeros" else {}
-    found: Array = np.pad(image, ((0, 0), (0, 0), *padding), MODES[border], **more)  # type: ignore[call-overload]
+    found: Array = np.pad(values, ((0, 0), (0, 0), *padding), MODES[border], **more)  # type: ignore[call-overload]
     return found
 
 
 def folded(gradient: Array, padding: Sides, border: BorderName = "zeros") -> Array:
-    """Gradient of `framed` for its image: what came from a voxel goes back to it."""
+    """Return the gradient by the input of `framed`: that of a copied voxel is added to its original's."""
     for axis, (before, after) in enumerate(padding, start=2):
         size = gradient.shape[axis] - before - after
         if border == "zeros":

@@ -1,4 +1,4 @@
-"""How many voxels an operation takes and makes along one axis, and which it sees."""
+"""Sizes of an operation along one axis: voxels that it takes and makes, and which input voxels an output voxel sees."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ Voxel = TypeVar("Voxel", int, NDArray[np.int64])
 
 
 class Sizes(Protocol):
-    """Sizes along one axis: `size` counts voxels of the source or of the target, as said."""
+    """How the size of an edge's source relates to that of its target, along one axis; in voxels."""
 
     @property
     def shrinks(self) -> int:
-        """Voxels of the source from one voxel of the target to the next; 1 where it grows."""
+        """Voxels of the source from one voxel of the target to the next (the stride); 1 for upsampling."""
 
     @property
     def grows(self) -> int:
-        """Voxels of the target for one voxel of the source; 1 where it shrinks."""
+        """Voxels of the target for one voxel of the source (the factor of upsampling); 1 otherwise."""
 
     def made(self, size: int) -> int:
-        """Size of the target for one of the source; below 1 if that is too small."""
+        """Return the size of the target for one of the source; below 1 if that is too small."""
 
     def sources(self, size: int) -> range:
-        """All sizes of the source that are taken and make this size of the target."""
+        """Return all sizes of the source that are accepted and make this size of the target."""
 
     def seen(self, low: Voxel, high: Voxel) -> tuple[Voxel, Voxel]:
-        """First and last voxel of the source that voxels low to high of the target see; may lie beyond it.
+        """Return the first and last voxel of the source that voxels low to high of the target see.
 
-        Of numbers, or of int64 arrays of one shape.
+        They may lie in the padding. Takes numbers, or int64 arrays of one shape.
         """
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Voxel i of the target sees voxels i * stride - before, and `span` - 1 more, of the source.
+    """Sizes of convolution, pooling and crop: voxel i of the target sees `span` voxels from i * stride - before on.
 
-    The source has `before` and `after` voxels round it. Voxels may be left over where the last window
-    ends, if they are of what is after, or fewer than lie between windows. `least`: of the source.
+    The source has `before` and `after` voxels of padding (negative: a crop). Voxels after the last window may be left
+    over if they are padding, or fewer than lie between windows. `least`: smallest size of the source.
     """
 
     span: int = 1
@@ -75,9 +75,9 @@ class Windows:
 
 @dataclass(frozen=True)
 class Spreads:
-    """Voxel i of the source goes to voxels i * stride - before, and `span` - 1 more, of the target.
+    """Sizes of transposed convolution and upsampling: voxel i of the source goes to `span` voxels of the target.
 
-    `before` and `after` are voxels that the target lacks of what the source makes; `after` may be negative.
+    They begin at i * stride - before. `before` and `after`: voxels cut off the target; `after` may be negative.
     """
 
     span: int = 1
@@ -109,22 +109,22 @@ AllSizes = tuple[Sizes, Sizes, Sizes]
 """Along z, y, x."""
 
 
-LARGE = 1 << 24  # voxels of a source that is larger than any window
+LARGE = 1 << 24  # voxels: a source larger than any window
 
 
 def sees_beyond(sizes: Sizes) -> bool:
-    """Whether voxels of the target lack some of what they see where the source ends."""
+    """Return whether windows reach beyond the source, into padding."""
     last = sizes.made(LARGE) - 1
     return sizes.seen(0, 0)[0] < 0 or sizes.seen(last, last)[1] >= LARGE
 
 
 def lost_voxels(sizes: Sizes) -> int:
-    """Voxels of a source beside those that the target's stand for."""
+    """Return how many voxels of the source the target lacks, as convolution without padding loses size - 1."""
     return max(0, LARGE - sizes.made(LARGE) * sizes.shrinks // sizes.grows)
 
 
 def windows(edge: Numbers, dilation: Triple) -> AllSizes:
-    """Those of a window or filter, with its padding; a crop's margin is taken off."""
+    """Return the sizes along z, y, x of a window or filter with its padding, or of a crop."""
     z, y, x = (
         Windows(
             (size - 1) * step + 1,
@@ -141,7 +141,7 @@ def windows(edge: Numbers, dilation: Triple) -> AllSizes:
 
 
 def spreads(edge: Numbers, dilation: Triple) -> AllSizes:
-    """Those of a transposed convolution."""
+    """Return the sizes along z, y, x of a transposed convolution."""
     z, y, x = (
         Spreads((size - 1) * step + 1, stride, before, after - more)
         for size, step, stride, (before, after), more in zip(

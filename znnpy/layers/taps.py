@@ -1,4 +1,4 @@
-"""The taps of filters and windows, the voxels under each, and how much padding they take."""
+"""Iterates over the taps of filters and windows, with the input voxels under each; limits of padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Box = tuple[slice, ...]
 
 
 def shrunk(edge: Numbers, dilation: Triple, shape: tuple[int, ...]) -> Triple:
-    """Output shape (z, y, x) of a window for one input shape; not positive if that is too small."""
+    """Return the output shape (z, y, x) of a window for an input shape; not positive if that is too small."""
     z, y, x = (
         (have - (size - 1) * step - 1) // stride + 1
         for have, size, step, stride in zip(shape, edge.size, dilation, edge.stride, strict=True)
@@ -21,7 +21,7 @@ def shrunk(edge: Numbers, dilation: Triple, shape: tuple[int, ...]) -> Triple:
 
 
 def taps(edge: Numbers, dilation: Triple, shape: tuple[int, ...]) -> Iterator[tuple[Triple, Box]]:
-    """Every tap in z, y, x order with the box of input voxels that it touches for one output shape."""
+    """Yield every tap in z, y, x order with the box of input voxels that it meets, for an output shape (z, y, x)."""
     for tap in product(*map(range, edge.size)):
         boxes = (
             slice(at * step, at * step + (count - 1) * stride + 1, stride)
@@ -31,7 +31,11 @@ def taps(edge: Numbers, dilation: Triple, shape: tuple[int, ...]) -> Iterator[tu
 
 
 def padding_within(edge: Numbers, *, half: bool = False) -> Iterable[str]:
-    """What is wrong with a padding: filters reach the image wherever they stand; windows by `half` of them."""
+    """Yield what is wrong with a padding, if anything.
+
+    Every filter must reach at least one voxel that is no padding; with `half`, as PyTorch has it for pooling,
+    padding is at most half of the window.
+    """
     if edge.padding == "same":
         if max(edge.stride) > 1:
             yield f"padding same needs stride 1, not {edge.stride}; write how many voxels"
@@ -42,4 +46,4 @@ def padding_within(edge: Numbers, *, half: bool = False) -> Iterable[str]:
             of = f"half of the window, {size}" if half else f"the filter's reach, {size} taps"
             far = f" {step} apart" if step > 1 else ""
             yield f"padding {max(pair)} along {axis} is more than {most}, {of}{far}"
-            return  # as along the others, most often
+            return  # one axis is enough to say: the others mostly have the same

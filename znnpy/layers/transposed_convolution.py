@@ -1,4 +1,4 @@
-"""The edge kind `conv_transpose`: what a strided convolution's data gradient is, with filters of its own."""
+"""The edge kind `conv_transpose`: transposed convolution (the data gradient of a strided one), in float64."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from znnpy.layers.convolution import filters_shape, mixed, mixed_back, products
 from znnpy.layers.edge_kind import Applied, EdgeKind, Filters
 from znnpy.layers.keys import (
     HE,
+    ChannelsKey,
     Groups,
-    ImagesKey,
     InitField,
     TransferKeys,
     read_filters,
@@ -28,7 +28,7 @@ from znnpy.layers.types import AXES, BARE, Array
 
 
 class ConvTransposeKeys(Strict):
-    """A bank of filters that images are spread with."""
+    """A bank of filters by which every voxel is spread over several of a larger feature map."""
 
     size: Size3 = Field(description="Filter size in voxels, z y x; one number is a cube.")
     stride: Size3 = Field(
@@ -46,42 +46,42 @@ class ConvTransposeKeys(Strict):
     init: InitField = Field(default=HE, description="How the filters start.")
 
 
-class ConvTransposeLayer(TransferKeys, ConvTransposeKeys, ImagesKey):
-    """A transposed convolution, then bias and transfer function."""
+class ConvTransposeLayer(TransferKeys, ConvTransposeKeys, ChannelsKey):
+    """A transposed convolution, then bias and activation function."""
 
 
-def spread(image: Array, at: Applied) -> Array:
-    """Every voxel times the filters, added where they overlap."""
+def spread(values: Array, at: Applied) -> Array:
+    """Return every voxel of values (batch, channel, z, y, x) times the filters, added where they overlap."""
     padding = sides(at.edge, at.dilation)
-    along = zip(spreads(at.edge, at.dilation), image.shape[2:], strict=True)
+    along = zip(spreads(at.edge, at.dilation), values.shape[2:], strict=True)
     made = [sizes.made(n) for sizes, n in along]
     z, y, x = (slice(before, before + n) for n, (before, _) in zip(made, padding, strict=True))
     ends = (box.stop + after for box, (_, after) in zip((z, y, x), padding, strict=True))
-    whole = np.zeros((image.shape[0], at.filters.shape[0], *ends))
-    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
-        whole[box] += mixed(at.filters[:, :, *tap], image, at.edge.groups)
+    whole = np.zeros((values.shape[0], at.filters.shape[0], *ends))
+    for tap, box in taps(at.edge, at.dilation, values.shape[2:]):
+        whole[box] += mixed(at.filters[:, :, *tap], values, at.edge.groups)
     return whole[:, :, z, y, x]
 
 
-def spread_data_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `spread` for its image: a convolution of the gradient."""
-    whole, output = _widened(gradient, at), np.zeros(image.shape)
-    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
+def spread_data_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the input of `spread`: a convolution of the gradient."""
+    whole, output = _widened(gradient, at), np.zeros(values.shape)
+    for tap, box in taps(at.edge, at.dilation, values.shape[2:]):
         output += mixed_back(at.filters[:, :, *tap], whole[box], at.edge.groups)
     return output
 
 
-def spread_weight_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `spread` for its filters, shape (out, in / groups, z, y, x)."""
+def spread_weight_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the filters of `spread`, (out, in / groups, z, y, x)."""
     whole, groups = _widened(gradient, at), at.edge.groups
-    output = np.zeros(filters_shape(at.edge, image.shape[1], gradient.shape[1]))
-    for tap, box in taps(at.edge, at.dilation, image.shape[2:]):
-        output[:, :, *tap] = products(whole[box], image, groups)
+    output = np.zeros(filters_shape(at.edge, values.shape[1], gradient.shape[1]))
+    for tap, box in taps(at.edge, at.dilation, values.shape[2:]):
+        output[:, :, *tap] = products(whole[box], values, groups)
     return output
 
 
 def _widened(gradient: Array, at: Applied) -> Array:
-    """The gradient with zeros where the output was cut."""
+    """Return the gradient with zeros where the output was cut off."""
     return framed(gradient, sides(at.edge, at.dilation))
 
 
@@ -90,7 +90,7 @@ def _wrong(edge: Numbers) -> Iterable[str]:
     for axis, more, stride in zip(AXES, edge.output_padding, edge.stride, strict=True):
         if more >= stride:
             yield f"output_padding {more} along {axis} must be less than the stride, {stride}"
-            return
+            return  # one axis is enough to say: the others mostly have the same
 
 
 _NUMBERS = ("size", "stride", "padding", "output_padding", "groups")

@@ -1,4 +1,4 @@
-"""Values that entries share: triples along z, y, x, and how a parameter starts."""
+"""Types that all layers share: triples along z, y, x, padding, initialisation, normalisation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-MOST_EDGES = 5_000  # and nodes of a network: the deepest that are trained have some hundreds
+MOST_EDGES = 5_000  # also of nodes: the deepest networks that are trained have some hundreds
 Triple = tuple[int, int, int]
 ONCE: Triple = (1, 1, 1)
 AXES = ("z", "y", "x")
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-"""Voxels before and after an image along z, y, x."""
+"""Voxels of padding before and after, along z, y, x."""
 BARE: Sides = ((0, 0), (0, 0), (0, 0))
 BorderName = Literal["zeros", "replicate", "reflect"]
-"""What voxels beyond an image are: 0, the nearest voxel, or the image mirrored at its outermost voxels."""
+"""How padding is filled: 0, the nearest voxel, or the values mirrored at the outermost voxel, which is not repeated."""
 Interpolation = Literal["nearest", "linear"]
 NormKind = Literal["batch", "instance", "group", "layer"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
@@ -25,7 +25,7 @@ InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 
 @dataclass(frozen=True)
 class Init:
-    """How a filter bank or bias starts.
+    """How filters or biases are initialised.
 
     `he`: normal, std sqrt(2 / fan_in); `xavier`: uniform on +-sqrt(6 / (fan_in + fan_out));
     `uniform`: on [low, high]; `normal`: mean, std; `constant`: value.
@@ -43,10 +43,10 @@ class Init:
 class Norm:
     """Normalisation of a node's sum, bias included, before its function: (x - mean) / sqrt(variance + epsilon).
 
-    Statistics are over voxels and: the batch for each image (`batch`, Ioffe and Szegedy 2015; prediction
-    uses running ones), each image of each sample alone (`instance`), `groups` of neighbouring images
-    (`group`, Wu and He 2018), or all images (`layer`). `affine`: a learned scale and shift for each image.
-    `momentum`: how much a running statistic takes from an update's. Variances are biased, running ones not.
+    Statistics are over voxels, of each channel over the batch (`batch`, Ioffe and Szegedy 2015; prediction uses running
+    ones), of each channel of each sample (`instance`), of each sample's `groups` of neighbouring channels (`group`, Wu
+    and He 2018), or of all channels of a sample (`layer`). `affine`: learn a scale and a shift for each channel.
+    `momentum`: the share of an update's statistics in the new running ones. Variances are biased, running ones are not.
     """
 
     kind: NormKind
@@ -56,17 +56,17 @@ class Norm:
     affine: bool = True
 
     def parts(self, channels: int) -> int:
-        """Into how many groups of neighbours so many images fall, each with statistics of its own."""
+        """Return the number of groups of neighbouring channels, each with statistics of its own."""
         return {"group": self.groups, "layer": 1}.get(self.kind, channels)
 
     @property
     def running(self) -> bool:
-        """Whether prediction uses statistics of the training, which are kept with what is learned."""
+        """Whether prediction uses running statistics of the training, which are saved with the parameters."""
         return self.kind == "batch"
 
 
 class Held(NamedTuple):
-    """An array (images,) that a node keeps: what it starts with, whether it has a gradient, and may be below 0."""
+    """An array (channels,) that a node keeps: its start value, whether it is learned, whether it may be negative."""
 
     start: float
     learned: bool

@@ -1,4 +1,4 @@
-"""The edge kind `upsample`: images grow by whole factors."""
+"""The edge kind `upsample`: nearest or linear upsampling by whole factors, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy.layers.types import Array, Interpolation, Triple
 
 
 class UpsampleLayer(Strict):
-    """Images grow by whole factors."""
+    """Feature maps grow by whole factors."""
 
     factor: Size3 = Field(
         description="Factor by which feature maps grow, z y x; one number is for all."
@@ -24,24 +24,24 @@ class UpsampleLayer(Strict):
     )
 
 
-def upsampled(image: Array, at: Applied) -> Array:
-    """Every voxel `factor` times along each axis, or straight lines between the voxels' centres."""
+def upsampled(values: Array, at: Applied) -> Array:
+    """Return every voxel `factor` times along each axis, or linear interpolation between voxel centres."""
     for axis, factor in enumerate(at.edge.factor, start=2):
         if factor > 1:
-            image = _along(axis, _weights(image.shape[axis], factor, at.edge.mode), image)
-    return image
+            values = _along(axis, _weights(values.shape[axis], factor, at.edge.mode), values)
+    return values
 
 
-def upsampled_gradient(image: Array, gradient: Array, at: Applied) -> Array:
-    """Gradient of `upsampled` for its image, of which the shape alone counts."""
+def upsampled_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient by the input of `upsampled`, of which only the shape is used."""
     for axis, factor in enumerate(at.edge.factor, start=2):
         if factor > 1:
-            gradient = _along(axis, _weights(image.shape[axis], factor, at.edge.mode).T, gradient)
+            gradient = _along(axis, _weights(values.shape[axis], factor, at.edge.mode).T, gradient)
     return gradient
 
 
 def _weights(size: int, factor: int, mode: Interpolation) -> Array:
-    """What each new voxel takes of each old one along an axis: a matrix (new, old)."""
+    """Return how much each new voxel takes of each old one along an axis, a matrix (new, old)."""
     if mode == "nearest":
         return np.repeat(np.eye(size), factor, axis=0)
     place = np.clip((np.arange(size * factor) + 0.5) / factor - 0.5, 0, size - 1)
@@ -49,12 +49,12 @@ def _weights(size: int, factor: int, mode: Interpolation) -> Array:
     return weights
 
 
-def _along(axis: int, matrix: Array, image: Array) -> Array:
-    return np.moveaxis(np.tensordot(matrix, image, ((1,), (axis,))), 0, axis)
+def _along(axis: int, matrix: Array, values: Array) -> Array:
+    return np.moveaxis(np.tensordot(matrix, values, ((1,), (axis,))), 0, axis)
 
 
 def _sizes(edge: Numbers, dilation: Triple) -> AllSizes:
-    """Linear: a voxel goes to all that are nearer to it than the next one, also beyond the outermost."""
+    """Return the sizes along z, y, x; with linear interpolation a voxel reaches all within one voxel's distance."""
     linear = edge.mode == "linear"
     z, y, x = (
         Spreads(2 * f - f % 2, f, f // 2, f - f % 2 - f // 2) if linear else Spreads(f, f)

@@ -1,6 +1,6 @@
-"""Weight standardisation (Qiao et al. 2019): convolutions by filters of mean 0 and variance 1.
+"""Weight standardisation (Qiao et al. 2019) in float64: filters are used with mean 0 and variance 1.
 
-Filters are (out, in, z, y, x); the statistics are of each output image's, in float64.
+Filters are (out, in, z, y, x); the statistics are of the filters of each output channel.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import numpy as np
 from znnpy.layers.types import Array
 
 EPSILON = 1e-5
-"""Added to the variance."""
+"""Added to the variance, so that equal filters divide by no 0."""
 
 _OVER = (1, 2, 3, 4)
 
 
 def standardized(filters: Array) -> Array:
-    """What a convolution multiplies with in place of the filters that it learns."""
+    """Return the filters that a convolution uses in place of the learned ones."""
     return (filters - _mean(filters)) * _inverse(filters)
 
 
 def standardized_gradient(filters: Array, gradient: Array) -> Array:
-    """The gradient by the filters from that by what is made of them."""
+    """Return the gradient by the learned filters from that by `standardized`."""
     inverse, unit = _inverse(filters), standardized(filters)
     return inverse * (gradient - _mean(gradient) - unit * _mean(gradient * unit))
 

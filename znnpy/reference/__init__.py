@@ -1,4 +1,4 @@
-"""Whole networks in plain NumPy and float64: the oracle of the tests and `precision: float64`."""
+"""Whole networks in plain float64 NumPy: `precision: float64`, and the reference that tests compare with."""
 
 from znnpy.reference.evaluate import forward, gradients, moved_statistics
 

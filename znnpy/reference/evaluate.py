@@ -1,7 +1,7 @@
-"""Forward and backward through a whole network, node by node, in float64.
+"""Evaluates a whole network in float64, node by node: forward pass, gradients and running statistics.
 
-Parameters are named as everywhere: filters (out, in, z, y, x) by conv edge, biases (images,) by
-transfer node, what its normalisation keeps by `node.scale` and so on. Slow and plain on purpose; no
+Parameters have the names of `network/parameters.py`: filters (out, in / groups, z, y, x) by conv edge, biases
+(channels,) by transfer node, what normalisation keeps by `node.scale` and so on. Slow and plain on purpose. No
 argument is changed, so calls may run concurrently.
 """
 
@@ -35,14 +35,12 @@ def forward(
     masks: Mapping[str, ArrayLike] | None = None,
     training: bool = False,
 ) -> dict[str, Array]:
-    """Values of every node, after its transfer function.
+    """Return the values of every node, after its activation function, by name.
 
-    `training`: batch normalisation is by the batch's own statistics, not by the running ones.
-
-    `inputs`: node name -> (batch, channel, z, y, x); `masks`: dropout edge name -> array of its
-    source's shape, nonzero where a voxel is kept; an edge without a mask keeps everything, unscaled
-    (inference). Results are float64 arrays of the same axis order, new except that an input node's
-    may be the caller's own. Raises ShapeError for a missing or misshapen input or parameter.
+    `inputs`: (batch, channel, z, y, x) by input node. `masks`: by dropout edge, of its source's shape, nonzero where a
+    voxel is kept; an edge without a mask keeps everything, unscaled (inference). `training`: batch normalisation uses
+    the batch's own statistics, not the running ones. Results are float64 arrays of the same axis order, new except
+    that an input node's may be the caller's own. Raises ShapeError for a missing or misshapen input or parameter.
     """
     values = _checked_inputs(network, geometry, inputs)
     state = _State(network, geometry, _checked_parameters(network, parameters), values, training)
@@ -64,12 +62,12 @@ def gradients(
     masks: Mapping[str, ArrayLike] | None = None,
     whole: Mapping[str, Sequence[float]] | None = None,
 ) -> tuple[float, dict[str, Array]]:
-    """The loss, summed over outputs, and its gradient for every parameter that is learned.
+    """Return the loss, summed over outputs, and its gradient by every parameter that is learned.
 
-    `targets` and `weights` by output node; see `Objective.value_and_gradient` for both, `logits_network`
-    for outputs whose function the loss applies itself, and `forward` for the rest. `loss`: a name, or
-    the loss of each output of a `logits_network`. `whole`: the `part_weights` of all samples by output, where
-    these are some of them. Gradients are new float64 arrays in the parameters' shapes.
+    `targets` and `weights` by output node; see `Objective.value_and_gradient` for both, `logits_network` for outputs
+    whose function the loss applies itself, and `forward` for the rest. `loss`: a name, or the loss of each output of
+    a `logits_network`. `whole`: by output, the `part_weights` of the whole batch if these samples are one microbatch
+    of it. Gradients are new float64 arrays in the parameters' shapes.
     """
     if isinstance(loss, str):
         network, loss = logits_network(network, loss), objectives(network, loss)
@@ -99,7 +97,7 @@ def moved_statistics(
     values: Mapping[str, Array],
     masks: Mapping[str, ArrayLike] | None = None,
 ) -> dict[str, Array]:
-    """Running statistics by name after an update whose forward pass gave these values of all nodes."""
+    """Return the running statistics, by name, after an update whose forward pass gave all nodes these values."""
     checked = _checked_parameters(network, parameters)
     state = _State(network, geometry, checked, dict(values), True)
     state.masks.update(_doubles(masks or {}))
@@ -115,7 +113,7 @@ def moved_statistics(
 
 @dataclass
 class _State:
-    """One evaluation on its way through the network."""
+    """One evaluation in progress: values, masks and gradients so far."""
 
     network: Network
     geometry: Geometry
@@ -127,7 +125,7 @@ class _State:
     parameter_gradients: dict[str, Array] = field(default_factory=dict)
 
     def evaluate(self, node: Node) -> Array:
-        """A node's values from the values of the nodes before it."""
+        """Return a node's values from the values of the nodes before it."""
         arriving = [self.through(edge) for edge in self.network.incoming(node.name)]
         match node.kind:
             case "concat":
@@ -145,42 +143,42 @@ class _State:
                 assert_never(node.kind)
 
     def biased(self, node: Node, arriving: list[Array]) -> Array:
-        """What edges bring to a transfer node, and its bias."""
+        """Return the sum of what arrives at a transfer node, bias included."""
         total = _total(arriving)
         return total + self.parameters[node.name][:, None, None, None] if node.bias else total
 
     def summed(self, node: Node) -> Array:
-        """The same, from the values of the nodes before it."""
+        """Return a transfer node's sum, bias included, from the values of the nodes before it."""
         return self.biased(node, [self.through(edge) for edge in self.network.incoming(node.name)])
 
     def normed(self, node: Node, total: Array) -> Array:
-        """The sum as a transfer node's function takes it."""
+        """Return a transfer node's sum after its normalisation, which its function takes."""
         if node.norm is None:
             return total
         unit = normalization.normalised(total, node.norm, self.statistics(node, node.norm, total))
         if not node.norm.affine:
             return unit
-        scale, shift = (self.of_images(node, what) for what in ("scale", "shift"))
+        scale, shift = (self.of_channels(node, what) for what in ("scale", "shift"))
         return unit * scale + shift
 
     def statistics(self, node: Node, norm: Norm, total: Array) -> Statistics:
-        """Those that a node's sum is normalised by."""
+        """Return the statistics that a node's sum is normalised by: its own in training, else running ones."""
         if self.training or not norm.running:
             return normalization.statistics(total, norm)
         mean, variance = (f"{node.name}.{what}" for what in ("running_mean", "running_variance"))
         return normalization.given(self.parameters[mean], self.parameters[variance])
 
-    def of_images(self, node: Node, what: str) -> Array:
-        """An array (images,) that a node keeps, to be multiplied with images."""
+    def of_channels(self, node: Node, what: str) -> Array:
+        """Return an array that a node keeps as (channels, 1, 1, 1), to be multiplied with its values."""
         return self.parameters[f"{node.name}.{what}"][:, None, None, None]
 
     def shape(self, node: Node) -> Shaped:
-        """The numbers that shape a node's function."""
-        held = {what: self.of_images(node, what) for what in function_of(node.function).held}
+        """Return the parameters that shape a node's activation function."""
+        held = {what: self.of_channels(node, what) for what in function_of(node.function).held}
         return Shaped(node.slope, node.amplitude, node.gain, **held)
 
     def before(self, node: Node, gradient: Array) -> Array:
-        """The gradient by a transfer node's sum, from that by its values."""
+        """Return the gradient by a transfer node's sum, from that by its values."""
         function, found, shape = (
             function_of(node.function),
             self.values[node.name],
@@ -198,27 +196,27 @@ class _State:
         return gradient if node.norm is None else self.before_norm(node, node.norm, total, gradient)
 
     def before_norm(self, node: Node, norm: Norm, total: Array, gradient: Array) -> Array:
-        """The gradient by the sum that is normalised; that of scale and shift is kept."""
+        """Return the gradient by the sum before normalisation; store that by scale and shift."""
         if norm.affine:
             unit = normalization.normalised(total, norm, normalization.statistics(total, norm))
             over = (0, 2, 3, 4)
             self.parameter_gradients[f"{node.name}.scale"] = (gradient * unit).sum(axis=over)
             self.parameter_gradients[f"{node.name}.shift"] = gradient.sum(axis=over)
-            gradient = gradient * self.of_images(node, "scale")
+            gradient = gradient * self.of_channels(node, "scale")
         return normalization.normalised_gradient(total, gradient, norm)
 
     def applied(self, edge: Edge) -> Applied:
-        """The operation of an edge where it stands."""
+        """Return the operation of an edge with its dilation, filters and mask."""
         filters = self.parameters.get(edge.name, np.empty(0))
         dilation = self.geometry.dilations[edge.name]
         return Applied(edge, dilation, filters, self.masks.get(edge.name))
 
     def through(self, edge: Edge) -> Array:
-        """What an edge delivers to its target."""
+        """Return the output of an edge."""
         return edge_kind(edge.kind).forward(self.values[edge.source], self.applied(edge))
 
     def send_back(self, node: Node) -> None:
-        """Gradients of a node's bias and filters, and what its sources get from it."""
+        """Store the gradients of a node's bias and filters, and add its data gradients to its sources'."""
         if node.kind == "input":
             return
         gradient = self.node_gradients.pop(node.name)
@@ -231,7 +229,7 @@ class _State:
             self.back_through(edge, part)
 
     def parts(self, node: Node, gradient: Array) -> list[Array]:
-        """What of the gradient belongs to each edge that enters a node."""
+        """Return the part of a node's gradient that goes to each of its edges."""
         edges = self.network.incoming(node.name)
         match node.kind:
             case "concat":
@@ -246,13 +244,13 @@ class _State:
                 assert_never(node.kind)
 
     def back_through(self, edge: Edge, gradient: Array) -> None:
-        """Adds an edge's data gradient to its source; an edge that learns keeps its own gradient."""
-        kind, image, applied = edge_kind(edge.kind), self.values[edge.source], self.applied(edge)
+        """Add an edge's data gradient to its source's gradient, and store the gradient of its filters."""
+        kind, values, applied = edge_kind(edge.kind), self.values[edge.source], self.applied(edge)
         if kind.learns:
-            found = kind.learns.gradient(image, gradient, applied)
+            found = kind.learns.gradient(values, gradient, applied)
             self.parameter_gradients[edge.name] = repeated(found, edge.repeat)
         if self.network.node(edge.source).kind != "input":
-            sent = kind.data_gradient(image, gradient, applied)
+            sent = kind.data_gradient(values, gradient, applied)
             before = self.node_gradients.get(edge.source)
             self.node_gradients[edge.source] = sent if before is None else before + sent
 
