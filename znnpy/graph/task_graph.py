@@ -38,7 +38,7 @@ class TaskGraph:
     successor_starts: Ints
     """Successors of task t: successors[successor_starts[t] : successor_starts[t + 1]]."""
     successors: Ints
-    """In the order in which they get their tokens: least urgent first, so the newest entry of a deque is the most urgent."""
+    """In the order in which they get their tokens: least urgent first, so a deque's newest is the most urgent."""
     carried: NDArray[np.bool_]
     """For each entry of `successors`: its token is present at first (from the previous step)."""
     joins: Ints
