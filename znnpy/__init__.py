@@ -1,4 +1,4 @@
-"""znnpy: 3-D convolutional networks on many-core CPUs."""
+"""znnpy trains and runs 3-D convolutional networks on many-core CPUs: `Model`, `Optimizer`, `load_network`."""
 
 TYPE_CHECKING = False  # typing's own takes a while to load, in which Ctrl-C would be a traceback
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> "Any":
-    """Import the public names when they are first used: `znnpy --help` need not load the compiler."""
+    """Import a public name when it is first used, so that `znnpy --help` need not load the compiler."""
     if name not in _HOMES:
         raise AttributeError(f"module 'znnpy' has no attribute {name!r}")
     from importlib import import_module
@@ -31,5 +31,5 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    """The public names, also those that nobody has used yet."""
+    """Return the public names, also those that were not imported yet."""
     return sorted(__all__)

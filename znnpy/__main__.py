@@ -1,4 +1,4 @@
-"""`python -m znnpy`."""
+"""Runs the command as `python -m znnpy`."""
 
 from znnpy.cli import main
 

@@ -1,4 +1,4 @@
-"""Words of other libraries for values of a config: each stands for the one word that znnpy has for the same."""
+"""Other libraries' names for values of a config (bce, sigmoid, kaiming), and the name znnpy has for each."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "normalize": {"zscore": "mean_std", "z_score": "mean_std", "standardize": "mean_std"},
     "schedule": {"cosine_annealing": "cosine", "multistep": "step"},
 }
-"""By key: the word that others have, and ours. A word that means something else elsewhere is none of them: `minmax`
-looks at a volume's own values, `unit` at their type."""
+"""By key: another library's name, and znnpy's name for the same thing.
+
+Names with another meaning elsewhere are left out: `minmax` scales by a volume's own values, `unit` by its type.
+"""
 
 
 def canonical(key: str, word: str) -> str:
-    """The word that znnpy has for the value of a key; the same word where it is one, or nothing that is known."""
+    """Return znnpy's name for the value of a key; a name without an alias unchanged."""
     return ALIASES.get(key, {}).get(word.lower(), word)
 
 
 def resolved(data: Any) -> Any:
-    """Plain values of a config with znnpy's own words, as values of their keys and as a `kind` below; a copy."""
+    """Return a copy of plain config values with aliases replaced: as values of their keys, and as a `kind` below them."""
     if isinstance(data, Mapping):
         return {key: _value(key, resolved(value)) for key, value in data.items()}
     return [resolved(item) for item in data] if isinstance(data, list | tuple) else data

@@ -1,4 +1,4 @@
-"""New files appear whole or not at all: written beside their place, synced, then moved there for good."""
+"""Atomic file writes: a new file is written beside its place, synced to disk, then renamed into place."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from znnpy.errors import ZnnpyError, reason
 
 
 def beside(path: Path) -> Path:
-    """Where a new file or folder lies, in the folder of its place, until it is whole."""
+    """Return the temporary path, in the same folder, at which a new file or folder lies until it is complete."""
     # One name for all processes: the next try takes over what a killed one left on the disk.
     return path.with_name(f".{path.name}.tmp")
 
 
 def final_name(name: str) -> str:
-    """The name that what lies `beside` will have; of any other name, itself."""
+    """Return the name that a temporary file of `beside` will get; any other name unchanged."""
     return name[1:-4] if name.startswith(".") and name.endswith(".tmp") else name
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write a new file to; at the end it is synced and takes its place.
+    """Yield a temporary path to write a new file to; at the end sync it and rename it to `path`.
 
-    On any error the new file is removed, and what stood at `path` stays. A disk that fails raises
-    OSError.
+    On any error the temporary file is removed, and what stood at `path` stays. Raises OSError if the disk fails.
     """
     new = beside(path)
     try:
@@ -42,19 +41,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """As `replacing`; `write` gets the new file, open."""
+    """Write a file atomically, as `replacing` does; `write` gets the new file, open for bytes."""
     with replacing(path) as new, new.open("wb") as file:
         write(file)
 
 
 def write_text(path: Path, text: str, kind: type[ZnnpyError] = ZnnpyError) -> None:
-    """Write a UTF-8 text file whole; a disk that fails raises `kind`, as `explained`."""
+    """Write a UTF-8 text file atomically; raises `kind` if the disk fails, as `explained` does."""
     with explained(path, kind):
         write_whole(path, lambda file: file.write(text.encode()))
 
 
 def sync(path: Path) -> None:
-    """Make what was written to a file, or made, moved or removed in a folder, last."""
+    """Flush a file, or the entries of a folder, to disk (fsync)."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -64,7 +63,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def explained(path: Path, kind: type[ZnnpyError] = ZnnpyError) -> Iterator[None]:
-    """OSError within is raised as `kind`: why a file cannot be written, and what is left of it."""
+    """Raise an OSError within as `kind`, with the reason and whether the old file is still there."""
     try:
         yield
     except OSError as error:

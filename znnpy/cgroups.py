@@ -1,4 +1,4 @@
-"""The control groups of this process: where the limits of containers and of a cluster's jobs stand."""
+"""Finds the Linux control groups of this process, which hold memory and CPU limits of containers and cluster jobs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def folders(controller: str, root: Path = ROOT, membership: Path = MEMBERSHIP) -> list[Path]:
-    """The process's own groups and all above them, of version 2 and of a version 1 `controller`.
+    """Return the folders of the process's own control groups and all above them, of cgroup v2 and of a v1 `controller`.
 
-    Inside a container often the root alone; a folder need not exist.
+    Inside a container this is often the root alone; a folder need not exist.
     """
     found = [root, root / controller]
     for line in membership.read_text().splitlines() if membership.exists() else []:
@@ -25,7 +25,7 @@ def folders(controller: str, root: Path = ROOT, membership: Path = MEMBERSHIP) -
 
 
 def words(file: Path) -> list[str]:
-    """The words of a group's file; none when it cannot be read."""
+    """Return the words of a control group's file; empty when it cannot be read."""
     try:
         return file.read_text().split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What FILE and FILE:DATASET mean, in configs, on the command line and in calls alike."""
+"""Parses names of volumes, FILE or FILE:DATASET, in configs, on the command line and in calls alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECAS
 
 
 def there(path: str) -> bool:
-    """Whether something of this name can be seen from the current folder; ~ is the home."""
+    """Return whether a path exists, seen from the current folder; ~ is the home folder."""
     try:
         return Path(path).expanduser().exists()
     except (OSError, ValueError, RuntimeError):  # such as a name that is too long
@@ -24,10 +24,11 @@ def there(path: str) -> bool:
 
 
 def split(text: str, exists: Callable[[str], bool] = there) -> tuple[str, str | None]:
-    """File and dataset of a name; VolumeError for what names no file of this machine, or no dataset.
+    """Return file and dataset of a name; the dataset is None if the name has none.
 
-    A file of the whole name comes first. Else the first colon after the suffix of a format with datasets
-    parts them, or the first after a file that is there. Empty parts and "." of a dataset's name count for nothing.
+    If a file of the whole name exists, it is meant. Else the name is split at the first colon after the suffix of a
+    format with datasets, or after a file that exists. Empty parts and "." of a dataset's name are dropped. Raises
+    VolumeError for URLs, Windows paths, empty names, and a colon without a dataset.
     """
     refuse_elsewhere(text, exists)
     path, dataset = _parted(text, exists)
@@ -40,12 +41,12 @@ def split(text: str, exists: Callable[[str], bool] = there) -> tuple[str, str | 
 
 
 def joined(path: Path | str, dataset: str) -> str:
-    """The name by which a dataset is found; "" is a Zarr folder's own image."""
+    """Return the name FILE:DATASET; dataset "" means the image of a Zarr folder itself."""
     return f"{path}:{dataset}" if dataset else str(path)
 
 
 def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:
-    """VolumeError for names that are empty, URLs, or paths of Windows."""
+    """Raise VolumeError for names that are empty, URLs, or Windows paths."""
     if not text.strip() or text.startswith(":") or "\0" in text:
         raise VolumeError(f"{text!r} names no file")
     if exists(text):

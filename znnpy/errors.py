@@ -1,4 +1,4 @@
-"""The errors users see: what was wrong, where, and what would be right."""
+"""The exceptions that users see, and how messages are cut and escaped for a terminal."""
 
 import re
 
@@ -36,17 +36,17 @@ class PlanError(ZnnpyError):
 
 
 class TrainingError(ZnnpyError):
-    """Training had to stop: loss or weights are no longer finite."""
+    """Training had to stop: the loss or the weights are no longer finite."""
 
 
 class WaitWarning(RuntimeWarning):
-    """This process waits for another, which nobody else may know of."""
+    """This process waits for another one, which its user may not know of."""
 
 
 def reason(error: BaseException) -> str:
-    """What the system says of a failure, else the error's own words, on one line.
+    """Return the system's message for a failure, else the error's own text, on one line.
 
-    HDF5 hides the system's words in many of its own.
+    HDF5 buries the system's message in a long text of its own.
     """
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     quoted = re.search(r"error message = '([^']+)'", words)
@@ -54,7 +54,7 @@ def reason(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What users are told of an error: its own words; of one that nobody expected, that it is internal."""
+    """Return the message that users get for an error; unexpected ones are called internal errors."""
     if usage := getattr(error, "format_message", None):  # typer's, of a wrong command line
         return str(usage())
     if isinstance(error, OSError) and error.strerror:
@@ -66,18 +66,18 @@ def told(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-MOST_LINES, MOST_LETTERS = 20, 2000  # of a message
+MOST_LINES, MOST_LETTERS = 20, 2000  # of a message: what a terminal of 24 lines shows
 
 
 def printable(text: str) -> str:
-    """Text that a terminal shows as it is: what would move its cursor or hide in it is escaped."""
+    """Return text with every character escaped that would move a terminal's cursor or not be seen."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def screenful(text: str) -> str:
-    """A message of some lines, printable, cut where it would fill more than a screen."""
+    """Return a message that is printable, and cut where it would fill more than a screen."""
     lines = [printable(line) for line in text.split("\n")]
     shown, room = list[str](), MOST_LETTERS
     for line in lines[:MOST_LINES]:
@@ -90,7 +90,10 @@ def screenful(text: str) -> str:
 
 
 def refuse_own(error: BaseException) -> None:
-    """Raise as they are errors of znnpy's kernels, and a KeyError of its own code: no file is damaged by these."""
+    """Raise the error again if it comes from znnpy's kernels, or is a KeyError of its own code.
+
+    For readers of files, which report other errors as damage of the file.
+    """
     if type(error).__module__.startswith("znnpy_kernels"):
         raise error
     if not isinstance(error, KeyError):

@@ -1,4 +1,4 @@
-"""Field types shared by the sections: strict numbers, triples, paths, memory sizes."""
+"""Field types that config sections share: strict numbers, triples z y x, padding, paths, memory sizes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from znnpy.dataset_path import refuse_elsewhere, there
 from znnpy.errors import VolumeError
 
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Voxels before and after, along z, y and x."""
 
 
 class Strict(BaseModel):
@@ -37,7 +38,7 @@ class Strict(BaseModel):
 
 
 def wrong(message: str, *key: str | int) -> PydanticCustomError:
-    """An error about a key below the place where it is raised; no `key` for the place itself."""
+    """Return an error about a key below the place where it is raised; no `key` for the place itself."""
     # The message is data, never a format string: it may hold braces typed by the user.
     return PydanticCustomError("znnpy", "{text}", {"text": message, "key": list(key)})
 
@@ -54,7 +55,7 @@ NonNegative = Annotated[Float, Field(ge=0)]
 
 
 Factor = Annotated[NonNegative, Field(le=1e9)]
-"""What a loss, or a part of it, is multiplied by: gradients stay in the range of float32."""
+"""A factor of a loss or a part of it; the limit keeps gradients in the range of float32."""
 
 
 def _other_than_zero(value: float) -> float:
@@ -67,7 +68,7 @@ NonZero = Annotated[Float, AfterValidator(_other_than_zero)]
 
 
 def _cube(value: Any) -> Any:
-    """One number stands for the same along z, y and x."""
+    """Make a triple z, y, x of one number, or check that there are three."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (value, value, value)
     if isinstance(value, list | tuple) and len(value) == 3:
@@ -76,7 +77,7 @@ def _cube(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as an error repeats it: short, in YAML's words."""
+    """Return a value as errors repeat it: short, in YAML's words."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -88,7 +89,7 @@ def shown(value: Any) -> str:
 
 
 def of_python(value: Any) -> Any:
-    """Python's own value where NumPy's, or an array of one, is given; else the same."""
+    """Return the Python number of a NumPy scalar or an array of one; anything else unchanged."""
     alone = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
     return value.item() if alone else value
 
@@ -98,7 +99,9 @@ def _triple_schema(item: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [item, triple]})
 
 
-MOST_VOXELS = 2**20
+MOST_VOXELS = (
+    2**20
+)  # along one axis; larger numbers are typing errors, and products of three fit into 64 bits
 Extent = Annotated[Int, Field(ge=1, le=MOST_VOXELS)]
 Size3 = Annotated[
     tuple[Extent, Extent, Extent],
@@ -117,7 +120,7 @@ Offset3 = Annotated[
 
 
 def _sides(value: Any) -> Any:
-    """Pairs along z, y and x; a number stands for both sides."""
+    """Make pairs (before, after) along z, y and x; a number stands for both sides, one entry for all axes."""
     if value == "same":
         return value
     try:
@@ -154,7 +157,10 @@ Padding3 = Annotated[
         }
     ),
 ]
-"""Voxels before and after along z, y, x; one number stands for both, one for all; `same` keeps the size."""
+"""Voxels of padding before and after along z, y, x; `same` keeps the size.
+
+One number stands for both sides of an axis, one entry for all axes.
+"""
 
 
 def _neighbours(offsets: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
@@ -162,7 +168,7 @@ def _neighbours(offsets: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, i
         if not any(offset):
             raise wrong("must not be 0, 0, 0: a voxel is no neighbour of itself", index)
         if offset in offsets[:index]:
-            raise wrong("is there already; each neighbour has one image", index)
+            raise wrong("is there already; each neighbour has one channel", index)
     return offsets
 
 
@@ -170,7 +176,7 @@ Step = Annotated[Int, Field(ge=-(2**20), le=2**20)]
 Offsets = Annotated[
     tuple[tuple[Step, Step, Step], ...], Field(min_length=1), AfterValidator(_neighbours)
 ]
-"""Neighbours of a voxel, each z y x: none twice, nor the voxel itself."""
+"""Offsets of a voxel's neighbours, each z y x: none twice, and none zero."""
 
 Spacing3 = Annotated[
     tuple[Positive, Positive, Positive],
@@ -185,7 +191,7 @@ Share3 = Annotated[
     BeforeValidator(_cube),
     _triple_schema({"type": "number", "minimum": 0, "exclusiveMaximum": 1}),
 ]
-"""Three shares in [0, 1), z, y, x; one number stands for all three."""
+"""Three fractions in [0, 1), z, y, x; one number stands for all three."""
 
 
 class Typed(str):
@@ -195,7 +201,7 @@ class Typed(str):
 
 
 def typed(value: Any) -> Any:
-    """Plain values with every text in them marked as typed."""
+    """Return plain values with every text in them marked as typed."""
     match value:
         case str():
             return Typed(value)
@@ -207,7 +213,7 @@ def typed(value: Any) -> Any:
 
 
 def in_folder(path: str, info: ValidationInfo) -> Path:
-    """The path from the folder of the config file, if there is one; a typed path from the current."""
+    """Return the path as seen from the config file's folder, if there is one; typed paths from the current folder."""
     folder = Path.cwd() if isinstance(path, Typed) else (info.context or {}).get("folder")
     try:
         found = Path(path).expanduser()
@@ -232,7 +238,7 @@ def _path(value: Any, info: ValidationInfo) -> Any:
 FilePath = Annotated[
     Path, BeforeValidator(_path), PlainSerializer(str), WithJsonSchema({"type": "string"})
 ]
-"""A path; relative ones count from the folder of the config file, of overrides from the current."""
+"""A path; relative ones count from the folder of the config file, in overrides from the current folder."""
 
 UNITS = {"": 1, "b": 1} | {
     prefix + suffix: base**power
@@ -255,11 +261,11 @@ Bytes = Annotated[
     BeforeValidator(_bytes),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string"}]}),
 ]
-"""A number of bytes; also `8GiB`, `500MB`, `2G` (KB, MB, GB count in thousands)."""
+"""A number of bytes; also `8GiB`, `500MB`, `2G` (KB, MB, GB count in thousands, K, M, G and KiB, MiB, GiB in 1024)."""
 
 
 def shorthand(key: str, *types: type) -> BeforeValidator:
-    """A bare value of one of these types stands for `{key: value}`."""
+    """Return a validator that takes a bare value of one of these types as `{key: value}`."""
 
     def expand(value: Any) -> Any:
         plain = isinstance(value, types) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""One process of this machine at a time: whoever waits long says for whom."""
+"""File locks between processes of one machine; a process that waits long says for which one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import psutil
 from znnpy.errors import WaitWarning
 
 PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
-POLL = 0.01
+POLL = 0.01  # seconds between two tries: short beside what locks are held for
 LOCKS = Path("/proc/locks")
 
 
 @contextmanager
 def alone(path: Path, work: str) -> Iterator[None]:
-    """What is done within is done by one process at a time; others wait, and say so after PATIENCE seconds.
+    """Hold a file lock: processes run the body one at a time, and a waiting one warns after PATIENCE seconds.
 
-    `path`: a file, which is made if there is none, or a folder. `work`: what it is for those who wait, after
-    "process 7, which": "plans FFTs". The lock is the kernel's (flock) and vanishes with its process. Where a file
-    system has no locks, all go on at once. A signal whose handler raises ends the wait.
+    `path`: a file, created if missing, or a folder. `work`: what the holder does, after "process 7, which":
+    "plans FFTs". The lock is the kernel's (flock) and ends with its process. On a file system without locks nobody
+    waits. A signal handler that raises ends the wait.
     """
     how = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     opened = os.open(path, how, 0o600)
@@ -39,7 +39,7 @@ def alone(path: Path, work: str) -> Iterator[None]:
 
 
 def _wait(opened: int, work: str) -> None:
-    """Ask again and again: a signal just before a call that blocks would be heard when that ends."""
+    """Poll for the lock. A blocking call would miss a signal that arrives just before it."""
     patient_until = time.monotonic() + PATIENCE
     while not _locked(opened):
         if time.monotonic() > patient_until:
@@ -49,7 +49,7 @@ def _wait(opened: int, work: str) -> None:
 
 
 def _locked(opened: int) -> bool:
-    """Whether nobody else has it, and so it is had now."""
+    """Try to take the lock; return whether it is held now."""
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -58,7 +58,7 @@ def _locked(opened: int) -> bool:
 
 
 def _told(file: os.stat_result, work: str) -> bool:
-    """Say who has locked a file; False for another thread of this process, after which a process may have it."""
+    """Warn who holds the lock; return False for another thread of this process, as another process may follow it."""
     holder = _holder(file)
     if holder == os.getpid():
         return False
@@ -69,7 +69,7 @@ def _told(file: os.stat_result, work: str) -> bool:
 
 
 def _holder(file: os.stat_result) -> int:
-    """The process that has locked a file, as far as the kernel says; else 0."""
+    """Return the process that holds the lock according to /proc/locks; 0 if unknown."""
     place = os.major(file.st_dev), os.minor(file.st_dev), file.st_ino
     with suppress(OSError, ValueError):
         for line in LOCKS.read_text().splitlines():
@@ -80,13 +80,13 @@ def _holder(file: os.stat_result) -> int:
 
 
 def _place(locked: str) -> tuple[int, int, int]:
-    """Device and inode of `fe:00:1234`, as the kernel names files."""
+    """Return device and inode from `fe:00:1234`, as /proc/locks names files."""
     major, minor, inode = locked.split(":")
     return int(major, 16), int(minor, 16), int(inode)
 
 
 def _stopped(process: int) -> bool:
-    """Whether a signal has stopped it."""
+    """Return whether a signal has stopped the process."""
     with suppress(psutil.Error):
         return bool(process) and psutil.Process(process).status() == psutil.STATUS_STOPPED
     return False

@@ -1,4 +1,4 @@
-"""Plug-ins: modules of other packages, which add entries to registries when they are imported.
+"""Loads plug-ins: modules of other packages that add entries to registries when they are imported.
 
 An installed package names its module in its entry points, group `znnpy.plugins`; modules that are not
 installed are named by ZNNPY_PLUGINS, with commas between them. Nothing else is ever loaded: no config, run
@@ -19,9 +19,9 @@ _loaded: set[str] = set()
 
 
 def load() -> None:
-    """Import all plug-ins that this process has not imported yet; ZnnpyError for one that cannot be.
+    """Import all plug-ins that this process has not imported yet; raises ZnnpyError if one cannot be imported.
 
-    The command does so before it reads its line, and `znnpy` when its names are first used.
+    The command does so before it parses its arguments, and `znnpy` when its names are first used.
     """
     for module, where in _named():
         if module in _loaded:
@@ -38,7 +38,7 @@ def load() -> None:
 
 
 def _named() -> Iterator[tuple[str, str]]:
-    """Modules, and who names them: first what is installed, by name, then what the variable says."""
+    """Yield modules and who names them: installed packages first, sorted by name, then ZNNPY_PLUGINS."""
     from importlib.metadata import entry_points  # slow to import
 
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.module, point.name)):

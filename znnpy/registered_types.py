@@ -1,4 +1,4 @@
-"""Types of config keys whose values are what registries hold when a config is checked."""
+"""pydantic types of config keys whose allowed values are the entries of a registry at validation time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Registered:
-    """A type that is made of the entries of a registry, and anew when others have been added.
+    """A type made of the entries of a registry, and made anew when entries were added.
 
-    pydantic takes a subclass as the type that `annotation()` gives: values, errors and JSON schema are those of it.
+    pydantic treats a subclass as the type that `annotation()` returns: same values, errors and JSON schema.
     """
 
     registry: ClassVar[Mapping[str, Any]]
@@ -22,7 +22,7 @@ class Registered:
 
     @classmethod
     def annotation(cls) -> Any:
-        """The type that stands for all entries of now."""
+        """Return the type for all entries that the registry has now."""
         return cls._current()[0]
 
     @classmethod
@@ -54,9 +54,9 @@ def _same(before: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 
 
 def registered(registry: Mapping[str, Any], make: Callable[[], Any]) -> type[Registered]:
-    """The type that `make()` gives of a registry's entries, whenever it is asked.
+    """Return a type whose values are those of `make()`, made anew whenever the registry changed.
 
-    A model by itself would lose its name in JSON schemas; a union or a list of models keeps it.
+    A lone model would lose its name in JSON schemas; a union or a list of models keeps it.
     """
     own = {"registry": registry, "make": staticmethod(make)}
     return type("Registered", (Registered,), own)

@@ -10,7 +10,7 @@ from znnpy.errors import ZnnpyError
 
 
 class Named(Protocol):
-    """An entry."""
+    """Protocol of an entry: it has a name."""
 
     @property
     def name(self) -> str:
@@ -21,9 +21,9 @@ Entry = TypeVar("Entry", bound=Named)
 
 
 class Registry(dict[str, Entry]):
-    """All entries of one kind, in the order in which they were added.
+    """All entries of one kind by name, in the order in which they were added.
 
-    `add` takes those of other packages too, at any time: what reads a registry reads it when it is asked.
+    `add` takes entries of other packages, at any time: readers look entries up when they need them.
     """
 
     def __init__(self, what: str, entries: Iterable[Entry] = ()) -> None:
@@ -33,7 +33,7 @@ class Registry(dict[str, Entry]):
             self.add(entry)
 
     def add(self, entry: Entry) -> Entry:
-        """Add an entry and return it; ZnnpyError where another has its name."""
+        """Add an entry and return it; raises ZnnpyError if another has its name."""
         if entry.name in self and self[entry.name] is not entry:
             raise ZnnpyError(f"there is a {self.what} {entry.name!r} already; choose another name")
         self[entry.name] = entry
@@ -41,9 +41,9 @@ class Registry(dict[str, Entry]):
 
 
 def resolved(named: Any) -> Any:
-    """The object that "module:name" stands for, imported now; what is no text is itself.
+    """Return the object that "module:name" stands for, imported now; anything but text unchanged.
 
-    So an entry may name what is slow to import. ZnnpyError where there is no such module or name.
+    An entry can so name what is slow to import. Raises ZnnpyError if there is no such module or name.
     """
     if not isinstance(named, str):
         return named

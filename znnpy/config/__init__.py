@@ -1,4 +1,4 @@
-"""YAML to validated models; an error names file, line, key, what is allowed, and what was meant."""
+"""Reads configs (YAML) into validated, frozen models; errors name file, line, key, and the nearest spelling."""
 
 from znnpy.config.export import changes_that_matter, described_changes, dump, json_schema
 from znnpy.config.loading import (

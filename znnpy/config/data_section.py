@@ -1,4 +1,4 @@
-"""The `data` and `augment` sections: volumes, targets, and how patches are varied."""
+"""The `data` and `augment` sections of a config: volumes, targets, normalisation, sharding, flips and axis swaps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from znnpy.fields import (
 
 
 class Source(Strict):
-    """Where an array lies: a file and, in some formats, a dataset. Written `path` or `path:dataset`."""
+    """The place of an array: a file and, in some formats, a dataset in it. Written `path` or `path:dataset`."""
 
     path: FilePath = Field(description="File; relative paths count from the config file's folder.")
     dataset: str | None = Field(
@@ -58,7 +58,7 @@ class Source(Strict):
 
     @model_serializer
     def text(self) -> str:
-        """The way it is written in the config."""
+        """Return the source as it is written in a config."""
         return joined(self.path, self.dataset or "")
 
     def __str__(self) -> str:
@@ -94,54 +94,56 @@ class VolumeSection(Strict):
     )
     labels: Sources | None = Field(
         default=None,
-        description="Labels, path or path:dataset; by output node where outputs have others.",
+        description="Labels, path or path:dataset; a mapping by output node where outputs have labels of their own.",
     )
     mask: Sources | None = Field(
         default=None,
-        description="Voxels that count (not 0), path or path:dataset; by output node where they differ.",
+        description="Voxels that count in the loss (not 0), path or path:dataset; a mapping by output node where they "
+        "differ.",
     )
 
 
 class BoundaryTarget(Strict):
-    """One output image: 1 on boundaries between objects and on background, 0 inside objects."""
+    """One output channel: 1 on boundaries between objects and on background, 0 inside objects."""
 
     kind: Literal["boundary"] = Field(description="Target.")
     thickness: Count = Field(
-        default=1, description="Thickness of a boundary on either side, in voxels."
+        default=1, description="Voxels by which a boundary is widened on either side."
     )
 
 
 class AffinityTarget(Strict):
-    """One output image per offset: 1 where a voxel and its neighbour share an object."""
+    """One output channel per offset: 1 where a voxel and its neighbour belong to the same object, else 0."""
 
     kind: Literal["affinity"] = Field(description="Target.")
     offsets: Offsets = Field(
         default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
-        description="Neighbours in voxels, each z y x (default: the nearest along z, y and x).",
+        description="Offsets to neighbours in voxels, each z y x (default: the nearest along z, y and x).",
     )
 
 
 class LabelsTarget(Strict):
-    """The labels as given: class numbers for losses of classes, else values of the output images."""
+    """The labels as they are: class numbers for losses over classes, else values of the output channels."""
 
     kind: Literal["labels"] = Field(description="Target.")
     ignore: Int | None = Field(
-        default=None, description="Label of voxels that do not count (default: none)."
+        default=None,
+        description="Label of voxels that do not count in the loss, `ignore_index` elsewhere (default: none).",
     )
 
 
 class MaskTarget(Strict):
-    """One output image per channel of the labels: 1 where they are not 0, else 0."""
+    """One output channel per channel of the labels: 1 where the label is not 0, else 0."""
 
     kind: Literal["mask"] = Field(description="Target.")
 
 
 class ImageTarget(Strict):
-    """One output image per channel of the labels: their values times `scale`."""
+    """One output channel per channel of the labels: their values times `scale`, for regression."""
 
     kind: Literal["image"] = Field(description="Target.")
     scale: Float = Field(
-        default=1.0, description="Factor of the values, such as 0.00392157 for 0..255 as 0..1."
+        default=1.0, description="Factor of the values, such as 0.00392157 to map 0..255 to 0..1."
     )
 
     @field_validator("scale")
@@ -162,7 +164,7 @@ Target = Annotated[
 
 
 class VolumeNormalize(Strict):
-    """By each volume's own values, or not at all."""
+    """Normalise each volume by its own statistics, or not at all."""
 
     kind: Literal["mean_std", "unit", "none"] = Field(description="Normalisation.")
 
@@ -175,7 +177,7 @@ _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
 
 
 class FixedNormalize(Strict):
-    """By numbers that are the same for all volumes: (value - mean) / deviation."""
+    """Normalise by numbers that are the same for all volumes: (value - mean) / deviation."""
 
     kind: Literal["fixed"] = Field(description="Normalisation.")
     mean: Annotated[
@@ -183,13 +185,16 @@ class FixedNormalize(Strict):
         BeforeValidator(_each_channel),
         Field(min_length=1),
         WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
-    ] = Field(description="What is taken off, a number for each channel or one for all.")
+    ] = Field(description="Value to subtract, one for each channel or one for all.")
     deviation: Annotated[
         tuple[Positive, ...],
         BeforeValidator(_each_channel),
         Field(min_length=1),
         WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
-    ] = Field(default=(1.0,), description="What is divided by then, as `mean`.")
+    ] = Field(
+        default=(1.0,),
+        description="Value to divide by after subtracting the mean, one for each channel or one for all.",
+    )
 
 
 Normalize = Annotated[
@@ -199,23 +204,25 @@ Normalize = Annotated[
 
 
 class ShardsSection(Strict):
-    """How the volumes to train on are divided among ranks, each of which has its part in memory."""
+    """Sharding: each rank keeps a part of the training volumes in memory, and the parts are exchanged now and then."""
 
-    exchange: Count = Field(description="Updates after which blocks are dealt anew.")
+    exchange: Count = Field(
+        description="Updates between two exchanges, in which all blocks are dealt to ranks anew."
+    )
     blocks: Annotated[Int, Field(ge=1, le=1024)] = Field(
         default=4,
-        description="Blocks of each rank, about: more are mixed better, and overlap more.",
+        description="About how many blocks each rank holds: more blocks mix samples better, but overlap more.",
     )
 
 
 class DataSection(Strict):
-    """Volumes and how they are read."""
+    """Volumes, and how they are read, normalised and turned into targets."""
 
     train: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to train on.")
     validation: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to validate on.")
     test: tuple[VolumeSection, ...] | None = Field(
         default=None,
-        description="Volumes for the final evaluation (default: those of validation; []: none).",
+        description="Volumes for the final evaluation (default: those of validation; []: no evaluation).",
     )
     target: Target = Field(
         default=BoundaryTarget(kind="boundary"),
@@ -223,36 +230,37 @@ class DataSection(Strict):
     )
     normalize: Normalize = Field(
         default=VolumeNormalize(kind="mean_std"),
-        description="Per volume: mean_std (mean 0, deviation 1), unit (scaled to [0, 1]) or none; or fixed, "
-        "by numbers of one's own.",
+        description="mean_std (each volume to mean 0, deviation 1), unit (each volume to [0, 1]), none, or fixed: by "
+        "given numbers.",
     )
     replace_nonfinite: Bool = Field(
         default=False,
-        description="Take NaN and infinite voxels as 0 after normalisation (the mean under mean_std) "
-        "instead of refusing them.",
+        description="true: NaN and infinite voxels become 0 after normalisation (the mean under mean_std); false: "
+        "they are refused.",
     )
     border: Literal["valid", "mirror"] = Field(
         default="valid",
-        description="valid: inputs lie inside the volume; mirror: volumes are mirrored at borders.",
+        description="valid: inputs lie inside the volume; mirror: volumes are mirrored at their borders.",
     )
     resolution: Spacing3 | None = Field(
-        default=None, description="Voxel size in nanometres, z y x; overrides what the file says."
+        default=None, description="Voxel size in nanometres, z y x; overrides what files say."
     )
     axes: Literal["czyx", "zcyx", "zyxc"] = Field(
         default="czyx",
-        description="Axes of images that have four, c channels, and do not name them: czyx, zcyx or zyxc (the "
-        "latter are read whole).",
+        description="Order of axes of four-dimensional images that do not name them, c for channels: czyx, zcyx or "
+        "zyxc (the latter two are read whole).",
     )
     in_memory: Literal["auto", True, False] = Field(
         default="auto", description="Keep volumes in memory: auto (if they fit), true or false."
     )
     shards: ShardsSection | None = Field(
         default=None,
-        description="Of several ranks, each keeps a part of the volumes to train on in memory, whatever in_memory "
-        "says of others, draws its patches there, and exchanges blocks (default: every rank reads all volumes).",
+        description="With several ranks: each keeps a part (shard) of the training volumes in memory, whatever "
+        "in_memory says, draws its patches there, and exchanges blocks with others (default: every rank "
+        "reads all volumes).",
     )
     allow_external_links: Bool = Field(
-        default=False, description="Follow links and virtual datasets into other files."
+        default=False, description="Follow HDF5 links and virtual datasets into other files."
     )
     allow_filters: tuple[
         Literal[
@@ -271,25 +279,26 @@ class DataSection(Strict):
         ...,
     ] = Field(
         default=(),
-        description="HDF5 compressions to allow beside deflate, lzf, shuffle and fletcher32.",
+        description="HDF5 compression filters to allow beside deflate, lzf, shuffle and fletcher32.",
     )
 
 
 Axis = Literal["z", "y", "x"]
 SWAPS = ("auto", "none", "zyx", "yx", "zy", "zx")
+"""Allowed values of `augment.swaps`."""
 
 
 def _swaps(value: Any) -> Any:
-    """Letters in any order: xy is yx."""
+    """Sort the letters of a swap: xy means yx."""
     if isinstance(value, str) and value and set(value) <= set("zyx"):
         return "".join(sorted(value, reverse=True))
     return value
 
 
 class AugmentSection(Strict):
-    """Random flips and axis swaps of training patches."""
+    """Data augmentation: random flips and axis swaps of training patches."""
 
-    enabled: Bool = Field(default=True, description="Vary patches at all.")
+    enabled: Bool = Field(default=True, description="Whether training patches are augmented.")
     flips: Annotated[
         tuple[Axis, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, str) else v)
     ] = Field(
@@ -298,7 +307,7 @@ class AugmentSection(Strict):
     swaps: Annotated[Literal["auto", "none", "zyx", "yx", "zy", "zx"], BeforeValidator(_swaps)] = (
         Field(
             default="auto",
-            description="Axes that are exchanged: zyx, yx, zy, zx, none, or auto "
-            "(the axes of equal resolution).",
+            description="Axes that are exchanged at random: zyx, yx, zy, zx, none, or auto (the axes of equal "
+            "resolution).",
         )
     )

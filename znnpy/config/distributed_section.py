@@ -1,4 +1,4 @@
-"""The `distributed` section: how several ranks train together."""
+"""The `distributed` section of a config: how several ranks train one network (data parallel)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from znnpy.fields import Bytes, Int, Strict
 
 
 class DistributedSection(Strict):
-    """Training over ranks; with one nothing here matters."""
+    """Data-parallel training over ranks; a single process ignores it."""
 
     strategy: Literal["auto", "tree", "multicolor", "allreduce", "blocking"] = Field(
         default="auto",
-        description="How gradients are added up over ranks. tree: to rank 0, which sends weights back; "
-        "multicolor: over several trees, sums go back; both make the bits of one process, and auto takes the one "
-        "that a short measurement at the start favours. allreduce, blocking: by the MPI library, in its order.",
+        description="How gradients are summed over ranks (the all-reduce). tree: to rank 0, which updates the weights "
+        "and sends them back; multicolor: over several trees, and sums are sent back; both give the same "
+        "bits as one process, and auto picks the one that a short measurement at the start favours. "
+        "allreduce, blocking: by the MPI library, in an order of its own.",
     )
     colors: Annotated[Int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Trees of multicolor (default: 8)."
+        default=None, description="Number of trees of multicolor (default: 8)."
     )
     chunk: Bytes | None = Field(
         default=None,
-        description="Bytes of a message, in bytes or as 256KiB (default: 1 MiB, of multicolor 256 KiB).",
+        description="Size of a message, in bytes or as 256KiB (default: 1 MiB; multicolor: 256 KiB).",
     )
     shared_memory: bool = Field(
         default=True,
-        description="Ranks of one host read each other's gradients and weights where they are (tree and "
-        "multicolor), instead of sending them.",
+        description="true: ranks of one host read each other's gradients and weights in shared memory (tree and "
+        "multicolor) instead of sending messages.",
     )

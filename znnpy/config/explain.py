@@ -1,4 +1,4 @@
-"""Validation errors in words: the key as written, what is allowed, the nearest spelling."""
+"""Turns pydantic's validation errors into messages: the key as written, what is allowed, the nearest spelling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LIMITS = {
 
 
 def explain(error: ErrorDetails, data: Any, model: type[BaseModel]) -> tuple[Key, str]:
-    """Key (below `data`) and message of one of pydantic's errors."""
+    """Return the key (below `data`) and the message for one of pydantic's errors."""
     kind, context = error["type"], error.get("ctx", {})
     key = written_key(error["loc"], data)
     if kind == "znnpy":
@@ -51,7 +51,7 @@ def explain(error: ErrorDetails, data: Any, model: type[BaseModel]) -> tuple[Key
 
 
 def misspelt(errors: Sequence[ErrorDetails], data: Any, model: type[BaseModel]) -> set[Key]:
-    """Keys that are missing because an unknown key beside them stands in their place."""
+    """Return missing keys in whose place an unknown key stands: the two are one problem to report."""
     found = set()
     for error in errors:
         if error["type"] == "extra_forbidden":
@@ -95,7 +95,7 @@ def _tag(context: Mapping[str, Any], key: Key, model: type[BaseModel], data: Any
 
 
 def written_key(loc: Key, data: Any) -> Key:
-    """The part of pydantic's location that the user wrote: no tags, nothing below shorthand."""
+    """Return the part of pydantic's location that the user wrote: without union tags, and nothing below a shorthand."""
     key: list[str | int] = []
     for index, part in enumerate(loc):
         last = index == len(loc) - 1
@@ -114,7 +114,7 @@ def written_key(loc: Key, data: Any) -> Key:
 
 
 def allowed_keys(key: Key, model: type[BaseModel], data: Any) -> list[str]:
-    """Keys that the mapping at `key` may hold; empty when any name may stand there."""
+    """Return the keys that the mapping at `key` may hold; empty when any name is allowed."""
     models = _models(_at(key, model, data))
     for part in key:
         data = data[part]
@@ -133,7 +133,7 @@ def _tags(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _at(key: Key, model: type[BaseModel], data: Any) -> Any:
-    """The annotation of the value at `key`."""
+    """Return the annotation of the value at `key`."""
     annotation: Any = model
     for part in key:
         annotation = _below(annotation, part, data)
@@ -152,7 +152,7 @@ def _below(annotation: Any, part: str | int, data: Any) -> Any:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """Members of a union, without Annotated and None."""
+    """Return the members of a union, without Annotated and None."""
     if isinstance(annotation, type) and issubclass(annotation, Registered):
         return _members(annotation.annotation())
     if get_origin(annotation) is Annotated:

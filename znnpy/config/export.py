@@ -1,4 +1,4 @@
-"""What the config says back: resolved YAML, JSON schema, and which changes matter to a run."""
+"""Writes a config out: resolved YAML, the JSON schema, and which changes a resumed run refuses."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON schema of the config, for editors; every field has a description."""
+    """Return the JSON schema of the config, for editors; every field has a description."""
     schema = Config.model_json_schema(by_alias=True, mode="validation")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def plain(config: Config) -> dict[str, Any]:
-    """The config as plain values: defaults filled in, paths as text, keys without a value left out."""
+    """Return the config as plain values: defaults filled in, paths as text, keys without a value left out."""
     return config.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def dump(config: Config) -> str:
-    """The resolved config as YAML; loading it gives an equal config."""
+    """Return the resolved config as YAML; loading it gives an equal config."""
     return "\n".join(_block(plain(config), 0)) + "\n"
 
 
@@ -54,7 +54,7 @@ def _flow(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Quoted unless it is a plain word that reads back as text."""
+    """Return a text for YAML, quoted unless it is a plain word that reads back as text."""
     if _PLAIN.fullmatch(text):
         try:
             if plain_scalar(text) == text:
@@ -65,14 +65,14 @@ def _text(text: str) -> str:
 
 
 def _letter(letter: str) -> str:
-    """A letter of a double-quoted YAML string; JSON's surrogate pairs mean nothing in YAML."""
+    """Return one letter of a double-quoted YAML string; YAML has no surrogate pairs, which JSON would write."""
     if letter in '"\\':
         return "\\" + letter
     return letter if letter.isprintable() else f"\\U{ord(letter):08x}"
 
 
 def changes_that_matter(old: Config, new: Config) -> list[str]:
-    """Dotted keys whose change makes it impossible to go on with a run as if never stopped.
+    """Return the dotted keys whose change keeps a run from going on as if it had never stopped.
 
     Free to change: everything in `run`, `inference` and `distributed`, the network's name, `data.test`,
     `data.in_memory`, and `training.iterations` unless a cosine schedule ends with them.
@@ -91,7 +91,7 @@ def changes_that_matter(old: Config, new: Config) -> list[str]:
 
 
 def described_changes(old: Config, new: Config) -> list[str]:
-    """`changes_that_matter` with both values, for people."""
+    """Return `changes_that_matter` as text with the old and the new value of each."""
     before, after = _flat(plain(old)), _flat(plain(new))
     values = {dotted(key): (before.get(key), after.get(key)) for key in before | after}
     return [
@@ -106,7 +106,7 @@ def _follows_iterations(config: Config) -> bool:
 
 
 def _flat(value: Any, key: Key = ()) -> dict[Key, Any]:
-    """Leaves by key; lists of plain numbers are leaves, and order of nodes and edges is one too."""
+    """Return leaves by key; a list of plain numbers is one leaf, and so is the order of nodes or edges."""
     if isinstance(value, dict) and value:
         flat = {
             k: v for name, inside in value.items() for k, v in _flat(inside, (*key, name)).items()

@@ -1,4 +1,4 @@
-"""Load and validate: a file with overrides to a Config, or any section on its own."""
+"""Loads and validates configs: a YAML file with overrides, plain values, or one section alone."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Load a config file; each override is `dotted.key=value`, the value written as in YAML.
+    """Load and validate a config file.
 
-    Relative paths count from the folder of the file, those in overrides from the current folder, and
-    come back absolute. Raises MalformedConfigError (a ConfigError) with every problem of file and overrides.
+    Each override is `dotted.key=value`, the value written as in YAML. Relative paths count from the folder of the
+    file, those in overrides from the current folder; all come back absolute. Raises MalformedConfigError (a
+    ConfigError) with every problem of file and overrides.
     """
     document = read_file(path)
     return _config(document, overrides, Path(path).resolve().parent)
@@ -33,13 +34,16 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def config_from(
     data: Mapping[str, Any], folder: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> Config:
-    """Validate a config given as plain values; `folder` is where relative paths count from."""
+    """Validate a config given as plain values.
+
+    `folder`: where relative paths count from. Raises MalformedConfigError with every problem.
+    """
     document = Document("config", data=_plain(data))
     return _config(document, overrides, Path(folder).resolve() if folder is not None else None)
 
 
 def load_network_section(path: str | Path) -> NetworkSection:
-    """The network of a YAML file that holds a whole config, or a `network` section alone."""
+    """Load the network of a YAML file that holds a whole config, or a `network` section alone."""
     document = read_file(path)
     folder = Path(path).resolve().parent
     whole = isinstance(document.data, dict) and "network" in document.data
@@ -49,18 +53,18 @@ def load_network_section(path: str | Path) -> NetworkSection:
 def network_section_from(
     data: Mapping[str, Any], folder: str | Path | None = None
 ) -> NetworkSection:
-    """The network of plain values: a whole config, or a `network` section alone."""
+    """Validate the network of plain values: of a whole config, or a `network` section alone."""
     document = Document("network", data=_plain(data))
     return _network(document, ("network",) if "network" in data else (), folder)
 
 
 def check_section(section: type[Model], values: Mapping[str, Any], name: str) -> Model:
-    """Validate plain values, NumPy's numbers too, as a section of a config; `name` begins each problem."""
+    """Validate plain values, NumPy numbers included, as one section of a config; `name` begins each problem's text."""
     return _validate(section, Document(name, data=_plain(values)), (), None)
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of Python's own, and mappings and lists of them."""
+    """Return the value with NumPy numbers as Python's, mappings as dicts and sequences as lists."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if type(value) in (list, tuple):
@@ -127,7 +131,7 @@ def _problems(
 
 
 def _override(document: Document, override: str) -> None:
-    """Set one value; problems are noted in the document."""
+    """Set one overridden value; problems are noted in the document."""
     place = Place(override=override)
     text, separator, value = override.partition("=")
     key: Key = tuple(part.strip() for part in text.split("."))
@@ -165,7 +169,7 @@ def _set(document: Document, key: Key, value: Any, place: Place) -> None:
 
 
 def _step(inside: Any, part: str) -> str | int:
-    """The key or index of an override's part; ValueError when there is nothing to step into."""
+    """Return the key or index that one part of an override names; ValueError where the value has neither."""
     if isinstance(inside, dict):
         return part
     if not isinstance(inside, list):

@@ -1,6 +1,6 @@
-"""The whole config: seven sections, frozen, paths absolute once loaded from a file.
+"""The whole config as one frozen model of seven sections, and its `inference` section: sliding windows and blending.
 
-The `inference` section: how volumes are predicted where values depend on the patch.
+Paths are absolute once a config was loaded from a file. The other sections have modules of their own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
 
 
 class InferenceSection(Strict):
-    """Windows over whole volumes, for networks with padding or with statistics of images; others need none."""
+    """Sliding-window prediction, for networks with padding or with instance, group or layer norm; others need none."""
 
     window: Size3 | None = Field(
         default=None,
@@ -86,12 +86,12 @@ class InferenceSection(Strict):
     )
     overlap: Share3 = Field(
         default=(0.5, 0.5, 0.5),
-        description="Share of a window that the next one covers too, z y x, in [0, 1).",
+        description="Fraction of a window that the next one overlaps, z y x, in [0, 1).",
     )
     blend: BlendName = Field(
         default="gaussian",
-        description="What a window's voxels weigh where windows overlap: gaussian (sigma an eighth of the "
-        "window), linear (a ramp as long as the overlap) or constant.",
+        description="Weights of a window's voxels where windows overlap: gaussian (sigma an eighth of the window), "
+        "linear (a ramp as long as the overlap) or constant.",
     )
 
 
@@ -101,27 +101,28 @@ class Config(Strict):
     network: NetworkSection = Field(description="The network.")
     data: DataSection = Field(default=DataSection(), description="Volumes and targets.")
     augment: AugmentSection = Field(
-        default=AugmentSection(), description="Variation of training patches."
+        default=AugmentSection(), description="Data augmentation: flips and axis swaps."
     )
-    training: TrainingSection = Field(description="Loss, optimizer, patches.")
+    training: TrainingSection = Field(description="Loss, optimizer, learning rate, patches.")
     distributed: DistributedSection = Field(
-        default=DistributedSection(), description="Training over several ranks."
+        default=DistributedSection(), description="Data-parallel training over several ranks."
     )
     inference: InferenceSection = Field(
-        default=InferenceSection(), description="Prediction where values depend on the patch."
+        default=InferenceSection(),
+        description="Sliding windows, where predicted values depend on the patch.",
     )
     run: RunSection = Field(
         default_factory=RunSection, description="Directory, threads, checkpoints, logs."
     )
 
     def place(self, *key: str | int) -> str:
-        """File, line and name of a key, as problems begin; the name alone if it was not read from a file."""
+        """Return file, line and name of a key, as problems begin; the name alone for a config that is of no file."""
         return self.network.named_place(key)
 
     @model_validator(mode="before")
     @classmethod
     def _empty_sections(cls, data: Any) -> Any:
-        """A section without keys is an empty one; `run` is there to have its directory resolved."""
+        """Take a section without keys as an empty mapping; add `run`, so that its default directory is resolved."""
         if not isinstance(data, Mapping):
             return data
         filled = {"run": None, **data}

@@ -1,4 +1,4 @@
-"""The `network` section: a ZNN file, a chain of layers, a U-Net, or a graph of nodes and edges."""
+"""The `network` section of a config: a chain of layers, a U-Net, a graph of nodes and edges, or a ZNN file."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class LayerSection(Strict):
 
     @property
     def kind(self) -> EdgeKindName:
-        """Name of the operation."""
+        """The name of the operation."""
         fields = cast("dict[EdgeKindName, Any]", type(self).model_fields)
         return next(name for name in fields if getattr(self, name) is not None)
 
     @property
     def operation(self) -> Strict:
-        """The keys of its kind."""
+        """The keys of the operation, validated."""
         keys: Strict = getattr(self, self.kind)
         return keys
 
 
 def _layer_key(kind: EdgeKind) -> tuple[Any, Any]:
-    """The key of a kind in a layer: its type and field."""
+    """Return type and field of the key by which a layer names an edge kind."""
     keys: Any = (kind.layer or kind.keys) | None
     if kind.short is not None:
         keys = Annotated[keys, shorthand(kind.short[0], *kind.short[1])]
@@ -73,23 +73,25 @@ else:  # with a key for each kind
 
 
 class NodeSection(Strict):
-    """One feature map: a group of channels."""
+    """One feature map: all channels of a node."""
 
     kind: NodeKind = Field(
-        description="input: fed by the user; sum: adds its edges; transfer: adds them, a bias and "
-        "applies a function; max: the largest of what its edges bring; concat: stacks its edges in "
+        description="input: given by the user; sum: adds the results of its edges; transfer: adds them and a bias, "
+        "then applies an activation function; max: takes their maximum; concat: stacks their channels, in "
         "the order of the file."
     )
     channels: Channels = Field(description="Number of channels.")
     function: FunctionKey = Field(
-        default="linear", description="Transfer function of a transfer node."
+        default="linear", description="Activation function of a transfer node."
     )
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
     norm: NormField = None
     bias: BiasKey = None
-    init: BiasInitField = Field(default=ZERO, description="How the biases start (transfer nodes).")
+    init: BiasInitField = Field(
+        default=ZERO, description="Initial values of the biases (transfer nodes)."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
@@ -104,11 +106,11 @@ class NodeSection(Strict):
 
 
 class EdgeSection(Strict):
-    """What every edge has, beside the keys of its kind."""
+    """The keys that every edge has, beside those of its kind."""
 
     kind: EdgeKindName = Field(description="Operation.")
-    source: str = Field(alias="from", description="Node that the edge leaves.")
-    target: str = Field(alias="to", description="Node that the edge enters.")
+    source: str = Field(alias="from", description="Node whose feature map the operation reads.")
+    target: str = Field(alias="to", description="Node that the operation contributes to.")
 
 
 def _edge_section(kind: EdgeKind) -> type[Strict]:
@@ -134,7 +136,7 @@ else:  # one of the sections of all kinds
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where a section was written. Equal to any other: it is no part of what the section says."""
+    """The place where a section was written, for errors. All origins are equal: sections compare by content alone."""
 
     place: Callable[[Key], Place] = lambda key: Place()
     key: Key = ()
@@ -147,7 +149,7 @@ class Origin:
 
 
 class NetworkSection(Strict):
-    """One of `layers` (a chain), `unet`, `nodes` with `edges` (any graph), or `znn` (ZNN's file)."""
+    """One of `layers` (a chain), `unet`, `nodes` with `edges` (any graph), or `znn` (a ZNN file)."""
 
     name: str | None = Field(default=None, description="A name for reports.")
     znn: FilePath | None = Field(default=None, description="Path of a ZNN network file (.znn).")
@@ -156,7 +158,9 @@ class NetworkSection(Strict):
         description="Number of input channels of a chain (default 1); only with `layers`.",
     )
     layers: Layers | None = Field(default=None, description="A chain of operations, in order.")
-    unet: UnetSection | None = Field(default=None, description="A U-Net, in few words.")
+    unet: UnetSection | None = Field(
+        default=None, description="A U-Net by its levels, widths and blocks."
+    )
     nodes: dict[str, NodeSection] | None = Field(default=None, description="Feature maps, by name.")
     edges: dict[str, AnyEdge] | None = Field(default=None, description="Operations, by name.")
     _origin: Origin = PrivateAttr(default_factory=Origin)
@@ -167,15 +171,15 @@ class NetworkSection(Strict):
 
     @property
     def origin(self) -> Origin:
-        """Where the section was written."""
+        """The place where the section was written."""
         return self._origin
 
     def place(self, *key: str | int) -> str:
-        """File and line of a key below this section; empty when it was not read from a file."""
+        """Return file and line of a key below this section; empty when it was not read from a file."""
         return str(self._origin.place((*self._origin.key, *key)))
 
     def named_place(self, key: Key) -> str:
-        """File, line and name of a key of the whole config that this was read with."""
+        """Return file, line and name of a key of the whole config that this section belongs to."""
         where = str(self._origin.place(key))
         return f"{where}: {dotted(key)}" if where else dotted(key)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a file: each problem with its place, all of them in one error."""
+"""Problems of a config file, each with its place, collected into one error; and the nearest spelling of a word."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from difflib import get_close_matches
 from znnpy.errors import ConfigError
 
 Key = tuple[str | int, ...]
+"""The path of a value in a config: names of keys and indices of lists."""
 
 
 def dotted(key: Key) -> str:
-    """A key as users write it: network.layers.0.conv."""
+    """Return a key as users write it: network.layers.0.conv."""
     return ".".join(map(str, key))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value was written: a line of a file (counted from 1), or an override."""
+    """The place where a value was written: a line of a file (counted from 1), or an override."""
 
     file: str = ""
     line: int = 0
@@ -33,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: place, key, and what would be right."""
+    """One mistake in a file: its place, its key, and what would be right."""
 
     place: Place
     key: Key
@@ -45,7 +46,7 @@ class Problem:
 
 
 class MalformedConfigError(ConfigError):
-    """A config with problems; `problems` holds them in the order of the file."""
+    """A config with mistakes; `problems` holds all of them in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems), key=_order))
@@ -91,7 +92,7 @@ SYNONYMS = {
 
 
 def nearest(word: str, allowed: Sequence[str]) -> str | None:
-    """The allowed word that was probably meant, if one is near."""
+    """Return the allowed word that was probably meant; None if none is near."""
     by_case = {name.lower(): name for name in allowed}
     meant = SYNONYMS.get(word.lower())
     if meant in allowed:
@@ -101,7 +102,7 @@ def nearest(word: str, allowed: Sequence[str]) -> str | None:
 
 
 def suggestion(word: str, allowed: Sequence[str]) -> str:
-    """`; did you mean 'x'?` and the allowed words, or nothing where there is nothing to say."""
+    """Return `; did you mean 'x'?` and the allowed words; empty where there is nothing to suggest."""
     near = nearest(word, allowed)
     hint = f"; did you mean '{near}'?" if near else ""
     return f"{hint} (allowed: {', '.join(allowed)})" if allowed else hint

@@ -1,4 +1,4 @@
-"""YAML text to plain values and the place of every key; refuses what a config has no use for.
+"""Reads YAML into plain values with the line of every key, and refuses tags, merge keys and other unsafe YAML.
 
 Tags, merge keys, duplicate keys, NaN and infinity, several documents, and aliases that expand to
 more than `MOST_VALUES` values are problems. Numbers are YAML 1.2's, so `1e-3` is a number; a whole
@@ -30,9 +30,10 @@ from ruamel.yaml.events import (
 
 from znnpy.config.problems import Key, MalformedConfigError, Place, Problem
 
+# Limits against files made to exhaust memory or time; real configs stay far below each.
 MOST_BYTES = 2**20
 MOST_VALUES = 6_000  # read in half a second; a network of 1,000 layers has 5,000
-MOST_DEPTH = 32
+MOST_DEPTH = 32  # the builder recurses once a level, and Python's stack is limited
 LONGEST_LINE = 20_000  # the YAML scanner takes quadratic time on some endless words
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -55,7 +56,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, key: Key) -> Place:
-        """Where a key was written; for a missing one, where its nearest parent was."""
+        """Return where a key was written; for a missing key, where its nearest parent was."""
         for length in range(len(key), -1, -1):
             if key[:length] in self.places:
                 return self.places[key[:length]]
@@ -67,7 +68,7 @@ class Document:
 
 
 def read_file(path: str | Path) -> Document:
-    """Read a YAML file; raises MalformedConfigError when it cannot be read or is no YAML at all."""
+    """Read a YAML file; raises MalformedConfigError when it cannot be read or is not YAML."""
     path = Path(path)
     place = Place(str(path))
     try:
@@ -95,7 +96,7 @@ def _reason(error: OSError) -> str:
 
 
 def read_text(text: str, file: str) -> Document:
-    """Read YAML text that came from `file`; raises MalformedConfigError when it is no YAML."""
+    """Read YAML text that came from `file`; raises MalformedConfigError when it is not YAML."""
     document = Document(file)
     for number, line in enumerate(text.splitlines(), start=1):
         if len(line) > LONGEST_LINE:
@@ -120,7 +121,7 @@ def _syntax(error: MarkedYAMLError, file: str) -> Problem:
 
 @dataclass
 class _Builder:
-    """Builds values from parser events, one pass, with a cap on depth and on expanded values."""
+    """Builds values from parser events in one pass, with a limit on depth and on expanded values."""
 
     document: Document
     events: Iterator[Any]
@@ -212,7 +213,7 @@ class _Builder:
         return found
 
     def _refuse_halves(self, event: Any, key: Key) -> None:
-        """A lone surrogate stands for a byte of a file's name that is no UTF-8, or for nothing."""
+        """Refuse a lone surrogate, unless it stands for a byte of a file name that is not UTF-8 (surrogateescape)."""
         try:
             event.value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
@@ -228,7 +229,7 @@ class _Builder:
 
 
 def plain_scalar(text: str) -> Any:
-    """What an unquoted word means; ValueError for NaN, infinity and numbers out of range."""
+    """Return the value of an unquoted word; ValueError for NaN, infinity and numbers out of range."""
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The commented config that `znnpy init` writes."""
+"""The commented config that `znnpy init` writes: every key with its default or an example."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ network:
   input: 1                 # number of input channels
   layers:                  # a chain, in order; each item is one operation
     - conv: {channels: 12, size: [1, 5, 5], function: relu}
-    - max_filter: [1, 2, 2]          # sliding maximum; what follows becomes sparse by `stride`
+    - max_filter: [1, 2, 2]          # sliding maximum; the layers after it are dilated by `stride`
     - conv: {channels: 16, size: 3, function: relu}
     - conv: {channels: 1, size: 1}
   # Further keys of conv, with their defaults:
   #   stride: 1            # true stride
-  #   sparsity: 1          # dilation of the filter
-  #   sparsens: 1          # what follows becomes sparser by this factor
+  #   sparsity: 1          # dilation: distance between the filter's taps
+  #   sparsens: 1          # dilates all layers after this one by this factor
   #   padding: 0           # same, or voxels round the feature map, z y x, e.g. [1, [0, 1], [2, 0]]
   #   border: zeros        # zeros, replicate or reflect: what `padding` adds
   #   groups: 1            # groups of channels, each convolved by itself
   #   function: linear     # <functions>
   #   weight_standardization: false # true: each output's filters are used with mean 0, variance 1
-  #   repeat: 1            # blocks of filter taps that share one number, e.g. [1, 2, 2]
+  #   repeat: 1            # blocks of filter taps that share one weight, e.g. [1, 2, 2]
   #   slope: 0.01          # of leaky_relu (default 0.01), or alpha of elu (default 1)
   #   amplitude: 1         # of tanh, which is amplitude * tanh(gain * x)
   #   gain: 1
@@ -68,8 +68,8 @@ network:
   #   block: {kind: residual, from: first, add: sum}
   #   block: {kind: residual, from: input, add: norm, shortcut: average}
   #   up_block: plain      # on the way up (default: block)
-  #   padding: same        # same or valid: what is joined is cropped to fit
-  #   border: zeros        # zeros, replicate or reflect, beyond the image
+  #   padding: same        # same, or valid: skip connections are cropped to fit
+  #   border: zeros        # zeros, replicate or reflect: what padding adds
   #   pool: max            # max, average or strided: by the level's first convolution
   #   up: transposed       # transposed, linear, nearest, or in full:
   #   up: {kind: transposed, size: 2, channels: level}
@@ -106,7 +106,7 @@ data:
   axes: czyx                       # czyx, zcyx or zyxc: of images that have four, c channels
   # resolution: [40, 4, 4]         # nanometres z y x, when the file does not say
   in_memory: auto                  # auto, true or false
-  # shards: {exchange: 1000, blocks: 4} # of several ranks each keeps a part, dealt anew every 1000 updates
+  # shards: {exchange: 1000, blocks: 4} # each rank keeps a part in memory, dealt anew every 1000 updates
   allow_external_links: false      # HDF5 links into other files
   allow_filters: []                # HDF5 compressions beside deflate and lzf, e.g. [zstd]
 
@@ -118,7 +118,7 @@ augment:
 training:
   iterations: 1000                 # updates in all
   batch: 1                         # patches per update
-  # microbatch: 1                  # patches computed at once (default: batch); must divide batch
+  # microbatch: 1                  # patches computed at once (default: batch); gradient accumulation over the batch
   order: random                    # random, or shuffled: every place once an epoch
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # <loss names>
@@ -137,15 +137,15 @@ training:
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16}
 
-distributed:                       # of training started by mpiexec or srun
+distributed:                       # data parallel: training started by mpiexec or srun
   strategy: auto                   # auto, tree, multicolor, allreduce or blocking
   # colors: 8                      # trees of multicolor
   # chunk: 256KiB                  # bytes of a message
   shared_memory: true              # ranks of one host read each other's memory
 
-inference:                         # of networks with padding, or instance, group or layer norm
+inference:                         # for networks with padding, or instance, group or layer norm
   # window: [4, 32, 32]            # output voxels of a window; default: training.output_shape
-  overlap: 0.5                     # share of a window that the next one covers too
+  overlap: 0.5                     # fraction of a window that the next one overlaps
   blend: gaussian                  # gaussian, linear or constant
 
 run:
@@ -153,14 +153,14 @@ run:
   # threads: 8                     # default: the cores this process may use
   checkpoint: {every: 500, keep: 3}
   log_every: 10
-  # max_memory: 8GiB               # default: no limit
+  # max_memory: 8GiB               # activation checkpointing where updates need more; default: no limit
   policy: critical-path            # critical-path, distance, fifo, lifo, random or layers
   steal_seed: 0
 """
 
 
 def template() -> str:
-    """Commented YAML with every key of the config; it loads as it is."""
+    """Return commented YAML with every key of the config; it loads as it is."""
     functions = ", ".join(name for name in FUNCTIONS if name != "linear")
     examples = [kind.example for kind in EDGE_KINDS.values() if kind.example]
     layers = "".join(f"  #   - {example}\n" for example in examples)

@@ -1,4 +1,4 @@
-"""The `training` and `run` sections: the learning itself, and the run around it."""
+"""The `training` and `run` sections of a config: loss, optimiser, learning rate, batch; threads, memory, checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ConvChoice = Literal["auto", "direct", "fft", "spectral"]
 
 
 class ConstantSchedule(Strict):
-    """The learning rate stays."""
+    """The learning rate stays the same."""
 
     kind: Literal["constant"] = Field(description="Schedule.")
 
@@ -41,7 +41,7 @@ class StepSchedule(Strict):
 
 
 class ExponentialSchedule(Strict):
-    """The learning rate is multiplied by `factor` over every `every` iterations, smoothly."""
+    """The learning rate decays smoothly, by `factor` over every `every` iterations."""
 
     kind: Literal["exponential"] = Field(description="Schedule.")
     every: Count = Field(default=1, description="Iterations over which `factor` applies once.")
@@ -49,20 +49,20 @@ class ExponentialSchedule(Strict):
 
 
 class InverseSchedule(Strict):
-    """The learning rate is divided by (1 + gamma * iteration) ** power, Caffe's `inv`."""
+    """The learning rate is divided by (1 + gamma * iteration) ** power, as by Caffe's `inv`."""
 
     kind: Literal["inv"] = Field(description="Schedule.")
-    gamma: Positive = Field(description="Growth of the divisor before `power`, an iteration.")
+    gamma: Positive = Field(description="Factor of the iteration in the divisor.")
     power: Positive = Field(default=0.75, description="Power of the divisor.")
 
 
 class CosineSchedule(Strict):
-    """The learning rate falls along half a cosine to `final` times its start."""
+    """Cosine annealing: the learning rate falls along half a cosine to `final` times its start."""
 
     kind: Literal["cosine"] = Field(description="Schedule.")
     every: Count | None = Field(
         default=None,
-        description="Iterations of the fall (default: training.iterations); then it stays.",
+        description="Iterations of the decay (default: training.iterations); after it the rate stays.",
     )
     final: Annotated[NonNegative, Field(le=1)] = Field(
         default=0.0, description="Learning rate at the end, as a fraction of its start."
@@ -79,82 +79,87 @@ Schedule = Annotated[
 
 
 class ValidationSection(Strict):
-    """Measuring the loss on data.validation while training."""
+    """Validation: measures the loss on data.validation during training."""
 
     every: Count = Field(default=500, description="Iterations between two validations.")
     patches: Count = Field(
-        default=16, description="Patches a validation averages, the same ones each time."
+        default=16, description="Patches that a validation averages over, the same ones each time."
     )
 
 
 class OutputSection(Strict):
-    """What one output of the network counts for."""
+    """Settings of one output of the network."""
 
-    weight: Factor = Field(default=1.0, description="Factor of this output's loss.")
+    weight: Factor = Field(default=1.0, description="Weight of this output's loss in the sum.")
 
 
 class TrainingSection(Strict):
-    """What is learned from the patches, and how."""
+    """The training itself: patches, loss, optimiser, learning rate, precision."""
 
-    iterations: Count = Field(default=1000, description="Updates to make in all.")
+    iterations: Count = Field(default=1000, description="Total number of updates.")
     batch: Annotated[Int, Field(ge=1, le=65536)] = Field(
         default=1, description="Patches per update."
     )
     microbatch: Annotated[Int, Field(ge=1, le=65536)] | None = Field(
         default=None,
-        description="Patches that are computed at once, as one fixed plan; must divide batch (default: "
-        "batch). Fewer take less memory; they set the rounding of sums, and what batch normalisation is over.",
+        description="Patches that are computed at once; gradients accumulate over the microbatches of a batch "
+        "(gradient accumulation). Must divide batch (default: batch). Fewer take less memory; the number "
+        "sets the rounding of sums, and the samples over which batch normalisation takes its statistics.",
     )
     order: Literal["random", "shuffled"] = Field(
         default="random",
-        description="random: each patch lies anywhere; shuffled: every place comes once an epoch, in an order "
-        "of the seed's and the epoch's.",
+        description="random: each patch lies at a random position; shuffled: every position comes once an epoch, in "
+        "an order drawn anew for each epoch.",
     )
     output_shape: Size3 = Field(
-        description="Size of an output patch in voxels, z y x; the input patch follows from it, and "
-        "from that the patches of coarser outputs."
+        description="Size of an output patch in voxels, z y x; the input patch follows from it and the receptive "
+        "field (field of view), and from that the patches of coarser outputs."
     )
     loss: AnyLoss = Field(
         default=BINOMIAL.keys(kind=BINOMIAL.name),
-        description="Loss, or a mapping of its kind and keys; the cross-entropies take a linear output as "
+        description="Loss, by name, or a mapping of its kind and keys; the cross-entropies take a linear output as "
         "logits, a logistic or softmax one as probabilities.",
     )
     outputs: dict[str, OutputSection] = Field(
         default={},
-        description="Outputs by node name, whose losses are added with weights (default: 1 each).",
+        description="Outputs by node name, each with the weight of its loss in the sum (default: 1 each).",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",
-        description="Weigh classes equally: within each patch, over each volume, or not.",
+        description="Class weighting: none, patch (classes count equally within each patch) or volume (over each "
+        "volume).",
     )
     optimizer: AnyOptimizer = Field(
         default=Sgd(kind="sgd"), description=f"{' or '.join(OPTIMIZERS)}, with its settings."
     )
-    learning_rate: Positive = Field(default=0.01, description="Learning rate at the start.")
+    learning_rate: Positive = Field(default=0.01, description="Initial learning rate.")
     schedule: Schedule = Field(
         default=ConstantSchedule(kind="constant"),
-        description="How the learning rate changes: constant, step, exponential, inv or cosine.",
+        description="Learning-rate schedule: constant, step, exponential, inv or cosine.",
     )
     clip_norm: Positive | None = Field(
-        default=None, description="Scale gradients down to this Euclidean norm over all parameters."
+        default=None,
+        description="Gradient clipping: scale gradients down to this Euclidean norm over all parameters (default: "
+        "none).",
     )
     seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
-        default=0, description="Seed of all randomness: start, patches, augmentation, dropout."
+        default=0,
+        description="Seed of all random numbers: initial weights, patches, augmentation, dropout.",
     )
     conv: ConvChoice = Field(
         default="auto",
-        description="Convolution algorithm; auto measures and takes the faster per layer.",
+        description="Convolution algorithm; auto measures each layer and takes the fastest.",
     )
     plan: FilePath | None = Field(
         default=None,
-        description="Plan to repeat, as `znnpy check --save-plan` writes it, instead of what conv says "
-        "(default: none). The plan of a run that goes on is its own.",
+        description="Plan to use again, as written by `znnpy check --save-plan`, instead of what conv says (default: "
+        "none). A resumed run keeps its own plan.",
     )
     precision: Literal["float32", "float64"] = Field(
-        default="float32", description="float64 is the slow reference, for checks."
+        default="float32", description="float32, or float64: the slow reference, for checks."
     )
     validation: ValidationSection = Field(
-        default=ValidationSection(), description="When and how much to validate."
+        default=ValidationSection(), description="How often to validate, and on how many patches."
     )
 
     @model_validator(mode="after")
@@ -168,23 +173,23 @@ class TrainingSection(Strict):
 
     @property
     def at_once(self) -> int:
-        """Patches that are computed at once."""
+        """The number of patches that are computed at once."""
         return self.microbatch or self.batch
 
     def weight(self, output: str) -> float:
-        """Factor of the loss of an output."""
+        """Return the weight of an output's loss."""
         return self.outputs[output].weight if output in self.outputs else 1.0
 
 
 class CheckpointSection(Strict):
-    """Saving, so that a run can go on."""
+    """Checkpoints, from which a run can be resumed."""
 
     every: Count = Field(default=500, description="Iterations between two checkpoints.")
-    keep: Count = Field(default=3, description="Latest checkpoints to keep.")
+    keep: Count = Field(default=3, description="Number of latest checkpoints to keep.")
 
 
 class RunSection(Strict):
-    """The run around the training; nothing here changes what is learned."""
+    """The run around the training: folders, threads, memory, logs; nothing here changes what is learned."""
 
     directory: FilePath = Field(
         default="run",
@@ -194,17 +199,22 @@ class RunSection(Strict):
     threads: Annotated[Int, Field(ge=1, le=4096)] | None = Field(
         default=None, description="Worker threads (default: the cores this process may use)."
     )
-    checkpoint: CheckpointSection = Field(default=CheckpointSection(), description="When to save.")
+    checkpoint: CheckpointSection = Field(
+        default=CheckpointSection(),
+        description="How often to save checkpoints, and how many to keep.",
+    )
     log_every: Count = Field(default=10, description="Iterations between two lines of the log.")
     max_memory: Bytes | None = Field(
         default=None,
-        description="Most memory to plan for, in bytes or as 8GiB (default: no limit). Updates that need more make "
-        "again for their backward pass what they would have kept: fewer bytes, more time, the same bits. "
-        "Layers are measured within it too. The copy of parameters that a checkpoint is written from counts.",
+        description="Memory limit to plan for, in bytes or as 8GiB (default: no limit). Updates that need more use "
+        "activation checkpointing (rematerialisation): the backward pass computes activations again "
+        "instead of keeping them, which takes less memory and more time and gives the same bits. Timing "
+        "of layers stays within the limit too. The copy of parameters that a checkpoint is written from "
+        "counts.",
     )
     policy: Literal["critical-path", "distance", "fifo", "lifo", "random", "layers"] = Field(
-        default="critical-path", description="Order of ready tasks."
+        default="critical-path", description="Order in which ready tasks run (scheduling policy)."
     )
     steal_seed: Annotated[Int, Field(ge=0, lt=2**63)] = Field(
-        default=0, description="Seed of the order in which idle workers look for tasks."
+        default=0, description="Seed of the order in which idle workers try to steal tasks."
     )

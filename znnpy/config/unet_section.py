@@ -1,4 +1,4 @@
-"""The `unet` key of a network: a U-Net in a few words, for which `znnpy/network/unet.py` writes the nodes and edges."""
+"""The `unet` key of a config: a U-Net by levels, widths and blocks; `network/unet/` writes its nodes and edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 def _each(value: Any) -> Any:
-    """A number, or three in a row, stands for every level; any other list holds one value for each."""
+    """Make a list with one value per level; a number, or three plain numbers (z, y, x), stands for all levels."""
     row = isinstance(value, list | tuple) and len(value) == 3 and not any(map(_listed, value))
     return (value,) if row or not _listed(value) else value
 
@@ -68,26 +68,26 @@ Widths = Annotated[
 
 
 class BlockSection(Strict):
-    """What the convolutions of a level make up; in short its kind."""
+    """The block that a level's convolutions form: plain or residual; its kind alone is the short form."""
 
     kind: Literal["plain", "residual"] = Field(
-        description="plain: one after the other; residual: what went in is added to what comes out."
+        description="plain: one after the other; residual: the block's input is added to its result."
     )
     start: Literal["first", "input"] = Field(
         default="first",
         alias="from",
-        description="What is added: the output of the block's first convolution (Lee et al. 2017), "
+        description="Start of the residual connection: the output of the block's first convolution (Lee et al. 2017), "
         "or the block's input (He et al. 2016).",
     )
     add: Literal["sum", "norm", "function"] = Field(
         default="sum",
-        description="Where it is added: to the last sum before norm and function, after its norm, "
-        "or after its function.",
+        description="Where the residual is added: to the last sum before norm and activation function, after its "
+        "norm, or after its function.",
     )
     shortcut: Literal["conv", "filter", "average"] = Field(
         default="conv",
-        description="Where widths or sizes of input and output differ: a strided 1x1x1 convolution, one "
-        "of the block's size where it strides, or average pooling, then 1x1x1.",
+        description="Shortcut where widths or sizes of input and output differ: a strided 1x1x1 convolution, a "
+        "strided one of the block's filter size, or average pooling, then 1x1x1.",
     )
 
     @model_validator(mode="after")
@@ -108,19 +108,20 @@ PLAIN = BlockSection(kind="plain")
 
 
 class UpSection(Strict):
-    """How a level's feature maps grow to the size of the one above; in short its kind."""
+    """Upsampling from a level to the one above it; its kind alone is the short form."""
 
     kind: Literal["transposed", "linear", "nearest"] = Field(
-        description="transposed convolution; or linear or nearest resize and a convolution. A 1x1x1 "
-        "convolution stands before the resize, where it costs less and says the same."
+        description="transposed: a transposed convolution; linear or nearest: interpolation and a convolution. A "
+        "1x1x1 convolution stands before the interpolation, where it costs less and gives the same."
     )
     size: Size3 | None = Field(
-        default=None, description="Filter of that convolution (default: the factor, or 1)."
+        default=None,
+        description="Filter size of that convolution (default: the factor of the step for transposed, else 1).",
     )
     channels: Literal["level", "same"] = Field(
         default="level",
-        description="How many channels it makes: the width of the level that it grows to, or as many as "
-        "come (a resize has no convolution then).",
+        description="Channels after upsampling: level (the width of the level above), or same (as many as before; "
+        "linear and nearest then have no convolution).",
     )
 
     @model_validator(mode="after")
@@ -135,11 +136,11 @@ TRANSPOSED = UpSection(kind="transposed")
 
 
 class UnetSection(Strict):
-    """A U-Net. Levels count from 0, the one of the input's size; steps lead from one to the next."""
+    """A U-Net. Levels count from 0, the one of the input's size; steps lead from one level to the next."""
 
     input: Channels = Field(default=1, description="Number of input channels.")
     widths: Widths = Field(
-        description="Channels of each level, the first one's first; a list in it: of each convolution."
+        description="Channels of each level, level 0 first; a list in it: of each of the level's convolutions."
     )
     up_widths: Widths | None = Field(
         default=None,
@@ -159,39 +160,41 @@ class UnetSection(Strict):
     )
     stem: Size3 | None = Field(
         default=None,
-        description="Filter size of a convolution before the first level (default: none).",
+        description="Filter size of a convolution before level 0 (default: none).",
     )
     convs: Counts = Field(
-        default=(2,), description="Convolutions of a block; or a list, one a level."
+        default=(2,), description="Convolutions in a block; or a list, one a level."
     )
     up_convs: Counts | None = Field(
-        default=None, description="Convolutions of a block on the way up (default: `convs`)."
+        default=None, description="Convolutions in a block on the way up (default: `convs`)."
     )
-    blocks: Counts = Field(default=(1,), description="Blocks of a level on the way down.")
-    block: Block = Field(default=PLAIN, description="plain or residual, in short or in full.")
+    blocks: Counts = Field(default=(1,), description="Blocks in a level on the way down.")
+    block: Block = Field(
+        default=PLAIN, description="Block: plain or residual, in short or in full."
+    )
     up_block: Block | None = Field(
         default=None, description="Blocks on the way up (default: `block`)."
     )
     padding: Literal["same", "valid"] = Field(
         default="same",
-        description="same: convolutions keep the size; valid: they see true voxels only, and what "
-        "is joined is cropped to fit.",
+        description="same: convolutions keep the size; valid: they read true voxels only, and skip connections are "
+        "cropped to fit.",
     )
     border: BorderName = Field(
-        default="zeros", description="What convolutions with padding see beyond the image."
+        default="zeros", description="Values that padding adds around feature maps."
     )
     pool: Literal["max", "average", "strided"] = Field(
         default="max",
-        description="How a step goes down; strided: by the level's first convolution.",
+        description="Downsampling of a step; strided: by the level's first convolution.",
     )
-    up: Up = Field(default=TRANSPOSED, description="How a step goes up, in short or in full.")
+    up: Up = Field(default=TRANSPOSED, description="Upsampling of a step, in short or in full.")
     join: Literal["concat", "sum"] = Field(
         default="concat",
-        description="What came down is stacked before, or added to, what comes up; a sum has norm and "
-        "function of its own.",
+        description="Skip connections: concat stacks their channels before those from below; sum adds the two, with "
+        "norm and activation function after the sum.",
     )
     norm: NormField = None
-    function: FunctionKey = Field(default="relu", description="Transfer function.")
+    function: FunctionKey = Field(default="relu", description="Activation function.")
     slope: Slope = None
     bias: BiasKey = None
     dropout: Annotated[DropoutLayer | None, shorthand("keep", int, float)] = Field(
@@ -200,22 +203,22 @@ class UnetSection(Strict):
     outputs: Channels = Field(default=1, description="Number of output channels.")
     output_size: Size3 = Field(default=(1, 1, 1), description="Filter size of the output layer.")
     output_function: FunctionKey = Field(
-        default="linear", description="Transfer function of the outputs."
+        default="linear", description="Activation function of the outputs."
     )
     supervise: Annotated[Int, Field(ge=0)] = Field(
         default=0,
-        description="Coarser levels with an output of their own (deep supervision): output1 is half "
-        "the size of output, output2 a quarter ...",
+        description="Deep supervision: number of coarser levels with an output of their own; output1 is half the size "
+        "of output, output2 a quarter ...",
     )
 
     @property
     def levels(self) -> int:
-        """How many there are."""
+        """The number of levels."""
         return len(self.widths)
 
     @property
     def biased(self) -> bool:
-        """Whether what is not an output learns biases."""
+        """Whether convolutions other than the outputs learn biases."""
         return biased(self.bias, self.norm)
 
     @model_validator(mode="after")
@@ -238,7 +241,7 @@ class UnetSection(Strict):
         return self
 
     def _refuse_lengths(self) -> None:
-        """Lists with too many or too few entries."""
+        """Refuse lists with too many or too few entries."""
         lists = {"down": self.levels - 1, "up_widths": self.levels - 1, "up_convs": self.levels - 1}
         lists |= dict.fromkeys(("size", "first_size", "convs", "blocks"), self.levels)
         lists["up_size"] = self.levels - 1
@@ -255,7 +258,7 @@ class UnetSection(Strict):
                 raise wrong(f"{text}{hint}; found {len(found)}", key)
 
     def _refuse_many(self) -> None:
-        """More convolutions than a network may have edges, before they are written out."""
+        """Refuse more convolutions than a network may have edges, before they are written out."""
         down = sum(each(self.blocks, n) * each(self.convs, n) for n in range(self.levels))
         count = down + sum(each(self.up_counts, n) for n in range(self.levels - 1))
         if count > MOST_EDGES:
@@ -302,7 +305,7 @@ class UnetSection(Strict):
                 raise wrong(text, "size")
 
     def _refuse_steps(self) -> None:
-        """Filters with which a step down or up cannot be a whole factor, however they are padded."""
+        """Refuse filters with which a step down or up cannot be a whole factor, however they are padded."""
         up, key = self.up.size, "size" if self.first_size is None else "first_size"
         for level in range(self.levels - 1):
             factor, first = each(self.down, level), self.sizes(level + 1)[0]
@@ -317,7 +320,7 @@ class UnetSection(Strict):
                     raise wrong(f"{odd}; found {taps}", "up", "size")
 
     def _refuse_groups(self) -> None:
-        """Groups of channels that a level cannot be cut into: all its nodes would say so."""
+        """Refuse norm groups that do not divide a level's channels, once; else each of its nodes would report it."""
         norm = norm_of(self.norm)
         for key in ("widths", "up_widths") if norm else ():
             for level, widths in enumerate(getattr(self, key) or ()):
@@ -330,33 +333,33 @@ class UnetSection(Strict):
 
     @property
     def up_blocks(self) -> BlockSection:
-        """Of the way up."""
+        """The block of the way up."""
         return self.block if self.up_block is None else self.up_block
 
     @property
     def up_counts(self) -> tuple[int, ...]:
-        """Convolutions of a block on the way up, by level or for all."""
+        """The convolutions of a block on the way up, by level or one number for all."""
         if self.up_convs is not None or len(self.convs) == 1:
             return self.up_convs or self.convs
         return self.convs[:-1]
 
     def width(self, level: int) -> int:
-        """Channels that a level hands on on its way down, or, the last one, up."""
+        """Return the channels that a level passes to the next one (the lowest level: upwards)."""
         return self.widths[level][-1]
 
     def arriving(self, level: int) -> int:
-        """Channels that come up to a level, before their number is changed."""
+        """Return the channels that come up to a level, before the upsampling changes their number."""
         below = level + 1
         if below == self.levels - 1 or self.up_widths is None:
             return self.width(below)
         return self.up_widths[below][-1]
 
     def sizes(self, level: int) -> list[Triple]:
-        """Filters of a block on the way down."""
+        """Return the filter sizes of a block on the way down."""
         return self._sizes(level, self.size, each(self.convs, level))
 
     def up_sizes(self, level: int) -> list[Triple]:
-        """Filters of a block on the way up."""
+        """Return the filter sizes of a block on the way up."""
         return self._sizes(level, self.up_size or self.size, each(self.up_counts, level))
 
     def _sizes(self, level: int, sizes: tuple[Triple, ...], count: int) -> list[Triple]:
@@ -365,7 +368,7 @@ class UnetSection(Strict):
 
 
 def each(values: tuple[Value, ...], level: int) -> Value:
-    """The value of a level, or that of all."""
+    """Return the value of one level from a list that holds one per level, or one for all."""
     return values[0] if len(values) == 1 else values[level]
 
 
