@@ -57,7 +57,7 @@ def test_one_way_of_cutting(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert (str(source.path), source.dataset) == (str(Path(path)), dataset)
     if not path.endswith(".tif"):
         there = Destination.named(name, "usual")
-        usual = "" if there.is_zarr else "usual"
+        usual = "" if there.format.name == "zarr" else "usual"
         assert (there.path, there.dataset) == (Path(path), dataset or usual)
 
 

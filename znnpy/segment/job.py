@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.volume import Volume
-from znnpy.data.writing.contiguous_hdf5 import write_volume
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
@@ -92,7 +91,7 @@ def estimate(volume: Volume, method: str, channels: int) -> int:
 def write_labels(
     destination: Destination, volume: Volume, found: Segmented, request: Request
 ) -> None:
-    """Write labels as HDF5 or, by the suffix .zarr, as OME-Zarr; whole or not at all.
+    """Write labels in the format that the suffix says; whole or not at all.
 
     Attributes: the prediction's `resolution` and `offset`, and how the labels came about.
     """
@@ -104,12 +103,7 @@ def write_labels(
         "threshold": found.threshold,
         "min_size": request.min_size,
     }
-    if destination.is_zarr:
-        from znnpy.data.writing.zarr_output import write_zarr
-
-        write_zarr(destination, found.labels, attributes)
-    else:
-        write_volume(destination, found.labels, attributes)
+    resolved(destination.format.whole)(destination, found.labels, attributes)
 
 
 def refuse_labels(destination: Destination, volume: Volume) -> None:

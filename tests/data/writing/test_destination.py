@@ -26,7 +26,7 @@ def test_names(name: str, dataset: str, found: str) -> None:
     there = Destination.named(name, "p")
     assert (there.path, there.dataset) == (Path(name.partition(":")[0]), dataset)
     assert there.name == found
-    assert there.is_zarr == (there.path.suffix == ".zarr")
+    assert (there.format.name == "zarr") == (there.path.suffix == ".zarr")
 
 
 def test_what_stands_there_is_refused_unless_replaced(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_datasets_lead_out_of_no_group(dataset: str) -> None:
 
 def test_zarr_in_any_letters() -> None:
     assert Destination.named("a.ZARR", "p") == Destination(Path("a.ZARR"), "")
-    assert Destination.named("a.ZARR", "p").is_zarr
+    assert Destination.named("a.ZARR", "p").format.name == "zarr"

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from znnpy.data.dataset_names import split_source
+from znnpy.data.writing.output_format import OutputFormat, by_suffix, output_format
 from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError
-
-SUFFIXES = (".h5", ".hdf5", ".hdf", ".zarr")
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,13 @@ class Destination:
     def named(cls, source: str, usual: str, overwrite: bool = False) -> Self:
         """Of a name FILE[:DATASET]; HDF5 files without a dataset get the `usual` one. VolumeError for other names."""
         path, dataset = split_source(source)
-        if dataset is None and ":" in path.name and path.suffix.lower() not in SUFFIXES:
+        if dataset is None and ":" in path.name and by_suffix(path) is None:
             file, _, rest = path.name.partition(":")
             raise VolumeError(
                 f"{source}: where does the name of the file end? That of an HDF5 file ends in .h5, as "
                 f"{path.with_name(file).with_suffix('.h5')}:{rest}, that of a Zarr folder in .zarr"
             )
-        return cls(path, dataset or ("" if is_zarr_name(path) else usual), overwrite)
+        return cls(path, dataset or (usual if output_format(path).has_datasets else ""), overwrite)
 
     @property
     def name(self) -> str:
@@ -48,19 +47,14 @@ class Destination:
         return joined(self.path, self.dataset)
 
     @property
-    def is_zarr(self) -> bool:
-        """Whether the output is a Zarr folder; else it is an HDF5 file."""
-        return is_zarr_name(self.path)
+    def format(self) -> OutputFormat:
+        """The format of the output, by its suffix."""
+        return output_format(self.path)
 
     def refuse_standing(self) -> None:
         """VolumeError if something stands there that may not be replaced."""
         if self.path.exists() and not self.overwrite:
             raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
-
-
-def is_zarr_name(path: Path) -> bool:
-    """Whether an output of this name is a Zarr folder."""
-    return path.suffix.lower() == ".zarr"
 
 
 def partial_of(path: Path) -> Path:

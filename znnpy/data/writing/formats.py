@@ -1,8 +1,4 @@
-"""Outputs of all formats, by the suffix of their names.
-
-A new format is a `journaled.JournaledOutput`, a line in `open_output`, and what its names mean to
-`destination` and `preflight`.
-"""
+"""Outputs of all formats, by the suffix of their names; a new format is an entry in `output_format.OUTPUTS`."""
 
 from __future__ import annotations
 
@@ -10,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from znnpy.data.volume import Triple
-from znnpy.data.writing.destination import Destination, is_zarr_name, journal_of
-from znnpy.data.writing.hdf5_output import Hdf5Output
+from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.journal import read_head
+from znnpy.data.writing.output_format import output_format
 from znnpy.data.writing.protocol import BlockOutput, OutputSpec
+from znnpy.registry import resolved
 
 
 def open_output(
@@ -23,12 +20,8 @@ def open_output(
 
     `attached`: another process has it open with this spec; here blocks can only be `put`.
     """
-    if destination.is_zarr:
-        # Takes a third of a second to import, so only those who write Zarr wait for it.
-        from znnpy.data.writing.zarr_output import ZarrOutput
-
-        return ZarrOutput(destination, spec, attached=attached)
-    return Hdf5Output(destination, spec, attached=attached)
+    opened: BlockOutput = resolved(destination.format.blocks)(destination, spec, attached=attached)
+    return opened
 
 
 def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
@@ -36,7 +29,7 @@ def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
 
     Files whose storage units begin at voxel 0 have none.
     """
-    if is_zarr_name(path):
+    if output_format(path).from_voxel_0:
         return (0, 0, 0)
     z, y, x = (a % step for a, step in zip(lower, block, strict=True))
     return (z, y, x)

@@ -6,22 +6,21 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import h5py
-
 from znnpy.data.dataset_names import split_source
 from znnpy.data.formats import FORMATS
 from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.unsupported_formats import other_format, plain_stem
 from znnpy.data.volume import Volume
-from znnpy.data.writing.destination import SUFFIXES, Destination, is_zarr_name, journal_of
-from znnpy.data.zarr.store import is_zarr
+from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_format
 from znnpy.errors import VolumeError
+from znnpy.registry import resolved
 
 
 def _is_read_only(path: Path) -> bool:
     """Whether a name is that of a format that is read and never written."""
     suffix = path.suffix.lower()
-    return suffix not in SUFFIXES and any(suffix in it.suffixes for it in FORMATS.values())
+    return by_suffix(path) is None and any(suffix in it.suffixes for it in FORMATS.values())
 
 
 def refuse_output(destination: Destination) -> None:
@@ -35,17 +34,19 @@ def refuse_place(path: Path) -> None:
     """VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
     if _is_read_only(path) or other_format(path):
-        stem = plain_stem(path)
+        stem, written = plain_stem(path), " and ".join(it.title for it in OUTPUTS.values())
         raise VolumeError(
-            f"{path} would be no {path.suffix} file: HDF5 and OME-Zarr are written, name a file "
+            f"{path} would be no {path.suffix} file: {written} are written, name a file "
             f"{stem}.h5 or a folder {stem}.zarr"
         )
-    if path.is_dir() and not (is_zarr_name(path) and is_zarr(path)):
+    output = output_format(path)
+    if path.is_dir() and not (output.folder and resolved(output.owns)(path)):
         raise VolumeError(f"{path} is a folder; name a file in it")
     if path.exists() and not path.is_dir() and not path.is_file():
         raise VolumeError(f"{path} is no plain file; name a new one")
-    if is_zarr_name(path) and path.is_file():
-        raise VolumeError(f"{path} is a file; a Zarr output is a folder, name another")
+    if output.folder and path.is_file():
+        title = output.title.removeprefix("OME-")
+        raise VolumeError(f"{path} is a file; a {title} output is a folder, name another")
     if not folder.is_dir():
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -63,8 +64,13 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
     """VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
     if not path.is_file() or not path.stat().st_size:
         return
-    if not h5py.is_hdf5(path):
-        raise VolumeError(f"{path} is no HDF5 file and is not replaced; name another file")
+    output = output_format(path)
+    if not resolved(output.owns)(path):
+        raise VolumeError(
+            f"{path} is no {output.title} file and is not replaced; name another file"
+        )
+    if output is not HDF5:
+        return
     with open_file(path) as file:
         others = [name for name in dataset_names(file) if name != dataset.strip("/")]
     if others:

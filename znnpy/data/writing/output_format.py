@@ -1,0 +1,63 @@
+"""The formats that are written, by the suffixes of their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from znnpy.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFormat:
+    """One format that is written; what it names as "module:name" is imported when it is needed.
+
+    `blocks(destination, spec, *, attached)`: a
+    `znnpy.data.writing.protocol.BlockOutput`. `whole(destination, array, attributes)`: writes an array (z, y, x)
+    whole or not at all. `owns(path)`: whether what stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without a dataset's
+    name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    blocks: Any
+    whole: Any
+    owns: Any
+    folder: bool = False
+    has_datasets: bool = True
+    from_voxel_0: bool = False
+
+
+HDF5 = OutputFormat(
+    name="hdf5",
+    title="HDF5",
+    suffixes=(".h5", ".hdf5", ".hdf"),
+    blocks="znnpy.data.writing.hdf5_output:Hdf5Output",
+    whole="znnpy.data.writing.contiguous_hdf5:write_volume",
+    owns="h5py:is_hdf5",
+)
+ZARR = OutputFormat(
+    name="zarr",
+    title="OME-Zarr",
+    suffixes=(".zarr",),
+    blocks="znnpy.data.writing.zarr_output:ZarrOutput",  # takes a third of a second to import
+    whole="znnpy.data.writing.zarr_output:write_zarr",
+    owns="znnpy.data.zarr.store:is_zarr",
+    folder=True,
+    has_datasets=False,
+    from_voxel_0=True,
+)
+OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR))
+
+
+def by_suffix(path: Path) -> OutputFormat | None:
+    """The format of an output of this name; None where its suffix is no format's."""
+    suffix = path.suffix.lower()
+    return next((it for it in OUTPUTS.values() if suffix in it.suffixes), None)
+
+
+def output_format(path: Path) -> OutputFormat:
+    """The format of an output of this name: HDF5 where its suffix is no format's."""
+    return by_suffix(path) or HDF5
