@@ -233,7 +233,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             else [f"{nothing_in('data.train')}: this is a look at the network alone"]
         )
         + doubtful_outputs(network, training.loss)
-        + left_out(training)
+        + left_out(training, network)
         + unused_windows(config, predicted),
     }
 

@@ -22,6 +22,8 @@ Measure = Callable[[ConvShape], tuple[Costs, str]]
 MEASURED, ESTIMATED = "measured", "estimated"
 UNMEASURED = "unmeasured"  # estimated, though they can be measured
 
+FFT_TAPS = 20
+"""Filters of fewer taps along each axis are faster by other algorithms: docs/design/dependencies.md."""
 DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
 
 
@@ -46,10 +48,15 @@ def choose(
     return Plan({name: layers[shape] for name, shape in shapes.items()})
 
 
-def left_out(training: TrainingSection) -> list[str]:
-    """What `conv: auto` does not try on this machine, in words."""
+def left_out(training: TrainingSection, network: Network) -> list[str]:
+    """What `conv: auto` does not try on this machine though it may be the fastest, in words."""
     chosen_here = training.conv == "auto" and training.plan is None
-    return [f"conv: auto does not try fft: {missing()}"] if chosen_here and missing() else []
+    longest = max((max(edge.size) for edge in convolutions(network)), default=0)
+    if not (chosen_here and missing() and longest >= FFT_TAPS):
+        return []
+    return [
+        f"conv: auto does not try fft, which may be the fastest for {longest} taps: {missing()}"
+    ]
 
 
 def close_calls(

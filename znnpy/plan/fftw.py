@@ -82,7 +82,9 @@ _WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:
 @cache
 def missing() -> str:
     """Why no FFT can be planned here; empty where pyfftw is installed. Nothing is loaded for it."""
-    return "" if _extension() else "FFTW is missing, which comes with pyfftw: pip install pyfftw"
+    return (
+        "" if _extension() else 'FFTW is missing, which comes with pyfftw: pip install "znnpy[fft]"'
+    )
 
 
 def version() -> str:

@@ -111,7 +111,9 @@ class _Session:
 
     def run(self) -> Outcome:
         training, done = self._config.training, self._standing.iteration
-        for text in doubtful_outputs(self._network, training.loss) + left_out(training):
+        for text in doubtful_outputs(self._network, training.loss) + left_out(
+            training, self._network
+        ):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
             self._world.broadcast([done, for_others(self._config)])
