@@ -61,7 +61,7 @@ class Given:
         targets = by_node(target, outputs, samples, shapes, "target", kind)
         weights: dict[str, Floats] = {}
         if weight is not None:
-            weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_image=True)
+            weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_channel=True)
             refuse_weights(weights)
         whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
         targets, weights = unmasked(targets, weights, whole_voxels=whole)

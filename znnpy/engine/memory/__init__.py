@@ -1,1 +1,1 @@
-"""Where everything lies: one arena, and the tensors, parameters and staged data in it."""
+"""Memory of the engine: one arena, and the feature maps, parameters, staged data and scratch that lie in it."""

@@ -1,4 +1,4 @@
-"""Addresses that emitters share: tensors, parameters, staged data, scratch; all in one arena."""
+"""`Build`: the buffers of a network in one arena, by name, as the emitters of tasks ask for them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)
 
-STEPS = 2  # an even and an odd step in flight
+STEPS = 2  # an even and an odd step in flight: one is staged while the other runs
 
 
 class _Asked(NamedTuple):
-    """What a buffer was asked for as; who asks again must ask for the same."""
+    """The properties that a buffer was asked for with; a second request must have the same."""
 
     floats: int
     shared: bool = False
@@ -39,7 +39,7 @@ class _Asked(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """The images of one microbatch that is under way, and where it has its other buffers."""
+    """The feature maps of one microbatch in flight, and the replica that holds its other buffers."""
 
     replica: Replica
     maps: FeatureMaps
@@ -47,10 +47,10 @@ class _Set(NamedTuple):
 
 @dataclass
 class Build:
-    """One arena and what lies in it, as one microbatch sees it. Who asks twice by one name gets the same buffer.
+    """One arena and what lies in it, as one microbatch sees it; the same name always gives the same buffer.
 
-    `of` says what others see; all share what is asked for. `slot` is where the microbatch leaves its gradients, `pairs`
-    are slots (into, from) that can be added once it has.
+    `of` gives the view of another microbatch; all views share the buffers that were asked for. `slot`: where the
+    microbatch leaves its gradients; `pairs`: slots (into, from) that can be added once it has. Not thread-safe.
     """
 
     arena: Arena
@@ -74,7 +74,7 @@ class Build:
 
     @classmethod
     def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
-        """Reserve everything but scratch; `states` buffers per parameter for the optimiser."""
+        """Reserve everything except scratch, with `states` buffers per parameter for the optimiser."""
         parameters = reserve_parameters(arena, layout, states)
         slots = gradient_slots(arena, parameters, layout.slots)
         replicas = [Replica(arena, number) for number in range(layout.replicas)]
@@ -89,12 +89,12 @@ class Build:
         )  # fmt: skip
 
     def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
-        """What one of the microbatches that are computed here sees, counted from 0."""
-        replica, images = self.sets[microbatch % len(self.sets)]
+        """Return the view of one of the microbatches that are computed here, counted from 0."""
+        replica, maps = self.sets[microbatch % len(self.sets)]
         return replace(
             self,
             replica=replica,
-            maps=images,
+            maps=maps,
             parameters=self.slots[slot],
             microbatch=microbatch,
             slot=slot,
@@ -108,29 +108,29 @@ class Build:
 
     @property
     def again(self) -> Sequence[Name]:
-        """Buffers that are dropped after the forward pass and made once more for the backward pass."""
+        """Buffers that are dropped after the forward pass and recomputed for the backward pass (rematerialisation)."""
         return self.arena.again(self.replica.number)
 
     def sample(self, batch: int) -> int:
-        """The number within the whole update of one of the microbatch's samples."""
+        """Return the number of one of the microbatch's samples within the whole update."""
         return self.layout.numbers[self.microbatch] * self.layout.batch + batch
 
     def value(self, node: str) -> Tensor:
-        """A node's images: its activation, or the staged ones of inputs that only feed convolutions."""
+        """Return a node's feature map: its activation, or the staged input where that is used in place."""
         packed = self.maps.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
     @property
     def moving(self) -> list[Parameter]:
-        """The parameters that updates move by their gradients."""
+        """The parameters that the optimiser changes."""
         return [parameter for parameter in self.parameters.values() if parameter.learned]
 
     def summed(self, node: str) -> Tensor:
-        """Where a node's edges leave their sum: its values, unless its gradient needs the sum."""
+        """Return the tensor in which a node's edges are added: its values, unless its gradient needs the sum."""
         return self.maps.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
-        """What a convolution reads: its source's images, and what it sees round them."""
+        """Return what a convolution reads: its source's feature map with the padding around it."""
         padding = self.layout.padding(edge)
         if padding == BARE:
             return self.value(edge.source)
@@ -138,27 +138,27 @@ class Build:
         return (copy or self.value(edge.source)).framed(padding)
 
     def passes(self, tensor: Tensor) -> bool:
-        """Whether others have a tensor's memory before and after it is used."""
+        """Return whether a tensor's memory serves other buffers before and after it."""
         return tensor.buffer.name in self.arena.shared
 
     def scratch(self, name: Name, floats: int) -> Buffer:
-        """The buffer of a name, the same for both steps; ValueError if it was another one before."""
+        """Return a replica's buffer of this name, the same for both steps; ValueError if it had another size."""
         return self._buffer(self.replica, name, _Asked(floats))
 
     def shared(self, name: Name, floats: int) -> Buffer:
-        """The same for a buffer that is used within a step, from its first task to its last."""
+        """Return a replica's buffer that is only needed within a step, so that others may share its memory."""
         return self._buffer(self.replica, name, _Asked(floats, shared=True))
 
     def kept(self, name: Name, floats: int) -> Buffer:
-        """The same for what passes need of filters, and find as an earlier step or graph left it."""
+        """Return a buffer derived from filters (such as their spectra), filled by an earlier step or graph."""
         return self._buffer(self.arena, name, _Asked(floats, filled=Filled.EARLIER))
 
     def common(self, name: Name, floats: int) -> Buffer:
-        """The same for what all microbatches have in common, within a step."""
+        """Return a buffer that all microbatches of a step have in common."""
         return self._buffer(self.arena, name, _Asked(floats))
 
     def added_up(self, name: Name, floats: int) -> Buffer:
-        """The same for what is added up over microbatches: that of the slot."""
+        """Return a buffer that is summed over microbatches: the one of this microbatch's slot."""
         buffers = [
             self._buffer(self.arena, name._replace(which=(*name.which, slot)), _Asked(floats))
             for slot in range(len(self.slots))
@@ -178,10 +178,7 @@ class Build:
         return found
 
     def partial_gradients(self, edge: str, count: int) -> list[Buffer]:
-        """Room for `count` gradients of an edge's filters that are to be added up, by pieces.
-
-        The first is where their sum belongs.
-        """
+        """Return `count` buffers for partial gradients of an edge's filters; the first takes their sum."""
         parameter = self.parameters[edge]
         return [parameter.gradient_buffer] + [
             self.shared(Name(PARTIAL_GRADIENTS, edge, (leaf,)), parameter.floats)
@@ -189,7 +186,7 @@ class Build:
         ]
 
     def worker_scratch(self, floats: int) -> dict[str, int]:
-        """Words `scratch` and `scratch_worker` of room that each worker has for itself."""
+        """Return the kernel words `scratch` and `scratch_worker`: the scratch of worker 0, and floats to the next."""
         self.arena.most_scratch = max(self.arena.most_scratch, -(-floats // 64) * 64)
         stride = self.workspace or -(-floats // 64) * 64
         whole = _Asked(stride * self.layout.workers)
@@ -197,7 +194,7 @@ class Build:
         return {"scratch": room.address, "scratch_worker": stride}
 
     def concat_gradient(self, edge: str) -> Tensor:
-        """Gradient of what one edge brought to a concat node."""
+        """Return the tensor for the gradient of one edge into a concat node."""
         key = Name(CONCAT_GRADIENTS, edge).of(self.replica.number)
         if key not in self._tensors:
             own = self.maps.contributions[edge]
@@ -207,7 +204,7 @@ class Build:
         return self._tensors[key]
 
     def back(self, edge: Edge) -> Tensor:
-        """Where a convolution leaves its data gradient: what it brings back, or what that is folded of."""
+        """Return where a convolution writes its data gradient; with padding to fold, a tensor that includes it."""
         own = self.maps.backward[edge.name]
         if not self.layout.folded(edge):
             return own
@@ -226,28 +223,28 @@ class Build:
             )
         return self._tensors[key]
 
-    def bias_address(self, node: str, image: int) -> int:
-        """Address of the biases from one image on; 0 when the node has none."""
-        return self.values_address(node, image)
+    def bias_address(self, node: str, channel: int) -> int:
+        """Return the address of the biases from one channel on; 0 if the node has none."""
+        return self.values_address(node, channel)
 
     def bias_reads(self, node: str) -> list[Region]:
-        """What a task that uses the bias reads."""
+        """Return the regions that a task reads if it uses the bias."""
         return self.values_read(node)
 
-    def values_address(self, parameter: str, image: int) -> int:
-        """Address of what a node keeps for its images, from one image on; 0 when it does not."""
+    def values_address(self, parameter: str, channel: int) -> int:
+        """Return the address of a parameter (channels,) from one channel on; 0 if there is no such parameter."""
         found = self.parameters.get(parameter)
-        return found.values + 4 * image if found else 0
+        return found.values + 4 * channel if found else 0
 
     def values_read(self, *parameters: str) -> list[Region]:
-        """What a task reads that uses these, where they are kept."""
+        """Return the regions that a task reads if it uses these parameters, of those that exist."""
         found = (self.parameters.get(name) for name in parameters)
         return [parameter.values_region() for parameter in found if parameter]
 
     def bias_partials(self, node: Node, first: int, count: int) -> Buffer | None:
-        """Room for `count` vectors of partial bias gradients; None when the node has no bias.
+        """Return a buffer for `count` vectors of partial bias gradients; None if the node has no bias.
 
-        `first`: the block, or planar image, from which on they count. Regions count what tasks leave.
+        `first`: the channel block, or planar channel, of the first vector. Regions count vectors.
         """
         if node.name not in self.parameters:
             return None

@@ -1,4 +1,4 @@
-"""One block of memory for everything that tasks touch, so that its size is known before it is taken."""
+"""`Arena`: one block of memory that holds every buffer; can also only count, so that the size is known in advance."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 
-LINE = 64  # bytes: a cache line and the widest vector, so that aligned loads may be used
-SLACK = 64  # floats behind each buffer: vector loads may read past the last voxel, never write
+LINE = 64  # bytes: a cache line, and the widest vector (AVX-512), so that loads may be aligned
+SLACK = 64  # floats behind each buffer, four of the widest vectors: loads may read past the last voxel, stores never do
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Where shared buffers of one set of images lie: byte offsets in `bytes` of memory, and who overlaps whom.
+    """Where the buffers that share memory lie: byte offsets within one replica, and which buffers overlap.
 
-    `busiest` are those of the moment at which most bytes are needed, `again` those that are dropped after the
-    forward pass and made once more for the backward pass. There are `replicas` such sets, one
-    behind the other.
+    `bytes`: size of a replica; there are `replicas`, one behind the other. `neighbours`: buffers that overlap each
+    buffer. `busiest`: the buffers needed at the moment of peak memory. `again`: those that are dropped after the
+    forward pass and recomputed for the backward pass.
     """
 
     offsets: Mapping[Name, int]
@@ -35,28 +35,27 @@ class Sharing:
     again: Sequence[Name] = ()
 
     def offset(self, name: Name) -> int:
-        """Where a buffer of any set lies."""
+        """Return the byte offset of a buffer, of any replica."""
         return name.replica * self.bytes + self.offsets[name.of(0)]
 
     def beside(self, name: Name) -> list[Name]:
-        """Whom a buffer of any set overlaps: others of the same set."""
+        """Return the buffers that a buffer overlaps, all of its own replica."""
         return [other.of(name.replica) for other in self.neighbours.get(name.of(0), ())]
 
 
 class Shared(NamedTuple):
-    """A buffer that others may share memory with: its bytes and what they are for."""
+    """A buffer that may share memory with others: its bytes and what they are for."""
 
     bytes: int
     use: Use
 
 
 class Arena:
-    """Hands out addresses one after the other; with no memory behind it, only counts.
+    """Hands out addresses one after the other; without memory behind it, only counts.
 
-    Build once with `Arena()` to learn `bytes`, then again with `Arena.of(bytes)`: the same requests
-    in the same order give the same offsets. Memory starts at zero and belongs to the arena. Buffers
-    asked for by `share` lie apart too, unless a plan says where: then they lie before all others,
-    and whoever uses one finds there what another left.
+    Build once with `Arena()` to learn `bytes`, then again with `Arena.of(bytes)`: the same requests in the same order
+    give the same offsets. Memory starts at zero and belongs to the arena. With a `sharing`, buffers of `share` lie
+    where it says, before all others, and contain what another buffer left there; without, they lie apart.
     """
 
     def __init__(
@@ -66,17 +65,17 @@ class Arena:
         self._base = 0 if memory is None else int(memory.ctypes.data)
         self._sharing = sharing
         self.bytes = sharing.bytes * sharing.replicas if sharing else 0
-        self.most_scratch = 0  # floats that a worker was asked for at most
-        self.uses: Counter[str] = Counter()  # bytes of kept buffers by what they are for
+        self.most_scratch = 0  # floats: the largest scratch of a worker that was asked for
+        self.uses: Counter[str] = Counter()  # bytes of buffers that share no memory, by use
         self.shared: dict[Name, Shared] = {}
 
     @classmethod
     def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
-        """An arena with `size` zeroed bytes behind it, aligned to a cache line."""
+        """Return an arena with `size` zeroed bytes behind it, aligned to a cache line."""
         return cls(aligned_bytes(size), sharing)
 
     def again(self, replica: int) -> Sequence[Name]:
-        """Buffers of a set of images that are made once more for the backward pass."""
+        """Return the buffers of a replica that are recomputed for the backward pass."""
         return [name.of(replica) for name in self._sharing.again] if self._sharing else ()
 
     @property
@@ -85,16 +84,16 @@ class Arena:
         return self._memory is None
 
     def reserve(self, floats: int, use: Use) -> int:
-        """Address of room for that many float32, aligned to 64 bytes, slack behind it."""
+        """Reserve room for that many float32, aligned to 64 bytes; return its address."""
         return self.take(buffer_bytes(floats), use, self.uses)
 
     def take(self, size: int, use: Use, uses: Counter[str]) -> int:
-        """The same for so many bytes, counted in `uses`."""
+        """Reserve `size` bytes, counted in `uses`; return their address."""
         uses[use.told] += size
         return self._take(size)
 
     def share(self, name: Name, floats: int) -> int:
-        """The same for a buffer that is only used from its first task in a step to its last."""
+        """Reserve room for a buffer that may share memory with others; return its address."""
         self.shared[name] = Shared(buffer_bytes(floats), name.use)
         if self._sharing:
             return self._base + self._sharing.offset(name)
@@ -103,12 +102,12 @@ class Arena:
     def buffer(
         self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP
     ) -> Buffer:
-        """A buffer that all sets of images have in common; see `reserve` and `share`."""
+        """Return a new buffer that all replicas have in common; see `reserve` and `share`."""
         address = self.share(name, floats) if shared else self.reserve(floats, name.use)
         return Buffer(name, address, floats, filled)
 
     def view(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> NDArray[np.generic]:
-        """A NumPy view of reserved memory."""
+        """Return a NumPy view of reserved memory; MemoryError if the arena only counts."""
         if self._memory is None:
             raise MemoryError("a counting arena has no memory to look at")
         start = address - self._base
@@ -125,7 +124,7 @@ class Arena:
 
 @dataclass(frozen=True)
 class Replica:
-    """One set of images in an arena: its buffers have names of their own. `uses`: as those of the arena."""
+    """The buffers of one microbatch in flight, with names of their own in the arena. `uses`: as the arena's."""
 
     arena: Arena
     number: int = 0
@@ -134,7 +133,7 @@ class Replica:
     def buffer(
         self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP
     ) -> Buffer:
-        """A buffer of this set alone; see `Arena.reserve` and `Arena.share`."""
+        """Return a new buffer of this replica alone; see `Arena.reserve` and `Arena.share`."""
         own = name.of(self.number)
         if shared:
             return Buffer(own, self.arena.share(own, floats), floats, filled)
@@ -144,25 +143,25 @@ class Replica:
 
 
 Memory = Arena | Replica
-"""Where buffers are had: for all sets of images, or for one."""
+"""Where a buffer is reserved: in the arena for all replicas, or in one of them."""
 
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:
-    """Zeroed memory that begins at a cache line."""
+    """Return zeroed memory that begins at a cache line."""
     raw = np.frombuffer(_zeros(size + LINE), np.uint8)
     start = -raw.ctypes.data % LINE
     return raw[start : start + size]
 
 
 def _zeros(size: int) -> mmap.mmap:
-    """Fresh memory, in large pages where the system has them: they are touched, and found, faster."""
+    """Return fresh memory, in large pages where the system has them: fewer page faults and TLB misses."""
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # an operating system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
 def buffer_bytes(floats: int) -> int:
-    """Bytes that a buffer of so many float32 takes."""
+    """Return the bytes that a buffer of so many float32 takes, slack and alignment included."""
     return -(-(floats + SLACK) * 4 // LINE) * LINE

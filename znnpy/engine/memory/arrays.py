@@ -1,4 +1,4 @@
-"""What users pass in and get back: one array, or a dict by node name when there are several."""
+"""Converts and checks the arrays that users pass in: dtype, shape, masks, weights; one array or a dict by node."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def by_node(
     what: str,
     dtype: type[np.floating[Any]],
     *,
-    one_image: bool = False,
+    one_channel: bool = False,
 ) -> dict[str, Floats]:
-    """Arrays by node name as `dtype` (batch, channel, z, y, x); ShapeError says which one is wrong.
+    """Return arrays by node name as `dtype`, (batch, channel, z, y, x); ShapeError says which one is wrong.
 
-    With `one_image`, arrays of one image stand for all images of their node. Masked arrays stay masked
-    where something in them is.
+    With `one_channel`, arrays of one channel stand for all channels of their node. Masked arrays stay masked if
+    anything in them is. Arrays of the right dtype are not copied.
     """
     names = [node.name for node in nodes]
     if not isinstance(given, Mapping):
@@ -45,13 +45,13 @@ def by_node(
         raise ShapeError(f"{what}: arrays for {listed(given)}, but the network has {names}")
     found = {name: numbers(given[name], dtype, f"{what} of node {name!r}") for name in names}
     wanted = {node.name: (batch, node.channels, *shapes[node.name]) for node in nodes}
-    return {name: _checked(found[name], wanted[name], what, name, one_image) for name in names}
+    return {name: _checked(found[name], wanted[name], what, name, one_channel) for name in names}
 
 
 def _checked(
-    found: Floats, shape: tuple[int, ...], what: str, node: str, one_image: bool
+    found: Floats, shape: tuple[int, ...], what: str, node: str, one_channel: bool
 ) -> Floats:
-    if one_image and found.shape == (shape[0], 1, *shape[2:]):
+    if one_channel and found.shape == (shape[0], 1, *shape[2:]):
         if np.ma.isMaskedArray(found):
             hidden = np.broadcast_to(np.ma.getmaskarray(found), shape)
             return np.ma.array(np.broadcast_to(np.ma.getdata(found), shape), mask=hidden)
@@ -67,7 +67,7 @@ def _checked(
 def unmasked(
     targets: ByName, weights: ByName, *, whole_voxels: Collection[str]
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Plain targets and weights: what a mask hides weighs 0, of outputs of `whole_voxels` in all images."""
+    """Return targets and weights without masks: what a mask hides weighs 0, for `whole_voxels` in all channels."""
     plain, counted = dict(targets), dict(weights)
     for name, target in targets.items():
         hidden: Any = np.ma.getmask(target) | np.ma.getmask(weights.get(name, target))
@@ -82,7 +82,7 @@ def unmasked(
 
 
 def refuse_mask(array: ArrayLike, what: str) -> None:
-    """ShapeError for a masked array: nothing says what its hidden numbers shall be."""
+    """Raise ShapeError for a masked array: nothing says what its hidden numbers should be."""
     if np.ma.is_masked(array):
         hidden = int(np.sum(np.ma.getmask(array)))
         raise ShapeError(
@@ -92,7 +92,7 @@ def refuse_mask(array: ArrayLike, what: str) -> None:
 
 
 def refuse_weights(weights: ByName) -> None:
-    """ZnnpyError for weights that are negative or not finite, where no mask hides them."""
+    """Raise ZnnpyError for weights that are negative or not finite, where no mask hides them."""
     for name, weight in weights.items():
         seen = weight.compressed() if np.ma.isMaskedArray(weight) else weight
         least, most = seen.min(initial=0), seen.max(initial=0)
@@ -104,13 +104,13 @@ def refuse_weights(weights: ByName) -> None:
 
 
 NUMBERS = {"b": "truth values", "i": "integers", "u": "integers", "f": "floats"}
-"""Kinds of types whose values are numbers."""
+"""NumPy's kinds of dtype whose values are numbers, with words for messages."""
 
 
 def numbers(array: ArrayLike, dtype: type[np.floating[Any]], what: str) -> Floats:
-    """An array as `dtype`, the same one where it is; ShapeError, which begins with `what`, where it holds no numbers.
+    """Return an array as `dtype`, without a copy if it is; ShapeError, beginning with `what`, if it holds no numbers.
 
-    Masked arrays stay masked where something in them is.
+    Masked arrays stay masked if anything in them is.
     """
     found = _array(array, what)
     if found.dtype.kind not in NUMBERS:
@@ -125,7 +125,7 @@ def numbers(array: ArrayLike, dtype: type[np.floating[Any]], what: str) -> Float
 
 
 def _array(array: ArrayLike, what: str) -> Floats:
-    """What NumPy makes of it, of which nobody knows what it is."""
+    """Return what NumPy makes of an object; ShapeError for whatever that raises."""
     try:
         return np.ma.asarray(array) if np.ma.is_masked(array) else np.asarray(array)
     except Exception as error:
@@ -133,17 +133,17 @@ def _array(array: ArrayLike, what: str) -> Floats:
 
 
 def listed(names: Mapping[Any, Any]) -> list[str]:
-    """Names that somebody has given, in an order that anything has."""
+    """Return given names as sorted text; they may be of any type."""
     return sorted(map(str, names))
 
 
 def joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
-    """Arrays by name, those of all parts along their first axis."""
+    """Return arrays by name, those of all parts concatenated along the first axis."""
     if len(parts) == 1:
         return dict(parts[0])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def alone(by_node: Mapping[str, T]) -> T | dict[str, T]:
-    """The single array, or what stands for one, or the dict when there are several."""
+    """Return the only value of a dict, or a copy of the dict if it has several."""
     return dict(by_node) if len(by_node) > 1 else next(iter(by_node.values()))

@@ -1,4 +1,7 @@
-"""Every tensor of one update: activations, gradients, and where each edge leaves its contribution."""
+"""`Layout` decides how each node's feature map lies in memory (blocked, planar, padding); `FeatureMaps` reserves them.
+
+Blocked: LANES channels side by side. Planar: one channel after the other, for nodes of few channels.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,14 @@ EDGE_GRADIENTS = Use("gradients brought back", "gradients")
 
 @dataclass
 class FeatureMaps:
-    """Tensors by node or edge name, shared by the even and the odd step.
+    """Tensors by node or edge name, shared by the even and the odd step; several names may have one tensor.
 
-    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `copies`:
-    the same once more, by node and border, where convolutions that read them take other voxels for what
-    lies beyond than those that the images' own frame holds.
-    `contributions`: what an edge brings to its target; the first of converging edges writes into the
-    activation itself, unless the backward pass needs their sum too, and what fills whole blocks of a
-    concat node's into these; identities bring their source's activation where another edge is the first,
-    and bring back their target's gradient. `gradients`: of the loss by a node's value, later by the sum
-    of its edges. `backward`: what an edge brings to its source's gradient.
+    `activations`: values of nodes; inputs that only feed convolutions stay where they are staged. `copies`: copies of
+    them by node and border, for convolutions whose padding differs from the one around the activation itself.
+    `contributions`: the output of each edge. The first of several edges into a node writes into the activation itself,
+    unless the backward pass needs the sum as well; edges that fill whole blocks of a concat node write into these;
+    an identity that is not the first is its source's activation. `gradients`: of the loss by a node's value, later by
+    the sum of its edges. `backward`: each edge's gradient by its source; for such an identity its target's gradient.
     """
 
     cut: int
@@ -56,12 +57,11 @@ class FeatureMaps:
 
 @dataclass(frozen=True)
 class Layout:
-    """What decides the shape of all buffers: network, sizes, plan, batch, and the passes wanted.
+    """Everything that decides the shape of buffers: network, sizes, plan, batch, training or not.
 
-    `batch`: the samples of one microbatch. `numbers`: the microbatches of an update that are computed here,
-    of `microbatches` in all; `replicas`: how many of them may be under way at once, each with images of its own.
-    `filters_kept`: what passes need of filters beside themselves is made once an update and kept for all
-    microbatches.
+    `batch`: samples of one microbatch. `numbers`: the microbatches of an update that are computed here, of
+    `microbatches` in all. `replicas`: how many of them may be in flight at once, each with feature maps of its own.
+    `filters_kept`: what is derived from filters (spectra, transposed copies) is made once for all microbatches.
     """
 
     network: Network
@@ -87,7 +87,7 @@ class Layout:
         seed: int = 0,
         workers: int = 1,
     ) -> Layout:
-        """Of updates by so many samples, computed in microbatches; one of them is under way at a time."""
+        """Return the layout of updates by `batch` samples in microbatches, of which one is in flight at a time."""
         count = batch // microbatch
         return cls(
             network, geometry, plan, microbatch, True, seed, workers, range(count), count
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def filters_pass(self) -> bool:
-        """Whether passes make what they need of filters: just before, in memory that others have too."""
+        """Whether passes derive what they need from filters just before use, in memory that serves others too."""
         return self.training and not self.filters_kept
 
     @property
@@ -105,39 +105,39 @@ class Layout:
 
     @property
     def slots(self) -> int:
-        """Sums over microbatches that are kept side by side.
+        """How many sums over microbatches exist at once (gradient accumulation).
 
-        A tree that is added up as soon as that can be needs one for each of its levels, and what is under way
-        needs its own.
+        A binary tree whose pairs are added as soon as possible needs one for each level, and each microbatch in
+        flight needs its own.
         """
         count = len(self.numbers)
         return min(count, (count - 1).bit_length() + self.replicas)
 
     @property
     def cut(self) -> int:
-        """Axis along which all images are cut into ranges."""
+        """The axis along which feature maps are cut into ranges of planes."""
         return cut_axis(next(iter(self.geometry.output_shapes.values())))
 
     def shape(self, node: str) -> Triple:
-        """Shape of a node's images, z y x."""
+        """Return the shape of a node's channels, (z, y, x)."""
         return self.geometry.nodes[node].shape
 
     def stays_planar(self, node: str) -> bool:
-        """Whether a node's images are used as they are staged."""
+        """Return whether an input is used in place, planar, as it is staged."""
         return lies_planar(self.network, node)
 
     def lanes(self, node: str) -> int:
-        """Lanes of a node's images and gradients: 1 where they are planar."""
+        """Return how many channels of a node lie side by side: LANES, or 1 if it is planar."""
         return 1 if self.stays_planar(node) or is_planar(self, node) else LANES
 
     def padding(self, edge: Edge) -> Sides:
-        """Voxels beyond the source's images that a convolution sees."""
+        """Return the padding of a convolution, in voxels before and after, z y x."""
         return sides(edge, self.geometry.dilations[edge.name])
 
     def frames(self, node: str) -> dict[BorderName, Sides]:
-        """Voxels that convolutions see round a node's images, by what they are.
+        """Return the padding that convolutions need around a node, by border.
 
-        The first are the frame of the images, the others those of copies.
+        The first lies around the activation itself, the others around copies.
         """
         found: dict[BorderName, Sides] = {}
         for edge in self.network.outgoing(node):
@@ -146,7 +146,7 @@ class Layout:
         return found
 
     def frame(self, node: str) -> Sides:
-        """Voxels round a node's images in the same memory, and round those that lie there with them."""
+        """Return the padding around a node's activation in memory, wide enough for all that lies in its blocks."""
         frame = next(iter(self.frames(node).values()), BARE)
         for edge in self.network.incoming(node):
             if self.home(edge.source) is edge:
@@ -154,7 +154,7 @@ class Layout:
         return frame
 
     def stacked(self, edge: Edge) -> int | None:
-        """The block of a concat node's at which an edge's images begin; None where they share blocks."""
+        """Return the block of a concat node at which an edge's channels begin; None if they share a block."""
         node, first = self.network.node(edge.target), 0
         if node.kind != "concat":
             return None
@@ -167,12 +167,12 @@ class Layout:
         return first // LANES if whole else None
 
     def handed(self, edge: Edge) -> int | None:
-        """The same where the images are those of the edge's source, as they are."""
+        """Return `stacked` for an identity edge, whose source may lie in the concat node's memory; else None."""
         same = edge.kind == "identity" and self.lanes(edge.source) == LANES
         return self.stacked(edge) if same else None
 
     def home(self, node: str) -> Edge | None:
-        """The edge that hands a node's images to the concat node in whose memory they lie."""
+        """Return the identity edge to the concat node in whose memory a node's activation lies, if any."""
         if self.network.node(node).kind in ("input", "concat"):
             return None
         own = [*self.frames(node)][:1]
@@ -183,12 +183,12 @@ class Layout:
         return None
 
     def folded(self, edge: Edge) -> bool:
-        """Whether a data gradient is made for the images with what is round them, then for the images alone."""
+        """Return whether a data gradient is computed with the padding, which is then folded back into the inside."""
         padded = edge.kind == "conv" and self.padding(edge) != BARE
         return padded and not (edge.border == "zeros" and self.traits(edge, "gradient").crops)
 
     def covers(self, edge: Edge) -> bool:
-        """Whether a filter sees all of each image at once: then samples of a batch are places of a row."""
+        """Return whether filters are as large as the source: then the samples of a batch are treated as a row."""
         ends = (edge.source, edge.target)
         return (
             edge.kind == "conv"
@@ -201,23 +201,23 @@ class Layout:
         )
 
     def reads_halo(self, edge: Edge) -> bool:
-        """Whether a direct data gradient reads zeros on both sides of rows; on lattices it leaves them out."""
+        """Return whether a direct data gradient reads a halo of zeros at both ends of rows; strided ones do not."""
         return edge.kind == "conv" and max(edge.stride) == 1 and not self.covers(edge)
 
     def cropped(self, edge: Edge) -> Sides:
-        """Voxels of its full correlation that a data gradient leaves out."""
+        """Return how many voxels of the full correlation a data gradient leaves out, before and after, z y x."""
         return BARE if self.folded(edge) else self.padding(edge)
 
     def conv_shape(self, edge: Edge) -> ConvShape:
-        """What the cost of a conv edge depends on, all its passes wanted."""
+        """Return what the cost of a conv edge depends on, for all its passes."""
         return ConvShape.of(edge, self.network, self.geometry, self.batch)
 
     def traits(self, edge: Edge, which: PassName) -> Traits:
-        """What the algorithm of one pass of a conv edge can do."""
+        """Return the abilities of the algorithm that computes one pass of a conv edge."""
         return ALGORITHMS[self.plan.layers[edge.name].method(which).algorithm].traits
 
     def contributed(self, edge: Edge) -> int:
-        """Images that an edge brings to its target: those of its source, or of its filters."""
+        """Return how many channels an edge brings to its target: its source's, or those of its filters."""
         end = edge.target if edge_kind(edge.kind).learns else edge.source
         return self.network.node(end).channels
 
@@ -228,7 +228,7 @@ def _wider(one: Sides, other: Sides) -> Sides:
 
 
 def is_planar(layout: Layout, name: str) -> bool:
-    """Whether a node has so few images, all between convolutions with many, that they lie planar."""
+    """Return whether a node lies planar: few channels, between convolutions of many, so that lanes would be idle."""
     node, network = layout.network.node(name), layout.network
     edges = network.incoming(name) + network.outgoing(name)
     return (
@@ -243,31 +243,31 @@ def is_planar(layout: Layout, name: str) -> bool:
 
 
 def first_of(edges: Sequence[Edge]) -> Edge:
-    """Of edges that converge, the one whose images become the sum: it makes some, if any of them does."""
+    """Return the edge whose output the others are added to: the first that is no identity, else the first."""
     return next((edge for edge in edges if edge.kind != "identity"), edges[0])
 
 
 def is_passed_on(network: Network, edge: Edge) -> bool:
-    """Whether what an edge brings is its source's images themselves, without a copy."""
+    """Return whether an edge's output is its source's activation itself, without a copy."""
     into = network.node(edge.target).kind
     added = into in SUMS and edge is not first_of(network.incoming(edge.target))
     return edge.kind == "identity" and (into == "concat" or added)
 
 
 def is_passed_back(network: Network, edge: Edge) -> bool:
-    """Whether what an edge brings back is its target's gradient itself."""
+    """Return whether an edge's data gradient is its target's gradient itself, without a copy."""
     added = edge is not first_of(network.outgoing(edge.source))
     return edge.kind == "identity" and network.node(edge.target).kind in SUMS and added
 
 
 def keeps_sum(layout: Layout, node: Node) -> bool:
-    """Whether a node's sum lies beside its values, because the backward pass needs both."""
+    """Return whether a node's sum is kept beside its values, because the backward pass needs both."""
     needed = node.norm is not None or function_of(node.function).needs_sum
     return layout.training and node.kind == "transfer" and needed
 
 
 def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
-    """Whether an edge's passes can have a planar target, or else a planar source."""
+    """Return whether all passes of an edge support a planar target (or, with `target` false, a planar source)."""
     other = edge.source if target else edge.target
     if edge.kind != "conv":
         return edge.kind == "crop" and target and layout.stays_planar(other)
@@ -283,7 +283,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
 
 
 def trained_nodes(network: Network) -> set[str]:
-    """Nodes whose gradient something that is learned needs."""
+    """Return the nodes whose gradient is needed: those with parameters at or before them, inputs excluded."""
     trained: set[str] = set()
     for node in network.nodes:
         incoming = network.incoming(node.name)
@@ -300,7 +300,7 @@ def trained_nodes(network: Network) -> set[str]:
 def reserve_feature_maps(replica: Replica, layout: Layout) -> FeatureMaps:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
     maps = FeatureMaps(layout.cut)
-    # Backwards: what lies in a concat node's memory finds it there.
+    # Backwards: a concat node's memory is reserved before the nodes that lie in it.
     for node in reversed(layout.network.nodes):
         if not layout.stays_planar(node.name):
             _reserve_activation(replica, layout, maps, node.name)
@@ -317,7 +317,7 @@ def reserve_feature_maps(replica: Replica, layout: Layout) -> FeatureMaps:
 
 
 def _reserve_activation(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
-    """A node's values."""
+    """Reserve a node's values, or take them from the concat node in whose memory they lie."""
     node, home = layout.network.node(name), layout.home(name)
     if home:
         maps.activations[name] = _brought_to(layout, maps, home)
@@ -336,14 +336,14 @@ def _reserve_activation(replica: Replica, layout: Layout, maps: FeatureMaps, nam
 
 
 def _brought_to(layout: Layout, maps: FeatureMaps, edge: Edge) -> Tensor:
-    """The blocks of a concat node's values that an edge's images fill."""
+    """Return the blocks of a concat node's values that an edge fills."""
     block = layout.stacked(edge)
     assert block is not None
     return maps.activations[edge.target].part(block, layout.contributed(edge))
 
 
 def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
-    """What edges bring to a node beside what lies elsewhere already."""
+    """Reserve the outputs of a node's edges, where they do not lie in another tensor."""
     network = layout.network
     node, own = network.node(name), maps.activations[name]
     for edge in (incoming := network.incoming(name)):
@@ -368,12 +368,12 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
 
 
 def _passes(layout: Layout, node: Node) -> bool:
-    """Whether values are needed within a step alone: users ask for those of outputs after it."""
+    """Return whether a node's values may be overwritten within the step; users read outputs after it."""
     return node.kind != "input" and bool(layout.network.outgoing(node.name))
 
 
 def _reserve_copies(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
-    """Room for a node's values with every frame but the first."""
+    """Reserve copies of a node's values for every kind of padding but the first."""
     node = layout.network.node(name)
     for border, frame in [*layout.frames(name).items()][1:]:
         maps.copies[name, border] = new_tensor(
@@ -415,7 +415,7 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
 
 
 def _own_gradient(layout: Layout, maps: FeatureMaps, name: str) -> Tensor | None:
-    """Where a node's gradient lies in that of a concat node: only identities leave it, and it needs no frame."""
+    """Return the part of a concat node's gradient in which a node's lies: only if it needs no padding of its own."""
     outgoing = layout.network.outgoing(name)
     if not outgoing or _gradient_frame(layout, name) != BARE:
         return None
@@ -423,16 +423,16 @@ def _own_gradient(layout: Layout, maps: FeatureMaps, name: str) -> Tensor | None
 
 
 def _handed_back(layout: Layout, maps: FeatureMaps, edge: Edge) -> Tensor | None:
-    """The blocks of a concat node's gradient that belong to what an edge handed to it as it was."""
+    """Return the blocks of a concat node's gradient that belong to an identity edge into it."""
     block, whole = layout.handed(edge), maps.gradients.get(edge.target)
     return whole.part(block, layout.contributed(edge)) if whole and block is not None else None
 
 
 def _gradient_frame(layout: Layout, name: str) -> Sides:
-    """Zeros round a gradient that its edges may read.
+    """Return the halo of zeros around a gradient that edges read.
 
-    Those on both sides of its rows are for direct data gradients, others for what transposed convolutions
-    leave out of their images.
+    At both ends of rows it is for direct data gradients, on all sides for the voxels that transposed convolutions
+    cut off.
     """
     frame, planar = BARE, layout.lanes(name) == 1
     for edge in layout.network.incoming(name):

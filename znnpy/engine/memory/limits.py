@@ -1,4 +1,4 @@
-"""Plans that need more memory than there is, or than allowed, are refused, with a size that would fit."""
+"""Refuses networks that need more memory than the machine has or `max_memory` allows, with a size that would fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT = 4  # bytes
 
 
 class TooLargeError(PlanError):
-    """What `max_memory` has no room for: what `needs` more than it `has`, and a `hint`, as parts of the message."""
+    """Raised where `max_memory` is too small; `needs`, `has` and `hint` are the parts of the message."""
 
     def __init__(self, needs: str, has: str, hint: str = "") -> None:
         super().__init__(f"{needs} max_memory is {has}{hint}")
@@ -35,14 +35,13 @@ def refuse_hopeless(
     staged: int | None = None,
     states: int = 0,
 ) -> None:
-    """PlanError when images and parameters alone exceed the machine, TooLargeError when they exceed `limit` bytes.
+    """Refuse a network whose feature maps and parameters alone need too much, before it is planned for minutes.
 
-    So nothing is allocated, nor planned for minutes.
-
-    `batch`: samples that are computed at once; `staged`: those that inputs are kept of (default: the same). `states`:
-    arrays that the optimiser keeps of each parameter. The machine must have room for `copied_bytes` as well.
+    Raises PlanError if they exceed the machine, of which `copied_bytes` are set aside, TooLargeError if they exceed
+    `limit` bytes. `batch`: samples computed at once; `staged`: samples whose inputs are kept (default: the same).
+    `states`: arrays that the optimiser keeps of each parameter.
     """
-    keeps = limit is None  # else images may be made again for the backward pass
+    keeps = limit is None  # with a limit, feature maps may be recomputed for the backward pass
     images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
     parameters = parameter_bytes(network, training, states)
     copied = copied_bytes(network, states if training else 0)
@@ -80,13 +79,13 @@ def least_bytes(
     states: int = 0,
     keeps: bool = True,
 ) -> int:
-    """Bytes that no plan can do without, of images and of parameters."""
+    """Return the bytes that every plan needs, for feature maps and parameters."""
     images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
     return images + parameter_bytes(network, training, states)
 
 
 def parameter_bytes(network: Network, training: bool, states: int) -> int:
-    """Bytes that parameters take at least: values, and where they are trained gradients and states."""
+    """Return the bytes that parameters need at least: values, and in training gradients and optimiser states."""
     shapes = parameter_shapes(network)
     if not training:  # what norms keep is folded into filters
         beside = {name for node in network.nodes for name in held(node)}
@@ -96,7 +95,7 @@ def parameter_bytes(network: Network, training: bool, states: int) -> int:
 
 
 def copied_bytes(network: Network, states: int) -> int:
-    """Bytes of what is saved of a network, a copy of which is made beside the plan: values, and states if any."""
+    """Return the bytes of a copy of what is saved: parameters and optimiser states."""
     shapes = parameter_shapes(network)
     moving = sum(prod(shapes[name]) for name in learned(network))
     return FLOAT * (sum(map(prod, shapes.values())) + states * moving)
@@ -111,9 +110,9 @@ def image_bytes(
     *,
     keeps: bool = True,
 ) -> int:
-    """Bytes that no plan can do without: inputs, outputs, and the largest images between.
+    """Return the bytes that feature maps need at least: inputs, outputs, and the largest one between.
 
-    An update that `keeps` what its forward pass makes has all images that convolutions read.
+    An update that `keeps` the forward pass's values needs every feature map that a convolution reads.
     """
     size = {
         node.name: FLOAT * batch * node.channels * prod(geometry.nodes[node.name].shape)
@@ -136,15 +135,15 @@ def image_bytes(
 
 
 def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> None:
-    """TooLargeError when a layout needs more than `limit` bytes, naming an output shape that would fit.
+    """Raise TooLargeError if a layout needs more than `limit` bytes, with an output shape that would fit.
 
-    `needed`: the layout's; `needs`: says it of others.
+    `needed`: bytes of this layout; `needs`: returns those of another.
     """
     if needed <= limit:
         return
     fitting = _fitting(limit, needed, layout, needs)
     hint = f"output_shape {fitting} would fit" if fitting else "no smaller output shape fits either"
-    least = " at least" if layout.training else ""  # whatever is made again
+    least = " at least" if layout.training else ""  # even with rematerialisation
     wanted, has = _apart(needed, limit)
     raise TooLargeError(
         f"output_shape {_described(layout.geometry)} needs{least} {wanted},", has, f"; {hint}"
@@ -152,15 +151,16 @@ def refuse_above(limit: int, needed: int, layout: Layout, needs: Callable[[Layou
 
 
 def _apart(needed: int, limit: int) -> tuple[str, str]:
-    """Both for people, byte by byte where they would read the same."""
+    """Return both sizes as text, in bytes if rounded they would read the same."""
     texts = readable(needed), readable(limit)
     return texts if texts[0] != texts[1] else (f"{needed:,} B", f"{limit:,} B")
 
 
 def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
-    """The largest of some shapes of the same proportions that fits; `needed`: bytes of the whole."""
+    """Return the largest shape of the same proportions, in steps of 5 %, that fits; None if there is none."""
     tried = [dict(layout.geometry.output_shapes)]
     for percent in range(95, 0, -5):
+        # Planning declares all tasks: not for a size whose voxels alone are too many.
         if needed * (percent / 100) ** 3 > limit:
             continue
         shapes = {

@@ -1,4 +1,4 @@
-"""Parameters in the arena: filters packed for the kernels, dense (out, in, z, y, x) for users."""
+"""Parameters in the arena, packed in the order in which kernels read them, and their conversion from and to arrays."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ STATES = Use("states of the optimiser", "parameters")
 
 @dataclass(frozen=True)
 class Piece:
-    """Filters between one output group and one input block, contiguous: [z][y][x][input][lane].
+    """The filters between one group of output channels and one block of input channels: [z][y][x][input][lane].
 
-    Offsets and sizes in floats; `width` lanes of outputs, `inputs` real input images.
+    Contiguous; offsets and sizes in floats. `width`: lanes of outputs; `inputs`: real input channels.
     """
 
     start: int
@@ -46,14 +46,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One filter bank, or one float for each image of a node: addresses of values, gradient and states.
+    """The filters of an edge, or one float for each channel of a node: buffers of values, gradient and states.
 
-    All buffers have `floats` float32 in the same packed order, cut into `pieces`; dependency regions count pieces.
-    Padding is 0 and stays 0. `groups`: filters between images of different groups are 0 as well, and users have
-    (out, in / groups) of `shape`. What is not `learned` has neither gradient nor states, and what another rank
-    moves has no states. `exchanged`: filters of a transposed convolution are packed as those of the convolution
-    that goes the other way, with inputs for outputs. `values` are what passes read; users see, and updates move,
-    those `stored`: the same buffer but where passes read standardised filters.
+    All have `floats` float32 in the same packed order, cut into `pieces`, which dependency regions count. Padding is 0
+    and stays 0. `groups`: filters between channels of different groups are 0 as well, and users have
+    (out, in / groups) of `shape`. Without `learned` there is neither gradient nor state; without states where another
+    rank updates it. `exchanged`: filters of a transposed convolution are packed with inputs and outputs exchanged, as
+    those of the convolution that is its transpose. `values_buffer`: what passes read; `stored`: what users see and
+    updates change. They differ only where passes read standardised filters.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Parameter:
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """Outputs, inputs and taps as the filters are packed."""
+        """The shape as filters are packed: outputs, inputs, z, y, x; exchanged for transposed convolutions."""
         return _exchanged(self.shape) if self.exchanged else self.shape
 
     @property
@@ -86,47 +86,47 @@ class Parameter:
 
     @property
     def standardized(self) -> bool:
-        """Whether passes read other filters than are stored."""
+        """Whether passes read standardised filters, not the stored ones."""
         return self.stored is not self.values_buffer
 
     @property
     def is_filters(self) -> bool:
-        """Whether these are filters, to which weight decay applies."""
+        """Whether these are filters: weight decay applies to them alone."""
         return len(self.shape) == 5
 
     def values_region(self, low: int = 0, high: int | None = None) -> Region:
-        """Pieces low..high of the values."""
+        """Return the region of pieces low..high of the values."""
         return self.values_buffer.region(low, len(self.pieces) if high is None else high)
 
     def stored_region(self, low: int, high: int) -> Region:
-        """The same of what is stored."""
+        """Return the region of pieces low..high of what is stored."""
         return self.stored.region(low, high)
 
     def gradient_region(self, low: int = 0, high: int | None = None, strand: int = -1) -> Region:
-        """Pieces low..high of the gradient."""
+        """Return the region of pieces low..high of the gradient."""
         count = len(self.pieces) if high is None else high
         return self.gradient_buffer.region(low, count, strand=strand)
 
     def piece_of(self, output: int, source: int) -> int:
-        """Index of the piece that holds the filter from one input to one output image."""
+        """Return the index of the piece that holds the filter from one input to one output channel."""
         blocks = -(-self.packed_shape[1] // self.source_lanes)
         return output // (2 * LANES) * blocks + source // self.source_lanes
 
     def offset(self, output: int, source: int) -> int:
-        """Floats before tap 0, 0, 0 of one filter."""
+        """Return the offset, in floats, of tap (0, 0, 0) of one filter."""
         piece = self.pieces[self.piece_of(output, source)]
         inside = (source - piece.first_input) * piece.width + output - piece.first_output
         return piece.start + inside
 
     def tap_strides(self, output: int, source: int) -> tuple[int, int, int]:
-        """Floats between taps along z, y, x."""
+        """Return the distances between taps along z, y, x, in floats."""
         piece = self.pieces[self.piece_of(output, source)]
         step = piece.inputs * piece.width
         return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
 
 
 def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, Parameter]:
-    """Reserve values, by parameter name, and gradients and `states` buffers of what training moves."""
+    """Reserve parameters by name, with gradients and `states` buffers for those that are trained."""
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
@@ -156,7 +156,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
 def gradient_slots(
     arena: Arena, parameters: Mapping[str, Parameter], slots: int
 ) -> list[dict[str, Parameter]]:
-    """The parameters with the gradient of each slot: theirs in slot 0, then new ones."""
+    """Return by slot the parameters with a gradient buffer of the slot's own (slot 0: the given one)."""
     found = [dict(parameters)]
     for slot in range(1, slots):
         found.append(dict(parameters))
@@ -169,7 +169,7 @@ def gradient_slots(
 
 
 def _with_states(arena: Arena, parameter: Parameter, states: int) -> Parameter:
-    """Behind all that ranks see of each other, since not all of them keep any."""
+    """Add the optimiser's states, which lie behind all else: ranks without them have the same addresses before."""
     count = states if parameter.learned else 0
     own = tuple(arena.reserve(parameter.floats, STATES) for _ in range(count))
     return replace(parameter, states=own)
@@ -180,12 +180,12 @@ def _kept(arena: Arena, name: Name, floats: int) -> Buffer:
 
 
 def _groups(layout: Layout, edge: Edge) -> int:
-    """Groups of images that the packed filters of an edge do not join; depthwise ones have no others."""
+    """Return the groups of an edge whose filters are packed with zeros between groups; 1 for depthwise ones."""
     return 1 if is_depthwise(edge, layout.network) else edge.groups
 
 
 def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
-    """A dense array of the parameter's shape in packed order."""
+    """Return an array, as users have it, in packed order: `floats` float32."""
     if parameter.is_filters:
         array = _apart(array, parameter.groups)
         array = array.swapaxes(0, 1) if parameter.exchanged else array
@@ -196,7 +196,7 @@ def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
 
 
 def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
-    """The dense form of a packed buffer, as an array of its own."""
+    """Return a packed buffer as users have it, in a new array."""
     if parameter.is_filters:
         outputs, inputs, z, y, x = parameter.packed_shape
         filters = unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
@@ -206,7 +206,7 @@ def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
 
 
 def _apart(filters: Floats, groups: int) -> Floats:
-    """Filters (out, in / groups, z, y, x) among those of all pairs of images, the others 0."""
+    """Return filters (out, in / groups, z, y, x) as (out, in, z, y, x), 0 between channels of different groups."""
     if groups == 1:
         return filters
     outputs, inputs = filters.shape[:2]
@@ -217,12 +217,12 @@ def _apart(filters: Floats, groups: int) -> Floats:
 
 
 def _together(filters: Floats, groups: int) -> Floats:
-    """The way back, a new array."""
+    """Return filters (out, in, z, y, x) as (out, in / groups, z, y, x)."""
     return np.concatenate(_diagonal(filters, groups)) if groups > 1 else filters
 
 
 def _diagonal(filters: Floats, groups: int) -> list[Floats]:
-    """Views of the filters between images of the same group."""
+    """Return views of the filters between channels of the same group."""
     outputs, inputs = (count // groups for count in filters.shape[:2])
     return [
         filters[k * outputs : (k + 1) * outputs, k * inputs : (k + 1) * inputs]
@@ -231,12 +231,12 @@ def _diagonal(filters: Floats, groups: int) -> list[Floats]:
 
 
 def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Inputs first."""
+    """Return the shape with its first two axes exchanged."""
     return shape[1], shape[0], *shape[2:]
 
 
 def _source_lanes(layout: Layout, edge: str) -> int:
-    """Lanes of the tensor that an edge reads: 1 for planar images."""
+    """Return the lanes of the tensor that an edge reads: 1 if it is planar."""
     source = next(e.source for e in layout.network.edges if e.name == edge)
     return layout.lanes(source)
 

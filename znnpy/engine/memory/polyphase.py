@@ -1,4 +1,4 @@
-"""Images taken apart into the phases of a stride, as views: nothing is copied."""
+"""Views of a tensor by the phases of a stride (every s-th voxel), which make strided convolutions into dense ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from znnpy.plan.polyphase import Phases
 
 @dataclass(frozen=True)
 class Phase(Tensor):
-    """Every `apart`-th voxel of `whole`, from its voxel `first` on."""
+    """A view of every `apart`-th voxel of `whole`, from its voxel `first` on."""
 
     whole: Tensor | None = None
     first: Triple = (0, 0, 0)
@@ -24,11 +24,11 @@ class Phase(Tensor):
 
     @property
     def x_stride(self) -> int:
-        """Floats from voxel to voxel of a row."""
+        """The distance of neighbouring voxels of a row, in floats."""
         return self.lanes * self.apart[2]
 
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
-        """Planes of the whole images from that of plane `low` to that of plane `high` - 1."""
+        """Return the region of the whole tensor that planes low..high of the phase lie in."""
         assert self.whole is not None
         first, apart = self.first[self.cut], self.apart[self.cut]
         last = (self.extent if high is None else high) - 1
@@ -37,30 +37,30 @@ class Phase(Tensor):
 
 @dataclass(frozen=True)
 class Phased:
-    """The phases of a tensor that filters meet, as images one behind the other.
+    """The phases of a tensor as one tensor with more channels: those of one phase after those of another.
 
-    Each begins with a block of its own: `images` counts the lanes that are left idle as well.
+    Each phase begins with a block of its own: `channels` counts the lanes that are idle as well.
     """
 
     parts: tuple[Tensor, ...]
 
     @property
     def lanes(self) -> int:
-        """As in `Tensor`."""
+        """Channels that lie side by side, as in `Tensor`."""
         return self.parts[0].lanes
 
     @property
     def channels(self) -> int:
-        """Of all phases."""
+        """Channels of all phases, idle lanes included."""
         return len(self.parts) * -(-self.parts[0].channels // LANES) * LANES
 
 
 Views = Tensor | Phased
-"""Images that tiles are cut from, or brought back to: those of a tensor, or its phases."""
+"""What tiles are read from or written to: a tensor, or its phases."""
 
 
 def phased(tensor: Tensor, phases: Phases) -> Views:
-    """The phases of a tensor; itself where it is the only one."""
+    """Return the phases of a tensor; the tensor itself if there is only one."""
     if not phases.split:
         return tensor
     voxels = map(phases.voxel, phases.firsts())
@@ -80,13 +80,13 @@ def _phase(whole: Tensor, first: Triple, apart: Triple) -> Phase:
 
 
 def _points(end: Sequence[int], first: Triple, apart: Triple) -> Triple:
-    """Voxels of a phase before the voxel `end`."""
+    """Return how many voxels of a phase lie before the voxel `end`, along z, y, x."""
     z, y, x = (max(0, -(-(n - f) // a)) for n, f, a in zip(end, first, apart, strict=True))
     return z, y, x
 
 
 def _beyond(whole: Tensor, first: Triple, apart: Triple) -> Sides:
-    """Voxels of a phase that lie outside the images."""
+    """Return how many voxels of a phase lie in the padding, before and after, z y x."""
     last = tuple(n - after for n, (_, after) in zip(whole.shape, whole.beyond, strict=True))
     before = _points(firsts(whole.beyond), first, apart)
     inside, end = (_points(last, first, apart), _points(whole.shape, first, apart))

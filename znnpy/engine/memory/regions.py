@@ -1,7 +1,7 @@
-"""What tasks say that they touch: ranges of buffers, by which their order is found.
+"""Buffers and regions (ranges of buffers) that tasks declare to read or write; the order of tasks follows from these.
 
-A buffer is known by itself: who wants to touch the same memory must hold the same buffer, so that
-no misspelt name makes another one.
+Buffers are compared by identity: two tasks touch the same memory only if they hold the same `Buffer`, so a misspelt
+name cannot make another one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from znnpy.layers.types import BorderName, Sides
 from znnpy.network.types import Triple
 
 WHOLE = 1 << 40
-"""An end of ranges: more than any buffer has of whatever they count."""
+"""The open end of a range: larger than any count of any buffer."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Use:
-    """What buffers are for, in words; reports of memory count those `together` that say the same there.
+    """What a buffer is for, in words; reports of memory add up those with the same `together`.
 
-    Each is itself alone: emitters hold those that they need.
+    Compared by identity: emitters hold the ones that they need.
     """
 
     what: str
@@ -29,7 +29,7 @@ class Use:
 
     @property
     def told(self) -> str:
-        """What reports say."""
+        """The words under which reports count it."""
         return self.together or self.what
 
 
@@ -37,7 +37,7 @@ SMALL = "small buffers"
 
 
 class Filled(Enum):
-    """By whom a buffer is filled before tasks of a step read it."""
+    """Who fills a buffer before tasks of a step read it."""
 
     STEP = "tasks of the same step"
     EARLIER = "tasks of an earlier step, or of another graph"
@@ -45,9 +45,9 @@ class Filled(Enum):
 
 
 class Name(NamedTuple):
-    """A buffer's name: what it is for, the node, edge or parameter whose it is, and which of those.
+    """A buffer's name: what it is for, the node, edge or parameter it belongs to, and which of several.
 
-    `replica`: the set of images to which it belongs; 0 also for what all sets have in common.
+    `replica`: the microbatch in flight to which it belongs; 0 also for what all have in common.
     """
 
     use: Use
@@ -56,7 +56,7 @@ class Name(NamedTuple):
     replica: int = 0
 
     def of(self, replica: int) -> Name:
-        """The buffer of the same name in another set."""
+        """Return the name of the same buffer in another replica."""
         return self._replace(replica=replica)
 
     def __str__(self) -> str:
@@ -65,9 +65,9 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """Memory that tasks touch, `floats` float32 at `address`; every one is itself alone.
+    """Memory that tasks touch: `floats` float32 at `address`; compared by identity.
 
-    It may have sections, such as the blocks of a tensor: their regions never overlap.
+    It may have sections, such as the channel blocks of a tensor; regions of different sections never overlap.
     """
 
     name: Name
@@ -78,7 +78,7 @@ class Buffer:
     def region(
         self, low: int = 0, high: int = WHOLE, *, section: int = 0, strand: int = -1
     ) -> Region:
-        """The range low..high of a section, in whatever all its users count."""
+        """Return the range low..high of a section, in units on which all its users agree (planes, pieces, leaves)."""
         return Region(self, low, high, section, strand)
 
 
@@ -89,8 +89,8 @@ Key = tuple[Buffer, int]
 class Region(NamedTuple):
     """A range low..high of a section of a buffer; ranges of one section may overlap.
 
-    `strand` >= 0 means some of that memory, such as single lanes, single tiles, or the voxels of one
-    lattice: different strands never overlap.
+    `strand` >= 0 is an interleaved part of the range, such as a lane, a tile or the voxels of one phase: different
+    strands never overlap. -1: all of the range.
     """
 
     buffer: Buffer
@@ -101,10 +101,10 @@ class Region(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it is a range of."""
+        """The buffer and section that it is a range of."""
         return self.buffer, self.section
 
     def overlaps(self, other: Region) -> bool:
-        """Whether both can mean the same memory; the keys are taken as equal."""
+        """Return whether both can touch the same memory, given that their keys are equal."""
         meet = self.strand < 0 or other.strand < 0 or self.strand == other.strand
         return meet and self.low < other.high and other.low < self.high

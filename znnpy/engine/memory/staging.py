@@ -1,4 +1,4 @@
-"""Data of one step on its way in and out: inputs, targets, weights, hyperparameters, loss."""
+"""Staging buffers, by which data enters and leaves a step: inputs, targets, weights, hyperparameters, loss."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ HYPER_WORDS = 16
 class Staging:
     """Buffers of one microbatch that Python fills before a step is released and reads after its loss is known.
 
-    `inputs` are planar (batch, channel, z, y, x) and used in place as the input nodes' images, frame included.
-    `targets` and `weights` are planar addresses by output node, where arrays are copied to; `places`
-    holds for each output the two int64 addresses from which its loss reads target and weight (0: all 1).
-    `results` are two float64 by output: loss and error. All microbatches of a step have the rest in common.
-    `normalizers` are of two float32 each, which sums of losses and of what is wrong are multiplied by.
-    `classes` holds how much each image of an output counts, `tables` three int64 for each image.
-    `hyper`, `hyper_biases` are the optimiser's blocks of float64, `iteration` one int64. `given` stands for all
-    that Python fills beside inputs.
+    Numbers are addresses. `inputs`: planar (batch, channel, z, y, x), used in place as the input nodes' activations,
+    padding included. `targets`, `weights`: by output node, where planar arrays are copied to. `places`: by output, two
+    int64 addresses from which its loss reads target and weight (0: all 1). `results`: by output, two float64, loss
+    and error. All microbatches of a step have the rest in common. `normalizers`: by output, two float32 by which the
+    sums of losses and of wrong voxels are multiplied. `classes`: a float32 weight for each channel of an output;
+    `tables`: three int64 for each channel. `hyper`, `hyper_biases`: float64 numbers of the optimiser for filters and
+    for all else. `iteration`: one int64. `given`: the buffer that stands for all that Python fills beside inputs.
     """
 
     inputs: dict[str, Tensor]
@@ -48,7 +47,7 @@ class Staging:
 
 
 def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
-    """Reserve the staging of the even or odd step by microbatch; targets and weights only when training."""
+    """Reserve the staging of the even or odd step, by microbatch; targets and weights only for training."""
     network, reserve = layout.network, partial(arena.reserve, use=STAGED)
     outputs = network.outputs if layout.training else ()
     sizes = {

@@ -1,4 +1,4 @@
-"""Where the voxels of a node's images, or of their gradients, lie in the arena."""
+"""`Tensor`: address, shape and strides of a feature map or its gradient in the arena, and the regions of its planes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from znnpy.network.types import Edge, Triple
 
 @dataclass(frozen=True)
 class Tensor:
-    """Float32 images laid out [channel block][batch][z][y][x][lane]; strides count floats.
+    """A float32 feature map laid out [channel block][batch][z][y][x][lane]; strides count floats.
 
-    `address` is that of the first voxel. `frame`: voxels round the images in the same memory, which only
-    frame tasks write (`engine.convolution.frames`): zeros from the start where the memory is the tensor's own.
-    `lanes` is LANES, or 1 for planar images. Lanes beyond `images` hold zeros. `beyond`: how much of `shape`
-    lies outside the images, where this is a view of them and what surrounds them. `first_block` and
-    `all_blocks`: which blocks of a buffer's they are, where others lie in it too.
+    `address`: of the first voxel. `frame`: padding around it in the same memory, which only the tasks of
+    `engine.convolution.padding` write; zeros from the start if the memory is the tensor's own. `lanes`: LANES, or 1
+    if planar. Lanes beyond `channels` hold zeros. `beyond`: how much of `shape` is padding, if this is a view that
+    includes it. `first_block`, `all_blocks`: which blocks of the buffer these are, if others lie in it too.
     """
 
     address: int
@@ -42,12 +41,12 @@ class Tensor:
 
     @property
     def x_stride(self) -> int:
-        """Floats from voxel to voxel of a row."""
+        """The distance of neighbouring voxels of a row, in floats."""
         return self.lanes
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """Itself, where tiles of several views of images may be asked for (`phases`)."""
+        """The tensor itself; `Phased` has one part for each phase."""
         return (self,)
 
     @property
@@ -56,36 +55,36 @@ class Tensor:
         return -(-self.channels // self.lanes)
 
     def block_channels(self, block: int) -> int:
-        """Real channels in one block; the others are padding."""
+        """Return the number of real channels in a block; its other lanes hold zeros."""
         return min(self.lanes, self.channels - block * self.lanes)
 
     def at(self, batch: int, block: int = 0, z: int = 0, y: int = 0, x: int = 0) -> int:
-        """Address of a voxel's first lane."""
+        """Return the address of a voxel's first lane."""
         offset = batch * self.batch_stride + block * self.block_stride
         return self.address + 4 * (
             offset + z * self.z_stride + y * self.y_stride + x * self.x_stride
         )
 
     def box(self, low: int, high: int) -> tuple[int, int, int, int]:
-        """z0, z1, y0, y1 of planes low..high along the cut axis."""
+        """Return z0, z1, y0, y1 of planes low..high along the cut axis."""
         if self.cut == 0:
             return low, high, 0, self.shape[1]
         return 0, self.shape[0], low, high
 
     @property
     def extent(self) -> int:
-        """Planes along the cut axis."""
+        """Number of planes along the cut axis."""
         return self.shape[self.cut]
 
     @property
     def row(self) -> int:
-        """Floats of one row, frame excluded."""
+        """Floats of one row, padding excluded."""
         return self.shape[2] * self.lanes
 
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
-        """Planes low..high along the cut axis of one block, for the dependency tracker.
+        """Return the region of planes low..high of one block, along the cut axis.
 
-        What lies outside the images belongs to their outermost plane.
+        Padding belongs to the outermost plane.
         """
         section = batch * self.all_blocks + self.first_block + block
         before, after = self.beyond[self.cut]
@@ -95,56 +94,55 @@ class Tensor:
         return Region(self.buffer, low, end, section)
 
     def part(self, first: int, channels: int) -> Tensor:
-        """The images of some blocks alone, from block `first` on."""
+        """Return a view of `channels` channels from block `first` on."""
         address, before = self.at(0, first), self.first_block + first
         return replace(self, address=address, channels=channels, first_block=before)
 
     def lies_in(self, whole: Tensor, block: int | None) -> bool:
-        """Whether these are images of another tensor from a block on, in the same memory."""
+        """Return whether this is the part of another tensor from a block on, in the same memory."""
         return block is not None and self == whole.part(block, self.channels)
 
     def framed(self, sides: Sides) -> Tensor:
-        """A view of the images and voxels around them; who reads or writes it must know which are there."""
+        """Return a view that includes the voxels around; the caller must know that they exist."""
         z, y, x = firsts(sides)
         address = self.at(0, 0, -z, -y, -x)
         return replace(self, address=address, shape=grown(self.shape, sides), beyond=sides)
 
     def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """All regions that planes low..high of one block are of."""
+        """Return all regions that planes low..high of one block lie in."""
         return [self.region(batch, block, low, high)]
 
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """The same planes of all blocks of one image of the batch."""
+        """Return the regions of planes low..high in all blocks of one sample."""
         found = (self.met(batch, block, low, high) for block in range(self.blocks))
         return [region for regions in found for region in regions]
 
 
 @dataclass(frozen=True)
 class Row(Tensor):
-    """The images of a whole batch as planes of one row each: `each` samples of `whole`, one behind the other."""
+    """A batch seen as planes of one row each: `each` samples of `whole`, one behind the other."""
 
     whole: Tensor | None = None
     each: int = 0
 
     def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """The regions of all samples in planes low..high."""
+        """Return the regions of all samples in planes low..high."""
         assert self.whole is not None
         samples = range(low * self.each, (self.extent if high is None else high) * self.each)
         return [self.whole.region(sample, block) for sample in samples]
 
 
-ROW_SAMPLES = (
-    28  # of a row at least, if there are so many: filters are read once for about half of them
-)
+# Samples of a row at least, if there are so many: filters are read once for about half of them.
+ROW_SAMPLES = 28
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Whether the samples of a blocked tensor lie one behind the other with nothing between."""
+    """Return whether the samples of a blocked tensor lie one behind the other with nothing between."""
     return tensor.lanes == LANES and tensor.batch_stride == voxels(tensor.shape) * LANES
 
 
 def in_rows(tensor: Tensor) -> Row:
-    """A dense tensor as rows of samples, all of as many."""
+    """Return a dense tensor as rows of equally many samples, at least `ROW_SAMPLES` where possible."""
     most = max(1, tensor.batch // ROW_SAMPLES)
     rows = next(count for count in range(most, 0, -1) if tensor.batch % count == 0)
     each = tensor.batch // rows
@@ -170,8 +168,8 @@ def new_tensor(
 ) -> Tensor:
     """Reserve a tensor.
 
-    `frame`: voxels around the images. `cut`: the axis of its ranges. `shared`: the memory may serve others
-    before and after it is used.
+    `frame`: padding around it in memory. `cut`: the axis along which its regions count planes. `shared`: the memory
+    may serve other buffers before and after it.
     """
     depth, height, width = grown(shape, frame)
     y_stride = width * lanes
@@ -188,30 +186,30 @@ def new_tensor(
 
 
 def firsts(sides: Sides) -> Triple:
-    """What lies before an image."""
+    """Return the padding before, (z, y, x)."""
     (z, _), (y, _), (x, _) = sides
     return z, y, x
 
 
 def grown(shape: Triple, sides: Sides) -> Triple:
-    """A shape with what lies on its sides."""
+    """Return a shape with padding added on its sides."""
     z, y, x = (before + size + after for size, (before, after) in zip(shape, sides, strict=True))
     return z, y, x
 
 
 def dense_floats(batch: int, channels: int, shape: Triple) -> int:
-    """Floats of a planar array (batch, channel, z, y, x)."""
+    """Return the number of floats of a planar array (batch, channel, z, y, x)."""
     return batch * channels * voxels(shape)
 
 
 def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:
-    """Planes of the source, along the cut axis, that planes low..high of the target read."""
+    """Return the planes of the source, along the cut axis, that planes low..high of the target read."""
     reach = (edge.size[cut] - 1) * dilation[cut]
     return low * edge.stride[cut], (high - 1) * edge.stride[cut] + reach + 1
 
 
 def met_range(edge: Edge, dilation: Triple, target: Tensor, low: int, high: int) -> tuple[int, int]:
-    """Planes of the target, along the cut axis, that read any of planes low..high of the source."""
+    """Return the planes of the target, along the cut axis, that read any of planes low..high of the source."""
     cut = target.cut
     reach = (edge.size[cut] - 1) * dilation[cut]
     first = max(0, -(-(low - reach) // edge.stride[cut]))
