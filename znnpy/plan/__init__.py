@@ -1,4 +1,4 @@
-"""Plans: algorithm per layer and pass, cuts into tasks, costs. Knows nothing of tasks."""
+"""Plans: the algorithm of each convolution layer and pass, and the cost by which it is cut into tasks."""
 
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose

@@ -1,4 +1,4 @@
-"""Choose a method per layer and pass: as told, or the cheapest by estimate or by measurement."""
+"""Chooses the algorithm of each convolution layer and pass: as the config says, or by estimated or measured cost."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def choose(
     measure: Measure,
     training: bool = True,
 ) -> Plan:
-    """A plan for every conv edge; without `training` only forward passes count.
+    """Return a plan for every convolution; without `training` only forward passes count.
 
-    With `conv: auto`, `measure` gives seconds by part for methods of `candidates` where there are several.
-    PlanError when the algorithm that is told cannot run here.
+    With `conv: auto`, `measure` gives seconds by part for the methods of `candidates` where there are several.
+    Raises PlanError if the algorithm that the config names cannot run here.
     """
     shapes = {
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
@@ -49,7 +49,7 @@ def choose(
 
 
 def left_out(training: TrainingSection, network: Network) -> list[str]:
-    """What `conv: auto` does not try on this machine though it may be the fastest, in words."""
+    """Return messages on algorithms that `conv: auto` does not try on this machine though they may be the fastest."""
     chosen_here = training.conv == "auto" and training.plan is None
     longest = max((max(edge.size) for edge in convolutions(network)), default=0)
     if not (chosen_here and missing() and longest >= FFT_TAPS):
@@ -62,7 +62,7 @@ def left_out(training: TrainingSection, network: Network) -> list[str]:
 def close_calls(
     network: Network, geometry: Geometry, batch: int, training: bool
 ) -> list[ConvShape]:
-    """The layers, each shape once, whose methods `conv: auto` measures."""
+    """Return the layers, each shape once, whose methods `conv: auto` measures."""
     shapes = [
         ConvShape.of(edge, network, geometry, batch, training) for edge in convolutions(network)
     ]
@@ -71,11 +71,11 @@ def close_calls(
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The methods worth measuring for a layer; direct is always one."""
+    """Return the methods worth measuring for a layer; direct is always one."""
     return list(_candidates(shape))
 
 
-@cache  # asked several times for each layer, and tiles are many
+@cache  # called several times for each layer, and there are many sizes of tiles
 def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     found: list[Method] = []
     for algorithm in ALGORITHMS.values():
@@ -85,7 +85,7 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
 
 
 def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
-    """Whether a layer can run so."""
+    """Return whether an algorithm can run a layer."""
     if shape.depthwise or algorithm.traits.depthwise:
         return shape.depthwise and algorithm.traits.depthwise
     if shape.planar and not algorithm.traits.reads_planar:
@@ -96,23 +96,23 @@ def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
 
 
 def estimated(shape: ConvShape, method: Method) -> PartSeconds:
-    """Estimated seconds by part of a method, which add up."""
+    """Return the estimated seconds of a method by part; the sum is that of the layer."""
     return ALGORITHMS[method.algorithm].costs(shape, method.tile)
 
 
 def estimated_seconds(shape: ConvShape, method: Method) -> float:
-    """Estimated seconds of all passes that a layer needs, by one method."""
+    """Return the estimated seconds of all passes that a layer needs, by one method."""
     costs = estimated(shape, method)
     return sum(costs.get(part, 0.0) for part in (*shape.passes, *SHARED))
 
 
 def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:
-    """Estimated seconds by part of some methods."""
+    """Return the estimated seconds by part of each method."""
     return {method: estimated(shape, method) for method in methods}
 
 
 def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs, str]:
-    """Seconds by part of the methods among which a layer's are chosen, and why by these."""
+    """Return the seconds by part of the methods to choose from for a layer, and the reason for these methods."""
     if shape.depthwise:
         return estimated_costs(shape, [DEPTHWISE]), "each channel has a filter of its own"
     if conv == "auto":
@@ -129,7 +129,7 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
 
 
 def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:
-    """What of a layer an algorithm takes none of, and who does; empty if it takes it, or no filter of its size."""
+    """Return why other algorithms must run this layer; empty if this one can, or takes no filter of its size."""
     algorithm = ALGORITHMS[conv]
     refused = algorithm.refusal(shape.size, shape.stride)
     taps, stride = ("x".join(map(str, sizes)) for sizes in (shape.size, shape.stride))

@@ -1,7 +1,7 @@
-"""What the cost of a convolution depends on, and rates of one core that estimates use.
+"""The shape on which the cost of a convolution depends (`ConvShape`), and rates of one core for estimates.
 
-Only ratios matter: they cut layers into tasks of 20 microseconds to 2 milliseconds and order tasks
-before anything was measured. Rates are rounded down from measurements on AVX-512 cores.
+Only ratios of rates matter: they cut layers into tasks of 20 microseconds to 2 milliseconds and order tasks before
+anything is measured. Rates are rounded down from measurements on AVX-512 cores.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName
 
-TRANSFORM_RATE = 5e9  # flop/s
-PRODUCT_RATE = 20e9
+TRANSFORM_RATE = 5e9  # flop/s of whole-image FFTs
+PRODUCT_RATE = 20e9  # flop/s of products of their spectra
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
-STREAM_RATE = 14e9  # bytes/s within forward passes of large patches, whose images no cache holds
-LANES_COUNTED = 16  # widest vector: fewer output images cost as much as this many
-FEW_IMAGES = 8  # but these lie planar, without lanes
+# Bytes/s within forward passes of large patches, whose feature maps no cache holds.
+STREAM_RATE = 14e9
+LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost as much as this many
+FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/convolution.md)
 # Where the estimates differ by more than this, measuring cannot change the choice.
 CLEAR_RATIO = 6.0
-# Spectra of a layer's filters grow with inputs x outputs x voxels: beyond this, `auto` does not try.
+# Bytes of a layer's spectra, which grow with inputs x outputs x voxels: beyond this `auto` does not try.
 MOST_BYTES = 2.0 * 2**30
 
 
 def convolutions(network: Network) -> list[Edge]:
-    """Edges with filters, transposed ones too: those that plans are for."""
+    """Return the edges that plans are for: those with filters, transposed ones included."""
     return [edge for edge in network.edges if edge_kind(edge.kind).learns]
 
 
 def is_depthwise(edge: Edge, network: Network) -> bool:
-    """Whether an edge is a convolution of each image by a filter of its own."""
-    images = network.node(edge.source).channels, network.node(edge.target).channels
-    return edge.kind == "conv" and edge.groups > 1 and images == (edge.groups, edge.groups)
+    """Return whether an edge is a depthwise convolution: each channel by a filter of its own."""
+    channels = network.node(edge.source).channels, network.node(edge.target).channels
+    return edge.kind == "conv" and edge.groups > 1 and channels == (edge.groups, edge.groups)
 
 
 def lies_planar(network: Network, name: str) -> bool:
-    """Whether a node is an input that only feeds convolutions and crops: its staged images are used, without lanes.
+    """Return whether a node lies planar, without lanes: an input that only feeds convolutions and crops.
 
-    Depthwise convolutions read blocks of images.
+    Its staged data are used as they are. Depthwise convolutions read blocks of channels.
     """
     if network.node(name).kind != "input":
         return False
@@ -53,9 +54,10 @@ def lies_planar(network: Network, name: str) -> bool:
 
 @dataclass(frozen=True)
 class ConvShape:
-    """All that the cost of one conv edge, or transposed one, depends on.
+    """All that the cost of one convolution, transposed or not, depends on.
 
-    `planar`: its source's images lie without lanes, as those of an input do that only feeds convolutions.
+    `inputs`, `outputs`: channels. `size`, `dilation`, `stride`: of the filters; `source`, `target`: voxels of the
+    nodes; all (z, y, x). `planar`: the source's channels lie without lanes (`lies_planar`).
     """
 
     inputs: int
@@ -66,7 +68,7 @@ class ConvShape:
     source: Triple
     target: Triple
     batch: int
-    passes: tuple[PassName, ...] = PASSES  # what is needed of it
+    passes: tuple[PassName, ...] = PASSES  # that are needed
     padding: Sides = BARE
     border: BorderName = "zeros"
     transposed: bool = False
@@ -75,37 +77,37 @@ class ConvShape:
 
     @property
     def depthwise(self) -> bool:
-        """Whether each image has a filter of its own, which meets no other."""
+        """Whether each channel has a filter of its own, which meets no other."""
         return (
             self.groups > 1 and self.inputs == self.outputs == self.groups and not self.transposed
         )
 
     @property
     def places(self) -> Triple:
-        """Where filters stand: voxels of the image that each meet every tap."""
+        """The positions of filters (z, y, x): voxels that each meet every tap."""
         return self.source if self.transposed else self.target
 
     @property
     def phases(self) -> Phases:
-        """How its filters, or those that go the other way, are taken apart into dense ones."""
+        """The phases into which its strided filters, or those of the reverse direction, are split to be dense."""
         return phases_of(self.size, self.stride, self.dilation)
 
     @property
     def seen(self) -> Triple:
-        """The source's images with what is seen round them."""
+        """The extent of the source with its padding (z, y, x)."""
         z, y, x = (sum(sides, size) for size, sides in zip(self.source, self.padding, strict=True))
         return z, y, x
 
     @property
     def training(self) -> bool:
-        """Whether filters change: what is derived from them is made once otherwise, and costs nothing."""
+        """Whether filters change; if not, their transforms are made once and cost nothing."""
         return "weight" in self.passes
 
     @classmethod
     def of(
         cls, edge: Edge, network: Network, geometry: Geometry, batch: int, training: bool = True
     ) -> ConvShape:
-        """The shape of one conv edge in a fitted network; no data gradient goes into an input."""
+        """Return the shape of one convolution in a fitted network; inputs get no data gradient."""
         learns = network.node(edge.source).kind != "input"
         updates: tuple[PassName, ...] = PASSES if learns else ("forward", "weight")
         return cls(
@@ -127,5 +129,5 @@ class ConvShape:
 
 
 def padded(channels: int) -> int:
-    """Images with the lanes that they leave idle."""
+    """Return the number of channels with those of idle lanes added."""
     return channels if channels <= FEW_IMAGES else -(-channels // LANES_COUNTED) * LANES_COUNTED

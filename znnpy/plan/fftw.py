@@ -1,11 +1,11 @@
-"""FFTW plans, made once in a process and remembered on the machine.
+"""FFTW: plans whole-image FFTs, chooses grid sizes, and keeps wisdom, so that later runs make the same plans.
 
-FFTW comes with pyfftw, which nothing else needs: this module alone knows it, loads it once an FFT is planned,
-and says so where it is `missing`. Its planner is reached by ctypes through pyfftw's own extension module, so
-wheels, conda and distributions all work. Compiled kernels execute the plans by address
-(`znnpy_kernels.fft.images`). FFTW chooses by timing, and another plan rounds otherwise:
-what was measured is therefore stored as wisdom at once, and the next process makes the same plan. Wisdom
-that a run or a plan file keeps goes first (`pin`), so that a lost cache changes nothing.
+FFTW comes with pyfftw, which nothing else needs: this module alone uses it, loads it once an FFT is planned, and
+reports where it is `missing`. Its planner is reached by ctypes through pyfftw's own extension module, so wheels,
+conda and distributions all work. Compiled kernels execute the plans by address (`znnpy_kernels.fft.images`).
+FFTW chooses by timing, and another plan rounds otherwise: measurements are therefore stored as wisdom at once, and
+the next process makes the same plan. Wisdom that a run or a plan file keeps takes precedence (`pin`), so that a lost
+cache changes nothing.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from znnpy.network.types import Triple
 FORWARD, BACKWARD = -1, 1
 MEASURE, PATIENT, WISDOM_ONLY = 0, 1 << 5, 1 << 21
 LINE = 16  # floats in a cache line
-# What pays of the sizes that have no prime factor above 7, with FFTW 3.3 and layers of 10 to 40 images.
+# The sizes without a prime factor above 7 that pay (no larger one is faster), with FFTW 3.3 and layers of 10 to 40
+# channels.
 GOOD_SIZES: tuple[int, ...] = (
     *range(1, 17), 18, 20, 21, 24, 25, 28, 30, 32, 36, 40, 42, 48, 50, 54, 56, 60, 64, 72, 80, 90,
     96, 100, 108, 112, 120, 128,
 )  # fmt: skip
-# Sizes that FFTW does in one piece, so that there is little to choose.
+# Sizes that FFTW computes by a single codelet, so that there is little to choose.
 ONE_CODELET = (*range(1, 17), 20, 25, 32, 64, 128)
 
 
@@ -72,32 +73,33 @@ class _Dimension(ctypes.Structure):
 _lock = threading.Lock()
 _plans: dict[tuple[int, Triple, Triple], FftPlan] = {}
 _blocks: list[NDArray[np.int64]] = []
-_pinned: bytes | None = None  # goes before the machine's
-_latest: bytes | None = None  # the machine's when the last plan was made
-# What wisdom looks like: a head with the library's version and its solvers' checksum, and entries.
+_pinned: bytes | None = None  # takes precedence over the machine's wisdom
+_latest: bytes | None = None  # the machine's wisdom when the last plan was made
+# The text of wisdom: a head with the library's version and its solvers' checksum, and entries. FFTW's parser reads
+# only texts that match.
 _ENTRY = r"\s*\(\w{1,63} \d{1,9}(?: #x[0-9a-f]{1,8}){7}\)"
 _WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:{_ENTRY})*\s*\)\s*")
 
 
 @cache
 def missing() -> str:
-    """Why no FFT can be planned here; empty where pyfftw is installed. Nothing is loaded for it."""
+    """Return why no FFT can be planned here; empty if pyfftw is installed. Loads nothing."""
     return (
         "" if _extension() else 'FFTW is missing, which comes with pyfftw: pip install "znnpy[fft]"'
     )
 
 
 def version() -> str:
-    """The version of what brings FFTW; empty where that is missing, or does not say."""
+    """Return the version of pyfftw; empty if it is missing or does not say."""
     with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version("pyfftw") if _extension() else ""
     return ""
 
 
 def pin(wisdom: str) -> None:
-    """From here on, plans that this wisdom knows are made by it; PlanError when it is none.
+    """Make later plans by this wisdom where it has them; raise PlanError if it is none.
 
-    Wisdom of another version of FFTW is passed over with a warning. Plans that were made before stay.
+    Wisdom of another version of FFTW is skipped with a warning. Earlier plans stay.
     """
     global _pinned
     check(wisdom)
@@ -112,24 +114,25 @@ def pin(wisdom: str) -> None:
 
 
 def check(wisdom: Any) -> None:
-    """PlanError when a value is no wisdom; only such a text is given to FFTW."""
+    """Raise PlanError if a value is no wisdom: FFTW is given nothing else."""
     if not isinstance(wisdom, str) or not _WISDOM.fullmatch(wisdom):
         raise PlanError("its fftw is no FFTW wisdom in single precision")
 
 
 def known() -> str:
-    """Wisdom as text: all that plans of this process were made by is in it."""
+    """Return wisdom as text that has every plan of this process."""
     with _lock:
         library = _fftw()
         library.fftwf_forget_wisdom()
         for text in filter(None, (_latest, _pinned)):
             library.fftwf_import_wisdom_from_string(text)
         head, *entries, end = _exported().decode().splitlines(keepends=True)
-        return "".join((head, *sorted(entries), end))  # FFTW's own order is of no matter
+        # Sorted, for files that can be compared: FFTW reads any order.
+        return "".join((head, *sorted(entries), end))
 
 
 def plan_forward(grid: Triple, image: Triple | None = None) -> FftPlan:
-    """The plan that takes images of `image` voxels (z, y, x; default: the grid) to spectra of `grid`.
+    """Return the plan that transforms images of `image` voxels (z, y, x; default: the grid) to spectra of `grid`.
 
     Made, or found in wisdom, at the first call; thread-safe. PlanError if the image is larger than the grid.
     """
@@ -137,12 +140,12 @@ def plan_forward(grid: Triple, image: Triple | None = None) -> FftPlan:
 
 
 def plan_inverse(grid: Triple, image: Triple | None = None) -> FftPlan:
-    """The plan that takes spectra of `grid` back to their first `image` voxels (z, y, x)."""
+    """Return the plan that transforms spectra of `grid` back to their first `image` voxels (z, y, x)."""
     return _plan(BACKWARD, grid, image or grid)
 
 
 def good_size(n: int) -> int:
-    """The size of grid that serves `n` voxels of an axis best; the same on every machine.
+    """Return the grid size that is fastest for `n` voxels of an axis; the same on every machine.
 
     Beyond 128: the next multiple of 16 without a prime factor above 7.
     """
@@ -163,14 +166,14 @@ def _without_small_factors(size: int) -> int:
 
 
 def spectrum_row(grid: Triple) -> int:
-    """Floats in a row of a spectrum: an even number of complex, so that rows stay aligned to 16 bytes."""
+    """Return the floats in a row of a spectrum: an even number of complex ones, to align rows to 16 bytes."""
     return (grid[2] // 2 + 2) // 2 * 4
 
 
 def spectrum_floats(grid: Triple) -> int:
-    """Floats of a spectrum with its padding: an odd multiple of 16.
+    """Return the floats of a spectrum with its padding: an odd multiple of 16.
 
-    Odd, so that the same frequency of many spectra, side by side, does not fall on one set of the caches.
+    Odd, so that the same frequency of neighbouring spectra does not fall on one set of the caches.
     """
     lines = -(-grid[0] * grid[1] * spectrum_row(grid) // LINE)
     return (lines | 1) * LINE
@@ -208,13 +211,13 @@ def _make(direction: int, grid: Triple, image: Triple) -> FftPlan:
 
 
 class _Planner:
-    """FFTW's planner; used under `_lock`. Every call tries wisdom first and measures only what is new."""
+    """Calls FFTW's planner, under `_lock`: every call tries wisdom first and measures only unknown plans."""
 
     def __init__(self) -> None:
         self.measured = False  # or the wisdom on disk has to be written for another reason
 
     def _by_pinned(self, attempt: Callable[[], int | None]) -> int | None:
-        """What pinned wisdom gives, which the machine's is kept apart from."""
+        """Return the plan by pinned wisdom, if it has one; the machine's wisdom is kept apart from it."""
         if _pinned is None:
             return None
         own = _exported()
@@ -223,7 +226,7 @@ class _Planner:
         return plan
 
     def rows(self, direction: int, grid: Triple, rows: int, buffer: NDArray[np.float32]) -> int:
-        """Real rows of one z plane to complex ones, or back, in place."""
+        """Plan the real rows of one z plane to complex ones, or back, in place; return the plan's address."""
         real, halved = spectrum_row(grid), spectrum_row(grid) // 2
         steps = (real, halved) if direction == FORWARD else (halved, real)
         kind = "r2c" if direction == FORWARD else "c2r"
@@ -231,7 +234,7 @@ class _Planner:
         return self._plan(f"fftwf_plan_guru_dft_{kind}", line, many, buffer)
 
     def columns(self, direction: int, count: int, step: int, buffer: NDArray[np.float32]) -> int:
-        """Complex lines of `count` values, `step` apart, for `step` neighbouring lines, in place."""
+        """Plan `step` neighbouring complex lines of `count` values, `step` apart, in place; return its address."""
         line, many = _dimensions((count, step, step)), _dimensions((step, 1, 1))
         return self._plan("fftwf_plan_guru_dft", line, many, buffer, direction)
 
@@ -259,7 +262,7 @@ class _Planner:
 
 
 def _effort(count: int) -> int:
-    """How hard to look for a plan for lines of `count`: where it pays, within a second.
+    """Return FFTW's planning effort for lines of `count`: patient where that helps and takes under a second.
 
     24^3 takes 45 us with FFTW_MEASURE and 31 with FFTW_PATIENT, 30^3 89 and 60, but 32^3 48 with both.
     """
@@ -268,9 +271,9 @@ def _effort(count: int) -> int:
 
 @contextlib.contextmanager
 def _planner() -> Iterator[_Planner]:
-    """A planner that knows this machine's wisdom and stores what it adds to it.
+    """Yield a planner that knows this machine's wisdom, and store what it adds.
 
-    One process at a time: whoever measures second finds the first one's choice, not another.
+    One process at a time: the second to measure finds the first one's choice, not another.
     """
     folder = kernel_cache.made()
     with alone(folder / "fftw.lock", "plans FFTs"):
@@ -285,12 +288,12 @@ def _planner() -> Iterator[_Planner]:
 
 
 def wisdom_path() -> Path:
-    """Where this machine's wisdom is kept: by kind of CPU, since a home directory may be shared."""
+    """Return the file of this machine's wisdom; one for each kind of CPU, as a home directory may be shared."""
     return kernel_cache.root() / f"fftw-{llvmlite.binding.get_host_cpu_name()}.wisdom"
 
 
 def _import_wisdom(path: Path) -> bool:
-    """Know what the file knows and no more; False, with a warning, when it is damaged."""
+    """Replace FFTW's wisdom by that of the file; return False, with a warning, if it is damaged."""
     _fftw().fftwf_forget_wisdom()
     if not own_file(path) or _fftw().fftwf_import_wisdom_from_filename(os.fsencode(path)):
         return True
@@ -303,13 +306,13 @@ def _import_wisdom(path: Path) -> bool:
 
 
 def _learn(wisdom: bytes) -> bool:
-    """Know this wisdom and no other; False when it is of another version."""
+    """Replace FFTW's wisdom by this; return False if it is of another version."""
     _fftw().fftwf_forget_wisdom()
     return bool(_fftw().fftwf_import_wisdom_from_string(wisdom))
 
 
 def _exported() -> bytes:
-    """What FFTW knows now."""
+    """Return FFTW's current wisdom."""
     address = _fftw().fftwf_export_wisdom_to_string()
     try:
         return ctypes.string_at(address)
@@ -320,18 +323,19 @@ def _exported() -> bytes:
 def _export_wisdom(path: Path) -> None:
     with explained(path, PlanError), replacing(path) as new:
         new.write_bytes(_exported())
-        new.chmod(0o600)  # files that others can write are not read
+        new.chmod(0o600)  # before it has content: files that others can write are not read
 
 
 @cache
 def _fftw() -> Any:
-    """The library through pyfftw's extension module, whose symbols include those of the FFTW it uses."""
+    """Return FFTW through pyfftw's extension module, which exports its symbols."""
     path = _extension()
     if path is None:
         raise PlanError(missing())
     try:
         library = ctypes.CDLL(path)
-        # Wisdom is stamped with the solvers that are there. Importing pyfftw adds those with threads.
+        # Wisdom carries a checksum of the registered solvers. Importing pyfftw registers those with threads, so they
+        # are registered here too.
         library.fftwf_init_threads()
         for kind in ("dft_r2c", "dft_c2r", "dft"):
             getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
@@ -345,12 +349,12 @@ def _fftw() -> Any:
 
 
 def _free(address: int) -> None:
-    """Give back what FFTW took from the C library."""
+    """Free memory that FFTW took from the C library."""
     ctypes.CDLL(None).free(ctypes.c_void_p(address))
 
 
 def _extension() -> str | None:
-    """pyfftw's extension module, found without importing pyfftw, which imports scipy and dask."""
+    """Return the path of pyfftw's extension module without importing pyfftw, which imports scipy and dask."""
     package = PathFinder.find_spec("pyfftw")
     places = package.submodule_search_locations if package else None
     module = PathFinder.find_spec("pyfftw.pyfftw", places) if places else None

@@ -1,4 +1,4 @@
-"""What bits depend on besides config, data and seed: vectors of the CPU, the code, the method of each pass."""
+"""Fingerprints what bits depend on besides config, data and seed: the CPU's vectors, the code, the algorithms."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "neon", "s
 
 
 def vectors() -> dict[str, Any]:
-    """What of a CPU decides how it rounds: architecture, lanes, features; JSON-able. A model's name rounds nothing."""
+    """Return how a CPU rounds: architecture, lanes, features; JSON-able. Models of equal features round alike."""
     present = {mark.strip() for mark in target_features().split(",")}
     features = " ".join(name for name in _FEATURES if f"+{name}" in present)
     return {"machine": platform.machine(), "lanes": LANES, "features": features}
 
 
 def fingerprint(plan: Plan) -> str:
-    """16 digits that two machines have in common if the same config, data and seed give the same bits on both.
+    """Return 16 digits, equal on two machines on which the same config, data and seed give the same bits.
 
-    Not in it: FFTW's own plans of layers by whole-image FFT, which are measured (`plan.record` keeps them).
+    FFTW's own plans of layers by whole-image FFT are not part of it: they are measured (`plan.record` keeps them).
     """
     record = plan.to_record()
     methods = {name: layer | {"reason": ""} for name, layer in record.items()}

@@ -1,4 +1,4 @@
-"""Which methods cost least together: spectra that passes share count once."""
+"""Finds the cheapest combination of methods for the three passes of a layer, with shared spectra counted once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from znnpy.plan.types import PASSES, SHARED, Costs, LayerPlan, Method, PassName,
 
 
 def needed(costs: Costs, shape: ConvShape) -> Costs:
-    """The costs of a layer's methods, where a pass that nobody needs costs nothing."""
+    """Return the costs of a layer's methods with 0 for passes that are not needed."""
     return {
         method: dict.fromkeys(PASSES, 0.0)
         | {part: cost for part, cost in parts.items() if wanted(part, shape.passes)}
@@ -19,18 +19,18 @@ def needed(costs: Costs, shape: ConvShape) -> Costs:
 
 
 def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
-    """The combination of methods with the least sum, spectra that passes share counted once."""
+    """Return the combination of methods with the least sum, spectra that passes share counted once."""
     chosen = min(product(costs, costs, costs), key=lambda it: total(it, costs))
     return LayerPlan.of(*chosen, why)
 
 
 def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
-    """Seconds of all passes by these methods; each shared part counts once for each method using it."""
+    """Return the seconds of all passes by these methods; each shared part counts once for each method that uses it."""
     return shared_total(dict(zip(PASSES, chosen, strict=True)), costs)
 
 
 def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
-    """Seconds of some passes by the methods given, parts that they share counted once."""
+    """Return the seconds of some passes by the methods given, shared parts counted once."""
     seconds = sum(costs[method][which] for which, method in by_pass.items())
     for part, steps in SHARED.items():
         users = {method for which, method in by_pass.items() if which in steps}

@@ -1,7 +1,7 @@
-"""Strided filters as sums of dense ones: each reads one phase of the images, with some of the taps.
+"""Splits strided filters into dense ones: each reads one phase of the feature map, with some of the taps.
 
-Voxel o of the target meets tap k at voxel o * stride + k * dilation of the source. Taps j, j + step, j + 2 * step ...
-meet voxels of one phase alone: j * dilation, j * dilation + stride ... On that phase they are a filter without
+Voxel o of the target meets tap k at voxel o * stride + k * dilation of the source. Taps j, j + step, j + 2 * step
+... meet voxels of one phase alone: j * dilation, j * dilation + stride ... On that phase they are a filter without
 stride, which gives as many voxels as the layer has.
 """
 
@@ -19,11 +19,11 @@ from znnpy.network.types import Triple
 
 @dataclass(frozen=True)
 class Phases:
-    """The phases that filters meet, along z, y, x; one where nothing has a stride.
+    """The phases that strided filters meet, along z, y, x; a single one without strides.
 
-    `counts`: how many. `apart`: voxels from the first one of a phase to that of the next. `stride`: voxels between
-    neighbours within a phase. `step`: taps between those that meet the same phase. `size`: taps that meet the first,
-    which are the most, `dilation` points of it apart.
+    `counts`: their number. `apart`: voxels from the first one of a phase to that of the next. `stride`: voxels
+    between neighbours within a phase. `step`: taps between those that meet the same phase. `size`: taps that meet
+    the first phase, which are the most, `dilation` points of it apart.
     """
 
     counts: Triple
@@ -35,27 +35,27 @@ class Phases:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of phases along all axes together."""
         return prod(self.counts)
 
     @property
     def split(self) -> bool:
-        """Whether images are more than one phase, or have voxels that no tap meets."""
+        """Whether there is more than one phase, or voxels that no tap meets."""
         return self.stride != ONCE
 
     def firsts(self) -> list[Triple]:
-        """The first tap that meets each."""
+        """Return the first tap that meets each phase."""
         return [(z, y, x) for z, y, x in product(*map(range, self.counts))]
 
     def voxel(self, first: Triple) -> Triple:
-        """The first voxel of a phase."""
+        """Return the first voxel of the phase whose first tap is given."""
         z, y, x = (tap * apart for tap, apart in zip(first, self.apart, strict=True))
         return z, y, x
 
 
 @lru_cache(maxsize=1 << 14)
 def phases_of(size: Triple, stride: Triple, dilation: Triple) -> Phases:
-    """How filters of a size, stride and dilation are taken apart."""
+    """Return the phases of filters of a size, stride and dilation."""
     common = _each(gcd, stride, dilation)
     step = _each(int.__floordiv__, stride, common)
     return Phases(
@@ -69,7 +69,7 @@ def phases_of(size: Triple, stride: Triple, dilation: Triple) -> Phases:
 
 
 def taps_from(size: Triple, step: Triple, first: Triple) -> Triple:
-    """Taps that meet a phase: every `step`-th from the first on."""
+    """Return the number of taps that meet a phase: every `step`-th from the first on."""
     z, y, x = (-(-(k - j) // s) for k, s, j in zip(size, step, first, strict=True))
     return z, y, x
 

@@ -1,9 +1,8 @@
-"""Plans, and their records: saved with a run, read back and checked.
+"""Plans as data: saved with a run as `plan.json`, read back and checked, also from the file of `training.plan`.
 
-A plan in a file, `training.plan`: what would be measured otherwise, so that any cache gives the same bits.
-
-JSON with `layers`, as `Plan.to_record` makes them, and, where a layer runs by whole-image FFT, `fftw`: FFTW's
-wisdom. The `plan.json` of a run, layers alone, is read too.
+A plan file replaces measurements, so that any cache gives the same bits. It is JSON with `layers`, as
+`Plan.to_record` makes them, and, where a layer runs by whole-image FFT, `fftw`: FFTW's wisdom. The `plan.json` of a
+run, layers alone, is read too.
 """
 
 from __future__ import annotations
@@ -23,21 +22,22 @@ from znnpy.plan.cost import convolutions, is_depthwise
 from znnpy.plan.types import PASSES, AlgorithmName, LayerPlan
 
 MOST_BYTES = 1 << 24
+"""Of a plan file: larger ones are refused unread. A plan takes some hundred bytes a layer."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Choices that change bits, saved with a run: they do not depend on the number of threads."""
+    """The choices that change bits, saved with a run: they do not depend on the number of threads."""
 
     layers: Mapping[str, LayerPlan]
 
     def to_record(self) -> dict[str, Any]:
-        """JSON-able form, read back by `from_record`."""
+        """Return the JSON-able form that `from_record` reads."""
         return {name: _layer_record(layer) for name, layer in self.layers.items()}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Mapping[str, Any]], network: Network) -> Plan:
-        """Check and read a saved plan; PlanError when it is of another network or version."""
+        """Check and read a saved plan; PlanError if it is of another network or version."""
         edges = {edge.name: edge for edge in convolutions(network)}
         if not isinstance(record, Mapping):
             raise PlanError(f"the saved plan is a {type(record).__name__}, not a table of layers")
@@ -113,20 +113,20 @@ class SavedPlan:
 
 
 def saved_plan(plan: Plan) -> SavedPlan:
-    """A plan with what this process knows of FFTW, once its FFTs are planned."""
+    """Return a plan with this process's FFTW wisdom; call it once its FFTs are planned."""
     by_fftw = [name for name, algorithm in ALGORITHMS.items() if algorithm.traits.plans_ffts]
     needs = any(layer.uses(name) for layer in plan.layers.values() for name in by_fftw)
     return SavedPlan(plan.to_record(), fftw.known() if needs else None)
 
 
 def to_text(saved: SavedPlan) -> str:
-    """The content of a file."""
+    """Return the content of a plan file."""
     record = {"layers": dict(saved.layers)} | ({"fftw": saved.fftw} if saved.fftw else {})
     return json.dumps(record, indent=2, sort_keys=True) + "\n"
 
 
 def read_plan(path: Path, network: Network) -> SavedPlan:
-    """The plan of a file; PlanError, naming it, when it is none or of another network."""
+    """Read a plan file; PlanError, naming it, if it is no plan or of another network."""
     try:
         return _checked(json.loads(_text(path)), network)
     except (PlanError, ValueError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""Settle what a layer costs by each method, from timings that other processes may disturb.
+"""Times the methods of a layer until the cheapest is certain, although other processes disturb timings.
 
-Disturbance only adds time, and seldom to the same task twice: of every task the least time counts.
-Methods are timed in turns, so that what slows one slows all. Whatever may be chosen is timed until
-more looks change little; what is clearly slower is left soon, but not where the estimate says otherwise.
+Disturbance only adds time, and seldom to the same task twice: of every task the least time counts. Methods are timed
+in turns, so that a disturbance slows all of them. Methods that may be chosen are timed until more looks change
+little; clearly slower ones are dropped soon, unless the estimate says otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STEADY = 0.01  # of the least cost: less changes nothing
 
 
 def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method], Look]) -> Costs:
-    """Seconds by part of all methods; `look` times one run of a layer by one of them."""
+    """Return the seconds by part of all methods; `look` times one run of a layer by one of them."""
     least: dict[Method, Look] = {}
     steady = dict.fromkeys(methods, False)
     promising = _promising(shape, methods)
@@ -53,13 +53,13 @@ def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method],
 
 
 def _promising(shape: ConvShape, methods: Sequence[Method]) -> set[Method]:
-    """Methods that may be chosen by the estimates."""
+    """Return the methods that may be chosen by the estimates."""
     expected = {method: estimated_seconds(shape, method) for method in methods}
     return {method for method in methods if expected[method] <= CLOSE * min(expected.values())}
 
 
 def _close(methods: Sequence[Method], costs: Costs) -> tuple[set[Method], float]:
-    """Methods in some combination that costs little more than the cheapest, and what that costs."""
+    """Return the methods in any combination that costs little more than the cheapest, and the cheapest cost."""
     totals = {chosen: total(chosen, costs) for chosen in product(methods, methods, methods)}
     best = min(totals.values())
     near = (chosen for chosen, seconds in totals.items() if seconds <= CLOSE * best)
@@ -80,5 +80,5 @@ def _costs(least: Mapping[Method, Look]) -> Costs:
 
 
 def _saved(method: Method, before: Costs, after: Costs) -> float:
-    """Seconds that the last look took off what a method was thought to cost."""
+    """Return by how many seconds the last look lowered the cost of a method."""
     return sum(seconds - after[method][part] for part, seconds in before[method].items())

@@ -1,7 +1,8 @@
-"""Tiles of spectral convolution: which sizes serve a layer, where tiles lie, what passes cost.
+"""Tiles of spectral convolution: which sizes suit a layer, how tiles are grouped, what passes cost.
 
-An axis with k taps and tiles of n points gives n - k + 1 new points a tile. A dilated convolution is an
-ordinary one on each of the interleaved lattices of its source, so that tiles are those of all lattices.
+An axis with k taps and tiles of n points gives n - k + 1 new points a tile. A dilated convolution is an ordinary one
+on each of the interleaved lattices of its source, so tiles are counted over all lattices. docs/design/spectral.md
+has the measurements.
 """
 
 from __future__ import annotations
@@ -20,28 +21,33 @@ from znnpy.plan.types import TILE_SIZES, PartSeconds, wanted
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
 TILE_RATE = 48e9
-IN_L1, NEAR_L1 = 20, 24  # planes of larger tiles leave the L1 cache between rows and columns
+# Points along an axis: planes of larger tiles leave the L1 cache between rows and columns.
+IN_L1, NEAR_L1 = 20, 24
 FILTER_RATE, FEW_TAPS_RATE = 70e9, 130e9  # of filters: most of their points are zeros
 PRODUCT_RATE = 200e9
 SPECTRA_RATE = 35e9  # bytes/s of the spectra of tiles, between products
 MEMORY_RATE = 12e9  # bytes/s of spectra of filters that no cache holds, as products read them
-NEAR_RATE, FAR_RATE = 22e9, 9e9  # as transforms write and read them, up to KEPT_BYTES and beyond
+# Bytes/s of spectra as transforms write and read them, up to KEPT_BYTES and beyond.
+NEAR_RATE, FAR_RATE = 22e9, 9e9
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
-GROUP_SHARE = 2 / 5  # of the filters' spectra: a group's are at least as large, but for few images
+# Of the filters' spectra: a group's are at least as large, except with few channels.
+GROUP_SHARE = 2 / 5
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
-LANES_RATE = 25e9  # of few images, with the gathering of their voxels
+LANES_RATE = 25e9  # of few channels, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them
 PHASED = 2.0  # times the transform of a tile: of voxels that lie apart
 PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PLANES_SHARE = 0.7  # of a transform: lines along the first axis are left to the products
-PACKING_SAVES = 1.3  # times the lanes, at least
+PACKING_SAVES = 1.3  # times the lanes, at least: packing pays only where it saves more
 FEWEST_SMALL = 4  # tiles of a group, even where no L2 cache holds them
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
 FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
-# Spectra of a group of tiles, used while near: larger groups read filters less often. Those of few images need none.
+# Spectra of a group of tiles, used while in a cache: larger groups read filters less often. With few channels
+# nothing is gained by large groups.
 GROUP_BYTES, SMALL_BYTES = 1 << 22, 1 << 19
-# A vector of packed tiles beyond which they are left half transformed, and a group of those.
+# Bytes of a vector of packed tiles: larger ones are transformed half, and products go column by column; then bytes
+# of a group of those.
 NEAR_BYTES, COLUMNS_BYTES = 1 << 19, 1 << 24
 
 often_asked = lru_cache(maxsize=1 << 14)
@@ -49,20 +55,20 @@ often_asked = lru_cache(maxsize=1 << 14)
 
 
 def lattices(extent: int, dilation: int) -> list[int]:
-    """Points of each interleaved lattice of an axis; none is empty."""
+    """Return the number of points of each interleaved lattice of an axis; none is empty."""
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
 
 
 @often_asked
 def new_points(taps: Triple, tile: Triple) -> Triple:
-    """Points of the target along z, y, x that each tile covers."""
+    """Return the points of the target along z, y, x that each tile covers."""
     z, y, x = (size - k + 1 for size, k in zip(tile, taps, strict=True))
     return z, y, x
 
 
 @often_asked
 def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
-    """Tiles of all lattices of one image, each of `points` new points."""
+    """Return the number of tiles of all lattices of one channel, each of `points` new points."""
     return prod(map(_axis_count, extents, dilation, points))
 
 
@@ -72,38 +78,37 @@ def _axis_count(extent: int, dilation: int, new: int) -> int:
 
 
 def tiles_of(shape: ConvShape, tile: Triple) -> int:
-    """Tiles of the whole batch."""
+    """Return the number of tiles of the whole batch."""
     return shape.batch * tile_count(shape.target, shape.dilation, new_points(shape.size, tile))
 
 
 def saves_lanes(channels: int, lanes: int = LANES_COUNTED) -> bool:
-    """Whether so many images leave so many of their last vector's lanes idle that they are packed."""
+    """Return whether channels leave so many lanes of their last vector idle that they are packed."""
     return -(-channels // lanes) * lanes >= PACKING_SAVES * channels
 
 
 def spectrum_bytes(tile: Triple, channels: int) -> int:
-    """Of a tile of so many images, packed where that saves lanes."""
+    """Return the bytes of the spectrum of a tile of all channels, packed where that saves lanes."""
     return 8 * _lanes(channels) * frequencies(tile)
 
 
 def _lanes(channels: int) -> int:
-    """Lanes of a tile of so many images."""
+    """Return the lanes of a tile of so many channels."""
     return channels if saves_lanes(channels) else -(-channels // LANES_COUNTED) * LANES_COUNTED
 
 
 @often_asked
 def _transform_seconds(tile: Triple, channels: int, held: Triple | None = None) -> float:
-    """Transform of one tile of so many images, lanes idle or gathered from several tiles."""
+    """Return the seconds to transform one tile of all channels, lanes idle or gathered from several tiles."""
     slower = PACKING if saves_lanes(channels) else 1.0
     return slower * _lanes(channels) / LANES_COUNTED * tile_seconds(tile, held=held)
 
 
 def group_size(tile: Triple, tiles: int, channels: int) -> int:
-    """Tiles whose spectra, of so many images, are made and used together.
+    """Return the number of tiles whose spectra are made and used together, of so many channels.
 
-    Of equal groups all have this many tiles but the last. The fewer tiles, the more often filters
-    are read, and those of gradients read and written; the more, the more memory. It is taken for
-    granted that a layer has about as many outputs as inputs.
+    All groups have as many, the last one perhaps fewer. With fewer tiles filters are read, and their gradients read
+    and written, more often; with more, memory grows. A layer is taken to have about as many outputs as inputs.
     """
     bytes_ = spectrum_bytes(tile, channels)
     channels = -(-channels // LANES_COUNTED) * LANES_COUNTED
@@ -114,42 +119,42 @@ def group_size(tile: Triple, tiles: int, channels: int) -> int:
 
 
 def leaves_cache(tile: Triple) -> bool:
-    """Whether packed tiles are so large that products go column by column."""
+    """Return whether packed tiles are so large that products go column by column."""
     return spectra_bytes(tile) > NEAR_BYTES
 
 
 def column_group(tile: Triple, tiles: int, channels: int) -> int:
-    """Tiles of so many images whose products go column by column, which needs no cache to hold them all."""
+    """Return the tiles of a group whose products go column by column, which needs no cache to hold them all."""
     groups = -(-tiles // max(FEWEST_SMALL, COLUMNS_BYTES // (8 * channels * frequencies(tile))))
     return -(-tiles // groups)
 
 
 def small_group(tile: Triple, tiles: int, channels: int) -> int:
-    """Tiles of a group whose products take no long reading of filters: what a cache holds."""
+    """Return the tiles of a group whose products read few filters: as many as a cache holds."""
     groups = -(-tiles // max(FEWEST_SMALL, SMALL_BYTES // spectrum_bytes(tile, channels)))
     return -(-tiles // groups)
 
 
 def kept_between_passes(tile: Triple, tiles: int, channels: int) -> bool:
-    """Whether spectra of that many tiles wait for the weight gradient; else they are made again."""
+    """Return whether spectra of that many tiles are kept for the weight gradient, not made again."""
     return tiles * spectrum_bytes(tile, channels) <= KEPT_BYTES
 
 
 def frequencies(tile: Triple) -> int:
-    """Complex numbers in the spectrum of a real tile."""
+    """Return the number of complex values in the spectrum of a real tile."""
     return tile[0] * tile[1] * (tile[2] // 2 + 1)
 
 
 def spectra_bytes(tile: Triple) -> int:
-    """Of the spectra of a tile of LANES_COUNTED images."""
+    """Return the bytes of the spectra of a tile of LANES_COUNTED channels."""
     return 8 * LANES_COUNTED * frequencies(tile)
 
 
 def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = None) -> float:
-    """Transform of one tile of LANES_COUNTED images.
+    """Return the seconds to transform one tile of LANES_COUNTED channels.
 
-    Where only the first `held` points along z, y, x are not zero, or wanted, fewer lines along x and y
-    are transformed.
+    Where only the first `held` points along z, y, x are not zero, or wanted, fewer lines along x and y are
+    transformed.
     """
     z, y, _ = (few / size for few, size in zip(held or tile, tile, strict=True))
     lines = log2(tile[0]) + z * log2(tile[1]) + z * y * log2(tile[2])
@@ -158,9 +163,9 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
-    """Estimated seconds on one core, by part: three passes, and what two of them share.
+    """Return the estimated seconds on one core by part: three passes, and what two of them share.
 
-    As all here of a `dense` shape, which is `planar` where lanes go over tiles.
+    `shape` is `dense`, as for all functions here, and `planar` where lanes go over tiles.
     """
     columns = -(-shape.outputs // LANES_COUNTED)
     tiles = tiles_of(shape, tile)
@@ -190,17 +195,17 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
 
 
 def over_tiles(channels: int, phases: int = 1, lanes: int = LANES_COUNTED) -> bool:
-    """Whether lanes go over tiles and phases of planar images: so few that more of them fit into a vector."""
+    """Return whether lanes go over tiles and phases of planar channels: so few that several fit into a vector."""
     return lanes // (phases * channels) * phases > 1
 
 
 def _few_products(tile: Triple, tiles: int, channels: int) -> float:
-    """Products of a pass with so few images are bound by the spectra of outputs."""
+    """Return the seconds of the products of a pass with so few channels, bound by the spectra of outputs."""
     return tiles * spectrum_bytes(tile, channels) / FEW_RATE
 
 
 def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
-    """Transform of the filters between one image and LANES_COUNTED others."""
+    """Return the seconds to transform the filters between one channel and LANES_COUNTED others."""
     rate = FEW_TAPS_RATE if max(shape.size[:2]) <= FEW else FILTER_RATE
     one = spectra_bytes(tile)
     bytes_ = one * shape.inputs * -(-shape.outputs // LANES_COUNTED)
@@ -211,7 +216,7 @@ def _filter_seconds(shape: ConvShape, tile: Triple) -> float:
 
 
 def _products(tile: Triple, tiles: int, terms: int, channels: int) -> float:
-    """Products of a pass; each group of tiles reads the spectra of all filters meanwhile."""
+    """Return the seconds of the products of a pass; each group of tiles reads the spectra of all filters."""
     filters = frequencies(tile) * terms * -(-channels // LANES_COUNTED) * LANES_COUNTED
     spectra = frequencies(tile) * (terms + _lanes(channels))
     seconds = 8.0 * tiles * (filters / PRODUCT_RATE + spectra / SPECTRA_RATE)
@@ -222,7 +227,7 @@ def _products(tile: Triple, tiles: int, terms: int, channels: int) -> float:
 
 
 def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
-    """Memory of a layer's spectra: filters of one pass at a time, kept images, groups under way."""
+    """Return the bytes of a layer's spectra: filters of one pass at a time, kept tiles, groups under way."""
     rows, columns = (-(-count // LANES_COUNTED) for count in (shape.inputs, shape.outputs))
     tiles = tiles_of(shape, tile)
     filters = shape.inputs * columns
@@ -236,9 +241,9 @@ def spectral_bytes(shape: ConvShape, tile: Triple) -> float:
 def best_tiles(
     shape: ConvShape, count: int, most_bytes: float = inf, most_seconds: float = inf
 ) -> list[Triple]:
-    """The `count` sizes with the least estimated sum of all passes; none where none fits.
+    """Return the `count` sizes with the least estimated sum of all passes; none if none fits.
 
-    `most_seconds`: those whose forward pass takes as long are of no use.
+    `most_seconds`: sizes whose forward pass takes as long are left out.
     """
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
@@ -250,12 +255,13 @@ def best_tiles(
     ]
     ranked: dict[tuple[int, ...], Triple] = {}
     for _, tile in sorted(found):
-        ranked.setdefault(tuple(sorted(tile)), tile)  # a tile turned round is much the same
+        # One order of axes is enough: the others cost about the same.
+        ranked.setdefault(tuple(sorted(tile)), tile)
     return list(ranked.values())[:count]
 
 
 def _least_seconds(shape: ConvShape, tile: Triple) -> float:
-    """What a forward pass takes at least, soon known: its transforms, where lanes go over images."""
+    """Return a lower bound of a forward pass, quickly found: its transforms, where lanes go over channels."""
     if shape.planar:
         return 0.0
     outputs = _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
@@ -263,14 +269,14 @@ def _least_seconds(shape: ConvShape, tile: Triple) -> float:
 
 
 def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
-    """All passes that the layer needs."""
+    """Return the seconds of all passes that the layer needs."""
     return sum(
         cost for part, cost in spectral_costs(shape, tile).items() if wanted(part, shape.passes)
     )
 
 
 def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
-    """Sizes of tiles for an axis, without those that take no fewer points in all than smaller ones.
+    """Return sizes of tiles for an axis, without those that take no fewer points in all than smaller ones.
 
     An axis without a filter needs no transform.
     """

@@ -1,4 +1,4 @@
-"""Tables of roots of unity with which compiled code takes filters to spectra and back."""
+"""Tables of roots of unity with which compiled code transforms filters to spectra of whole-image FFTs and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Table = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FilterPlan:
-    """Both directions between `size` taps (kz, ky, kx), `sparsity` voxels apart, and spectra of `grid`.
+    """Both directions between `size` taps (kz, ky, kx), `sparsity` voxels apart (dilation), and spectra of `grid`.
 
     `address`: the `plan` word of `filter_spectra` and `spectra_filters`; `row` and `floats` as in
     `znnpy.plan.fftw.FftPlan`. The tables live as long as the process; any number of threads may read them.
@@ -39,7 +39,7 @@ _kept: list[Any] = []
 
 @cache
 def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> FilterPlan:
-    """The tables for one size of filter on one grid; PlanError when the filter does not fit on it."""
+    """Return the tables for one size of filter on one grid; PlanError if the filter does not fit on it."""
     extent = tuple((taps - 1) * apart + 1 for taps, apart in zip(size, sparsity, strict=True))
     if any(reach > room for reach, room in zip(extent, grid, strict=True)):
         raise PlanError(f"FFT grid {grid} (z, y, x) cannot hold a filter of extent {extent}")
@@ -55,7 +55,7 @@ def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> Fil
 
 
 def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
-    """Forward z, y, x, then back z, y, x."""
+    """Return the tables of all axes: forward z, y, x, then back z, y, x."""
     z, y, x = (
         _roots(room, taps, apart) for room, taps, apart in zip(grid, size, sparsity, strict=True)
     )
@@ -76,14 +76,14 @@ def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
 
 
 def _roots(room: int, taps: int, step: int) -> NDArray[np.complex128]:
-    """exp(-2 pi i j step f / room) for tap j and frequency f; the exponent is reduced exactly first."""
+    """Return exp(-2 pi i j step f / room) for tap j and frequency f; the exponent is reduced exactly first."""
     turns = np.outer(np.arange(taps) * step, np.arange(room)) % room
     roots: NDArray[np.complex128] = np.exp(-2j * np.pi * turns / room)
     return roots
 
 
 def _folded(roots: NDArray[np.complex128]) -> Table:
-    """The way back, for sums and differences of voxels z and size - z: [z][tap], own mates halved."""
+    """Return the inverse table, for sums and differences of voxels z and size - z: [z][tap], own mates halved."""
     size = roots.shape[1]
     back = roots[:, : size // 2 + 1].conj().T.copy()
     back[0] *= 0.5

@@ -1,4 +1,4 @@
-"""What the plan decides for each convolution: one algorithm per pass, and why."""
+"""Types of a plan: names of algorithms and passes, methods with their tiles, the plan of one layer."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ PartSeconds = dict[CostPart, float]
 
 
 def wanted(part: CostPart, passes: Collection[PassName]) -> bool:
-    """Whether a part of a layer's cost is met with only these passes.
+    """Return whether a part of a layer's cost arises with only these passes.
 
-    What passes share always is: whoever uses it pays for it.
+    Shared parts always do: each method that uses them pays.
     """
     return part in SHARED or part in passes
 
 
 class Method(NamedTuple):
-    """An algorithm, and the tile (z, y, x) of a spectral one; `str` is its name for people and files."""
+    """An algorithm, and the tile (z, y, x) of a spectral one; `str` gives its name for people and files."""
 
     algorithm: AlgorithmName
     tile: Triple | None = None
@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
     @classmethod
     def named(cls, name: str) -> Method:
-        """The method whose `str` this is; ValueError if there is none."""
+        """Return the method with this `str`; ValueError if there is none."""
         word, _, sizes = name.partition(" ")
         algorithm = ALGORITHM_NAMES[ALGORITHM_NAMES.index(word)]
         if not sizes:
@@ -61,7 +61,7 @@ Costs = dict[Method, PartSeconds]
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """Algorithms of one conv edge: forward, data `gradient`, `weight` gradient; `reason` for people.
+    """The algorithms of one convolution: forward, data `gradient`, `weight` gradient; `reason` for people.
 
     A spectral pass has a tile: points along z, y, x, each of TILE_SIZES.
     """
@@ -76,7 +76,7 @@ class LayerPlan:
 
     @classmethod
     def of(cls, forward: Method, gradient: Method, weight: Method, reason: str = "") -> LayerPlan:
-        """The plan with these methods."""
+        """Return the plan with these methods."""
         return cls(
             forward.algorithm,
             gradient.algorithm,
@@ -88,9 +88,9 @@ class LayerPlan:
         )
 
     def method(self, which: PassName) -> Method:
-        """Algorithm and tile of one pass."""
+        """Return the algorithm and tile of one pass."""
         return Method(getattr(self, which), getattr(self, f"{which}_tile"))
 
     def uses(self, algorithm: AlgorithmName) -> bool:
-        """Whether any pass runs by this algorithm."""
+        """Return whether any pass runs by this algorithm."""
         return algorithm in (self.forward, self.gradient, self.weight)

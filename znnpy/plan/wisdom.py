@@ -1,7 +1,7 @@
-"""Measured costs, kept per machine, so that the next run on it chooses the same.
+"""Keeps measured costs of layers per machine, so that the next run on it chooses the same algorithms.
 
-One JSON file per CPU and version of what was timed in the cache directory; written beside, fsynced
-and renamed at once after each measurement. A damaged file is put aside with a warning.
+One JSON file per CPU and version of the timed code, in the cache directory; after each measurement it is written
+beside, fsynced and renamed. A damaged file is put aside with a warning.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 
 
 def path() -> Path:
-    """The wisdom file of this machine."""
+    """Return the wisdom file of this machine."""
     cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
     return cache.root() / f"wisdom-{cpu}-{version()}.json"
 
 
 @functools.cache
 def version() -> str:
-    """Hash over what decides how long a layer takes: kernels, their compiler, what makes tasks of them, FFTW."""
+    """Return a hash over all that decides how long a layer takes: kernels, compiler, code of tasks, FFTW."""
     digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
     for path in sources():
         digest.update(str(path.relative_to(HOME)).encode() + path.read_bytes())
@@ -46,17 +46,17 @@ def version() -> str:
 
 
 def sources() -> list[Path]:
-    """The modules that make what is timed, and choose what is worth it."""
+    """Return the modules that make the timed tasks and choose the candidates."""
     return sorted(path for room in ("engine", "plan") for path in (HOME / room).rglob("*.py"))
 
 
 def recall(key: str) -> Costs | None:
-    """Seconds by part that were measured for a layer; None when it never was."""
+    """Return the seconds by part measured for a layer; None if it was never measured."""
     return _costs(_read().get(key, {}))
 
 
 def remember(key: str, costs: Costs) -> Costs:
-    """Store a measurement, unless another process was first; returns what is stored."""
+    """Store a measurement unless another process was first; return what is stored."""
     cache.made()
     target = path()
     with alone(target.parent / "wisdom.lock", "notes what layers cost"):
@@ -68,7 +68,7 @@ def remember(key: str, costs: Costs) -> Costs:
         text = json.dumps(known, indent=1, sort_keys=True)
         with explained(target, PlanError), replacing(target) as new:
             new.write_text(text)
-            new.chmod(0o600)  # files that others can write are not read
+            new.chmod(0o600)  # before it has content: files that others can write are not read
     return costs
 
 
@@ -81,7 +81,7 @@ def _words(costs: Costs) -> Words:
 
 
 def _costs(words: Mapping[str, float]) -> Costs | None:
-    """What a file says of a layer; None where that is nothing, or names what this version does not know."""
+    """Return a layer's costs from the file; None if they are invalid or name a method unknown to this version."""
     costs: Costs = {}
     for name, seconds in words.items():
         method, _, part = name.rpartition(" ")

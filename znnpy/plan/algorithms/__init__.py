@@ -1,4 +1,4 @@
-"""The ways to convolve, one module and one line each, in the order in which they are tried."""
+"""Registry of convolution algorithms: one module and one line each, in the order in which they are tried."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Depthwise convolution, each image by a filter of its own: takes such layers and no others."""
+"""Plan of depthwise convolution, each channel by a filter of its own: takes such layers and no others."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import LANES_COUNTED, STREAM_RATE, ConvShape
 from znnpy.plan.types import PASSES, Method, PartSeconds
 
-RATE = 40e9  # flop/s, lanes included
+RATE = 40e9  # flop/s, idle lanes included
 METHOD = Method("depthwise")
 traits = Traits(depthwise=True, crops=True)
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """Of all layers but those that it is for, whatever their size and stride."""
+    """Refuse all layers but depthwise ones, whatever their size and stride."""
     return "depthwise takes filters of one channel each"
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds by part: passes take as long as each other."""
+    """Return the estimated seconds by part: all passes take equally long."""
     return dict.fromkeys(PASSES, patch_seconds(shape, tile))
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A pass, bound by its operations or its images."""
-    images = shape.batch * -(-shape.outputs // LANES_COUNTED) * LANES_COUNTED
-    flops = 2.0 * images * voxels(shape.size) * voxels(shape.target)
-    bytes_ = 4.0 * images * (voxels(shape.source) + voxels(shape.target))
+    """Return the seconds of a pass, bound by its operations or by the memory that it reads and writes."""
+    channels = shape.batch * -(-shape.outputs // LANES_COUNTED) * LANES_COUNTED
+    flops = 2.0 * channels * voxels(shape.size) * voxels(shape.target)
+    bytes_ = 4.0 * channels * (voxels(shape.source) + voxels(shape.target))
     return max(flops / RATE, bytes_ / STREAM_RATE)

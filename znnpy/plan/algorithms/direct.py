@@ -1,4 +1,4 @@
-"""Direct convolution: takes every layer; its cost is that of its operations or of its images."""
+"""Plan of direct convolution: takes every layer; its cost is bound by operations or by memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, STREAM_RATE, ConvShape, p
 from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
 DIRECT_RATE = 80e9  # flop/s
-IMAGES_RATE = 12e9  # bytes/s of images that a pass with few operations reads and writes
-# Within forward passes of large patches.
-PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, lanes included
+IMAGES_RATE = 12e9  # bytes/s of feature maps that a pass with few operations reads and writes
+# Of forward passes of large patches, which are timed apart from training passes.
+PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, idle lanes included
 
 METHOD = Method("direct")
 traits = Traits(
@@ -27,32 +27,32 @@ traits = Traits(
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """None: it takes every layer."""
+    """Return "": direct convolution takes every layer."""
     return ""
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The one method, always."""
+    """Return the one method, always."""
     return [METHOD]
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """The one method, always."""
+    """Return the one method, always."""
     return [METHOD]
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds by part: passes take as long as each other."""
+    """Return the estimated seconds by part: all passes take equally long."""
     return dict.fromkeys(PASSES, direct_seconds(shape))
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A forward pass, bound by its operations or its images."""
+    """Return the seconds of a forward pass, bound by its operations or by memory."""
     rate = PATCH_RATE if shape.inputs >= FEW_IMAGES else FEW_INPUTS_RATE
     values = padded(shape.inputs) * voxels(shape.source)
     values += padded(shape.outputs) * voxels(shape.target)
@@ -60,10 +60,9 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
 
 
 def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
-    """Operations of one pass of direct convolution over the whole batch, padding of lanes included.
+    """Return the operations of one pass of direct convolution over the whole batch, idle lanes included.
 
-    Lanes hold the images that come out of the pass; few of them on the one side and many on the other
-    are not padded.
+    Lanes hold the channels that the pass writes; few of them on one side and many on the other are not padded.
     """
     lanes, other = shape.outputs, shape.inputs
     if which == "gradient":
@@ -74,6 +73,6 @@ def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
 
 
 def direct_seconds(shape: ConvShape, which: PassName = "forward") -> float:
-    """One pass by direct convolution on one core, bound by its operations or its images."""
+    """Return the seconds of one pass of direct convolution on one core, bound by operations or by memory."""
     floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
     return max(direct_flops(shape, which) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)

@@ -1,4 +1,4 @@
-"""Convolution by FFT of whole images: spectra of images, filters and gradients serve two passes each."""
+"""Plan of convolution by whole-image FFT: spectra of channels, filters and gradients serve two passes each."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ traits = Traits(
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """True strides are refused, and all where FFTW is missing."""
+    """Refuse strides above 1, and every layer where FFTW is missing."""
     return stride_refusal(stride) or missing()
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The one method, where spectra fit and the estimate is not clearly above that of direct convolution."""
+    """Return the one method if spectra fit and the estimate is not clearly above that of direct convolution."""
     close = fft_seconds(shape) <= direct_seconds(shape) * CLEAR_RATIO
     return [METHOD] if close and _fits(shape) else []
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """The one method, where spectra fit."""
+    """Return the one method if spectra fit."""
     return [METHOD] if _fits(shape) else []
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds by part; those of a pass include its share of the shared transforms."""
+    """Return the estimated seconds by part; those of a pass include its share of the shared transforms."""
     return dict.fromkeys(PASSES, fft_seconds(shape))
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A forward pass."""
+    """Return the seconds of a forward pass."""
     return fft_seconds(shape)
 
 
 def fft_seconds(shape: ConvShape) -> float:
-    """One pass by whole-image FFT on one core, its share of the shared transforms included."""
+    """Return the seconds of one pass by whole-image FFT on one core, its share of shared transforms included."""
     transform = 2.5 * voxels(shape.seen) * log2(max(2, voxels(shape.seen))) / TRANSFORM_RATE
     product = 4.0 * voxels(shape.seen) / PRODUCT_RATE
     pairs = shape.inputs * shape.outputs
@@ -63,7 +63,7 @@ def fft_seconds(shape: ConvShape) -> float:
 
 
 def fft_bytes(shape: ConvShape) -> float:
-    """Memory of the spectra of all filters, images and sums of a layer."""
+    """Return the bytes of the spectra of all filters, channels and sums of a layer."""
     spectra = shape.inputs * shape.outputs + 2 * shape.batch * (shape.inputs + shape.outputs)
     return 4.0 * spectra * voxels(shape.seen)
 

@@ -1,4 +1,7 @@
-"""What plans, buffers and neighbours must know of a way to convolve. Its tasks are made in the engine."""
+"""The interface of a convolution algorithm as plans, buffers and neighbouring layers see it (`Algorithm`, `Traits`).
+
+Its tasks are made in `engine/convolution/`.
+"""
 
 from __future__ import annotations
 
@@ -13,56 +16,56 @@ from znnpy.plan.types import Method, PartSeconds
 
 @dataclass(frozen=True)
 class Traits:
-    """What holds of an algorithm whatever the layer; the least that one can do where nothing is said."""
+    """Properties of an algorithm that hold for any layer; by default the fewest abilities."""
 
-    # Sizes of tiles along an axis; none: its methods have no tile.
+    # Possible sizes of tiles along an axis; none: its methods have no tile.
     tile_sizes: tuple[int, ...] = ()
     # Whether passes with the same method share spectra, and whether FFTW makes them.
     shares_spectra: bool = False
     plans_ffts: bool = False
-    # Functions of a node that a pass applies to finished sums before it stores them.
+    # Activation functions of a node that a pass applies to finished sums before it stores them.
     forward_functions: tuple[FunctionName, ...] = ()
     backward_functions: tuple[FunctionName, ...] = ()
-    # Whether images and gradients may lie planar, without lanes, where passes read and write them.
+    # Whether passes read and write channels and gradients that lie planar, without lanes.
     reads_planar: bool = False
     reads_planar_gradients: bool = False
     writes_planar: bool = False
-    # Whether it is for filters of one channel each, and for no others.
+    # Whether it is for depthwise convolutions (filters of one channel each), and for no others.
     depthwise: bool = False
-    # Whether it makes transposed convolutions.
+    # Whether it computes transposed convolutions.
     transposes: bool = False
-    # Whether these are sums of tiles that overlap, so that no function can be applied in passing.
+    # Whether it sums those from overlapping tiles, so that no activation function can be applied in passing.
     overlaps: bool = False
     # Whether data gradients read zeros on both sides of the gradient's rows.
     reads_halos: bool = False
-    # Whether data gradients leave out voxels that padding has added.
+    # Whether data gradients leave out the voxels of padding.
     crops: bool = False
 
 
 class Algorithm(Protocol):
-    """One way to convolve; a module of this package is one. `tile`: the one of a method of its own."""
+    """A convolution algorithm; each is a module of this package. `tile`: that of one of its methods, or None."""
 
     traits: Traits
 
     def refusal(self, size: Triple, stride: Triple) -> str:
-        """Why filters of this size and stride cannot run so here; empty if they can."""
+        """Return why filters of this size and stride cannot run by it; empty if they can."""
 
     def told(self, shape: ConvShape) -> list[Method]:
-        """The methods among which `conv:` with this algorithm's name chooses."""
+        """Return the methods among which `conv:` with this algorithm's name chooses."""
 
     def candidates(self, shape: ConvShape) -> list[Method]:
-        """The methods worth measuring for a layer that it takes."""
+        """Return the methods worth measuring for a layer that it takes."""
 
     def patch_methods(self, shape: ConvShape, most_seconds: float) -> list[Method]:
-        """Those worth an estimate for a forward pass alone, which others do in `most_seconds`."""
+        """Return the methods worth an estimate for a forward pass alone, for which others take `most_seconds`."""
 
     def costs(self, shape: ConvShape, tile: Triple | None) -> PartSeconds:
-        """Estimated seconds on one core by part, which add up: passes, and what they share."""
+        """Return the estimated seconds on one core by part, which add up: passes, and what they share."""
 
     def patch_seconds(self, shape: ConvShape, tile: Triple | None) -> float:
-        """Estimated seconds on one core of a forward pass of a patch that no cache holds."""
+        """Return the estimated seconds on one core of a forward pass of a patch that no cache holds."""
 
 
 def stride_refusal(stride: Triple) -> str:
-    """The refusal of a true stride."""
+    """Return the refusal of a stride above 1."""
     return "a true stride runs by direct and spectral only" if max(stride) > 1 else ""

@@ -1,4 +1,4 @@
-"""Spectral convolution of overlapping tiles: its methods are sizes of tiles, estimated in `plan.tiles`."""
+"""Plan of spectral convolution, FFTs of overlapping tiles: its methods are tile sizes, estimated in `plan.tiles`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from znnpy.plan.tiles import best_tiles, over_tiles, spectral_bytes, spectral_co
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
-FAR_FROM_BEST = 2.5  # times the least estimate of them, which errs by a quarter at most
+# Times the least estimate; estimates err by a quarter at most, so such tiles are never the fastest.
+FAR_FROM_BEST = 2.5
 TRIED_TILES = 8  # sizes among which `conv: spectral` and patches take the best by estimate
 
 traits = Traits(
@@ -41,14 +42,14 @@ TURNED: Mapping[PassName, PassName] = {"forward": "gradient", "gradient": "forwa
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """None: strided filters are dense ones on phases of the images."""
+    """Return "": strided filters are dense ones on phases of the feature map."""
     return ""
 
 
 def dense(shape: ConvShape) -> ConvShape:
-    """The dense layer that tiles make of any, in the direction in which filters go; `stride` stays as it is.
+    """Return the dense layer that tiles compute for any layer, in the direction of its filters; `stride` stays.
 
-    Phases are so many images more, each from a vector of its own on; few `planar` ones lie together in one.
+    Phases count as more channels, each phase from a new vector on; those of few `planar` channels share a vector.
     """
     if shape.transposed:
         passes = tuple(which for which in PASSES if TURNED.get(which, which) in shape.passes)
@@ -61,13 +62,13 @@ def dense(shape: ConvShape) -> ConvShape:
             passes=passes,
             transposed=False,
         )
-    phases, images = shape.phases, shape.inputs
-    few = shape.planar and over_tiles(images, phases.count)
+    phases, channels = shape.phases, shape.inputs
+    few = shape.planar and over_tiles(channels, phases.count)
     if phases.split and not few:
-        images = -(-images // LANES_COUNTED) * LANES_COUNTED
+        channels = -(-channels // LANES_COUNTED) * LANES_COUNTED
     return replace(
         shape,
-        inputs=phases.count * images,
+        inputs=phases.count * channels,
         size=phases.size,
         dilation=phases.dilation,
         planar=few,
@@ -75,36 +76,38 @@ def dense(shape: ConvShape) -> ConvShape:
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """The best sizes of tiles; none if none holds the filters."""
+    """Return the best sizes of tiles; none if no tile holds the filters."""
     return [Method("spectral", tile) for tile in best_tiles(dense(shape), TRIED_TILES)]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The best sizes that fit in memory, unless clearly slower than direct convolution or the best of them."""
+    """Return the best sizes that fit in memory, unless clearly slower than direct convolution or the best of them."""
     if _loses(shape):
         return []
     like = dense(shape)
     tiles = best_tiles(like, MEASURED_TILES, MOST_BYTES)
     if "gradient" in like.passes:
-        # Full correlation covers other extents: what suits it need not suit the other passes.
+        # The data gradient is a full correlation over other extents: its best tiles may differ from those of other
+        # passes.
         tiles += best_tiles(replace(like, passes=("gradient",)), 1, MOST_BYTES)
     tiles += _taken_if_told(shape)
-    # Direct convolution with strides is seldom slower than its estimate, tiles of phases seldom faster.
+    # With strides direct convolution is seldom slower than its estimate, and tiles of phases are seldom faster.
     ratio = 1.0 if shape.phases.split else CLEAR_RATIO
     most = len(PASSES) * direct_seconds(shape) * ratio
     found = {tile: sum(costs(shape, tile).values()) for tile in tiles}
-    # Spectra of many images' filters for large tiles take long, and far more memory than what will run.
+    # With many channels spectra of filters for large tiles take long to time, and far more memory than the chosen
+    # plan.
     most = min(most, FAR_FROM_BEST * min(found.values(), default=0.0))
     return [Method("spectral", tile) for tile, seconds in found.items() if seconds <= most]
 
 
 def _loses(shape: ConvShape) -> bool:
-    """Whether no tile is as fast as direct convolution: phases of few images fill few lanes, or few tiles a vector."""
+    """Return whether direct convolution beats every tile: phases fill few lanes, or tiles fill few vectors."""
     return shape.phases.split and min(shape.inputs, shape.outputs) <= FEW_IMAGES
 
 
 def _taken_if_told(shape: ConvShape) -> list[Triple]:
-    """Tiles that `conv: spectral` would take, as long as they fit."""
+    """Return the tiles that `conv: spectral` would take, if they fit."""
     found = {method: costs(shape, method.tile) for method in told(shape)}
     if not found:
         return []
@@ -114,7 +117,7 @@ def _taken_if_told(shape: ConvShape) -> list[Triple]:
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """The best sizes that fit in memory."""
+    """Return the best sizes that fit in memory."""
     if _loses(shape):
         return []
     tiles = best_tiles(dense(shape), TRIED_TILES, MOST_BYTES, most_seconds)
@@ -122,7 +125,7 @@ def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds by part: three passes, and what two of them share.
+    """Return the estimated seconds by part: three passes, and what two of them share.
 
     Passes of a transposed convolution share filters alone.
     """
@@ -132,7 +135,7 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
 
 
 def _turned(found: PartSeconds) -> PartSeconds:
-    """Costs of a transposed convolution by those of the one that goes the other way."""
+    """Return the costs of a transposed convolution from those of the convolution in the reverse direction."""
     images, gradients = found["images"], found["gradients"]
     return {
         "forward": found["gradient"] + gradients,
@@ -143,9 +146,9 @@ def _turned(found: PartSeconds) -> PartSeconds:
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A forward pass with the transforms of its images.
+    """Return the seconds of a forward pass with the transforms of its feature maps.
 
-    Bias and function of what a transposed convolution makes are a pass over its images.
+    Bias and activation function of a transposed convolution are a further pass over its output.
     """
     found = costs(shape, tile)
     values = padded(shape.outputs) * voxels(shape.target) if shape.transposed else 0

@@ -1,4 +1,7 @@
-"""Winograd's minimal filtering for filters of 3^3 taps, between images that lie in blocks."""
+"""Plan of Winograd's minimal filtering, F(4, 3) along each axis: filters of 3^3 taps, feature maps in channel blocks.
+
+docs/design/winograd.md has the measurements behind the rates.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
 TAPS = (3, 3, 3)
-NEW = 4  # outputs of a tile along an axis
-POINTS = 216  # of a tile
-# Rates of one core, measured within layers of 12 to 32 images.
+NEW = 4  # outputs of a tile along an axis: F(4, 3)
+POINTS = 216  # of a tile: (4 + 3 - 1)^3
+# Rates of one core, measured within layers of 12 to 32 channels.
 PRODUCT_RATE = 150e9  # flop/s
-SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source images
-TARGET_SECONDS = 0.45e-6  # of its output images
+SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source channels
+TARGET_SECONDS = 0.45e-6  # of its output channels
 # The same within weight gradients.
 WEIGHT_RATE = 110e9
 SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
@@ -28,18 +31,18 @@ CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
 FAR_RATE, FAR_BYTES = 10e9, 1 << 23
-TAPS_SECONDS = 66e-9  # of a pair of images: taps from the sums of its points
-PANEL_PAIRS = 1536  # of images whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
-# Each range clears and transforms back sums of its own: it takes so long at least, and what is transformed back
-# at most this share of it, where there are tasks enough.
+TAPS_SECONDS = 66e-9  # of a pair of channels: taps from the sums of its points
+PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
+# Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
+# most this share of it, where there are tasks enough.
 RANGE_SECONDS, TAPS_SHARE = 4e-4, 0.1
 FEWEST_TASKS = 16
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
-FEWEST_RANGES = 16  # that are allowed however large a layer's filters are
-# Of a group, about, and where it reads the filters from beyond an L3 cache: what waits between its stages leaves
-# the L2 cache in any case.
+FEWEST_RANGES = 16  # allowed however large a layer's filters are, so that many workers have work
+# Tiles of a group, about, and of one that reads the filters from beyond an L3 cache: data between its stages leave
+# the L2 cache in any case, so a larger group reads filters less often.
 GROUP_TILES, FAR_GROUP_TILES = 64, 128
-# Of a tile's LANES_COUNTED images, before and behind products.
+# Seconds of a tile's LANES_COUNTED channels, before and behind products.
 PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
@@ -55,27 +58,27 @@ traits = Traits(
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """Other sizes and true strides are refused."""
+    """Refuse sizes other than 3^3, and strides above 1."""
     return stride_refusal(stride) or ("winograd takes filters of 3 x 3 x 3" if size != TAPS else "")
 
 
 def told(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
-    """The one method."""
+    """Return the one method."""
     return [METHOD]
 
 
 def backward_shape(shape: ConvShape) -> ConvShape:
-    """The same of the layer whose forward pass takes as long as this one's data gradient."""
+    """Return the layer whose forward pass takes as long as this one's data gradient."""
     return replace(
         shape,
         inputs=shape.outputs,
@@ -86,19 +89,19 @@ def backward_shape(shape: ConvShape) -> ConvShape:
 
 
 def tile_layers(extent: int, dilation: int) -> int:
-    """Tiles along an axis, of all its interleaved lattices."""
+    """Return the number of tiles along an axis, over all its interleaved lattices."""
     return sum(-(-points // NEW) for points in lattices(extent, dilation))
 
 
 def is_staged(shape: ConvShape) -> bool:
-    """Whether a forward pass goes in three stages, since slabs would read filters too often: sizes alone decide."""
+    """Return whether a forward pass goes in three stages, where slabs would read filters too often; by sizes alone."""
     return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < _slabs_seconds(shape)
 
 
 def group_tiles(shape: ConvShape) -> tuple[int, int]:
-    """Layers of tiles along z and tiles of a lattice along y of a group: first those along y, which share rows.
+    """Return the extent of a group: layers of tiles along z, and tiles of a lattice along y, which share rows.
 
-    All lattices along z, and all tiles along x, go together.
+    All lattices along z, and all tiles along x, are in the same group.
     """
     layers = [-(-n // (NEW * apart)) for n, apart in zip(shape.target, shape.dilation, strict=True)]
     together = tile_layers(shape.target[2], shape.dilation[2]) * shape.dilation[0]
@@ -109,12 +112,12 @@ def group_tiles(shape: ConvShape) -> tuple[int, int]:
 
 
 def _even(count: int, most: int) -> int:
-    """The size of equal parts of at most so many."""
+    """Return the size of equal parts of at most `most`."""
     return -(-count // -(-count // max(1, most)))
 
 
 def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
-    """Planes, columns and images of a group of so many tiles, on one core."""
+    """Return the seconds of planes, columns and outputs of a group of so many tiles, on one core."""
     rows, columns = _blocks(shape)
     products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED * tiles / STAGED_RATE
     return (
@@ -125,19 +128,19 @@ def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
 
 
 def _points_bytes(shape: ConvShape) -> float:
-    """Of the filters transformed for a forward pass."""
+    """Return the bytes of the filters transformed for a forward pass."""
     return 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
 
 
 def _reading_seconds(shape: ConvShape) -> float:
-    """All transformed filters, once."""
+    """Return the seconds to read all transformed filters once."""
     bytes_ = _points_bytes(shape)
     rate = FAR_RATE if bytes_ > FAR_BYTES else FILTERS_RATE
     return bytes_ / rate if bytes_ > CACHED_BYTES else 0.0
 
 
 def winograd_seconds(shape: ConvShape) -> float:
-    """The forward pass on one core without stages: by this it is cut into tasks."""
+    """Return the seconds of the forward pass on one core without stages, by which it is cut into tasks."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -147,7 +150,7 @@ def winograd_seconds(shape: ConvShape) -> float:
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Estimated seconds on one core, by pass; when training with the filters that it transforms."""
+    """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
     filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
     return {
         "forward": _forward_seconds(shape) + filters,
@@ -157,18 +160,18 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
-    """A forward pass."""
+    """Return the seconds of a forward pass."""
     return _forward_seconds(shape)
 
 
 def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
-    """Parts into which so many blocks of inputs are cut for a task, and pairs of blocks of outputs that it takes."""
+    """Return how many parts a task cuts its blocks of inputs into, and the pairs of blocks of outputs that it takes."""
     pairs = blocks * 2 * lanes * lanes
     return -(-pairs // PANEL_PAIRS), max(1, PANEL_PAIRS // pairs)
 
 
 def range_count(shape: ConvShape, planes: int) -> int:
-    """Ranges of some planes of tiles that are summed apart, of each sample: sizes alone decide."""
+    """Return how many ranges of `planes` planes of tiles are summed apart for each sample; by sizes alone."""
     rows, columns = _blocks(shape)
     parts, together = panels(rows)
     tasks = shape.batch * parts * -(-columns // (2 * together))
@@ -180,7 +183,7 @@ def range_count(shape: ConvShape, planes: int) -> int:
 
 
 def weight_seconds(shape: ConvShape) -> float:
-    """The weight gradient on one core, without what is done once more for each panel and range: it is cut by this."""
+    """Return the seconds of the weight gradient on one core, without repeated work of its parts: for its cuts."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -189,12 +192,15 @@ def weight_seconds(shape: ConvShape) -> float:
 
 
 def _forward_seconds(shape: ConvShape) -> float:
-    """The forward pass on one core."""
+    """Return the seconds of the forward pass on one core."""
     return _staged_seconds(shape) if is_staged(shape) else _slabs_seconds(shape)
 
 
 def _slabs_seconds(shape: ConvShape) -> float:
-    """By slabs of tiles, each row of which along x reads all filters; transforms alone take longer beyond caches."""
+    """Return the seconds by slabs of tiles, each row of which along x reads all filters.
+
+    Transforms alone take longer beyond caches.
+    """
     z, y, x = map(tile_layers, shape.target, shape.dilation)
     rows, columns = _blocks(shape)
     transforms = rows * SOURCE_SECONDS + columns * TARGET_SECONDS
@@ -206,7 +212,7 @@ def _slabs_seconds(shape: ConvShape) -> float:
 
 
 def _staged_seconds(shape: ConvShape) -> float:
-    """In three stages, each group of which reads all filters."""
+    """Return the seconds in three stages, each group of which reads all filters."""
     deep, rows = group_tiles(shape)
     slabs = -(-shape.target[0] // (NEW * shape.dilation[0] * deep))
     lines = [-(-points // (NEW * rows)) for points in lattices(shape.target[1], shape.dilation[1])]
@@ -216,7 +222,7 @@ def _staged_seconds(shape: ConvShape) -> float:
 
 
 def _panel_seconds(shape: ConvShape) -> float:
-    """What panels and ranges of a weight gradient add: more transforms of tiles, and of sums into taps."""
+    """Return the seconds that panels and ranges of a weight gradient add: repeated transforms of tiles and sums."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     rows, columns = _blocks(shape)
     parts, together = panels(rows)
@@ -229,7 +235,7 @@ def _panel_seconds(shape: ConvShape) -> float:
 
 
 def _blocks(shape: ConvShape) -> tuple[int, int]:
-    """Of inputs and of outputs."""
+    """Return the blocks of inputs and of outputs."""
     return -(-shape.inputs // LANES_COUNTED), -(-shape.outputs // LANES_COUNTED)
 
 
