@@ -46,7 +46,7 @@ def canonical(key: str, word: str) -> str:
 
 
 def resolved(data: Any) -> Any:
-    """Return a copy of plain config values with aliases replaced: as values of their keys, and as a `kind` below them."""
+    """Return a copy of plain config values with aliases replaced, as values of keys and as a `kind` below them."""
     if isinstance(data, Mapping):
         return {key: _value(key, resolved(value)) for key, value in data.items()}
     return [resolved(item) for item in data] if isinstance(data, list | tuple) else data

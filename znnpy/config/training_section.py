@@ -1,4 +1,4 @@
-"""The `training` and `run` sections of a config: loss, optimiser, learning rate, batch; threads, memory, checkpoints."""
+"""The `training` and `run` sections of a config: loss, optimiser, learning rate, batch; threads, memory, logs."""
 
 from __future__ import annotations
 

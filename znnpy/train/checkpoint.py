@@ -1,4 +1,4 @@
-"""Checkpoints: everything that one iteration needs to go on, as one npz file without pickles."""
+"""Saves and loads checkpoints: weights and optimiser state of one iteration in one npz file, without pickle."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAME = re.compile(r"iteration-(\d{9})\.npz")
 
 @dataclass(frozen=True)
 class Contents:
-    """What the checkpoints of a run hold: each array's kind by name, and of which network with which meaning."""
+    """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network."""
 
     parameters: Mapping[str, Kind]
     optimizer_state: Mapping[str, Kind]
     network: str = ""
 
     def members(self) -> dict[str, Kind]:
-        """By the names in the file."""
+        """Return the kinds of all arrays by their names in the file."""
         return {
             f"{group}/{name}": kind
             for group in GROUPS
@@ -43,12 +43,12 @@ class Contents:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after `iteration` updates.
+    """The state of a run after `iteration` updates.
 
-    `parameters` and `optimizer_state` by name, in the model's shapes; `learning_rate` is the next
-    update's; `next_sample` the first sample that was not trained on yet (samples are a function
-    of `seed` and their number, so no other random state exists). `network`: the digest of the network
-    that was trained, and what its outputs mean; "" in files of versions that kept none.
+    `parameters` and `optimizer_state` by name, in the model's shapes; `learning_rate` is that of the next
+    update; `next_sample` the first sample that was not trained on yet (samples are a function of `seed` and
+    their number, so there is no other random state). `network`: the digest of the trained network and of what
+    its outputs mean; "" in files of versions that kept none.
     """
 
     iteration: int
@@ -61,16 +61,16 @@ class Checkpoint:
 
 
 class OtherNetworkError(RunError):
-    """A checkpoint has weights of another network than that which shall use them."""
+    """A checkpoint holds weights of a network other than the one it is loaded into."""
 
 
 def path_of(directory: Path, iteration: int) -> Path:
-    """Where the checkpoint of an iteration lies."""
+    """Return the path of the checkpoint of an iteration."""
     return directory / f"iteration-{iteration:09d}.npz"
 
 
 def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint and remove all but the newest `keep`; RunError when the disk is full."""
+    """Write a checkpoint and remove all but the newest `keep`; raises RunError when the disk is full."""
     path = path_of(directory, checkpoint.iteration)
     arrays = {"meta": np.array(json.dumps(_meta(checkpoint), sort_keys=True))}
     for group in GROUPS:
@@ -83,10 +83,10 @@ def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def load(path: Path, contents: Contents) -> Checkpoint:
-    """Read one checkpoint; RunError when it is damaged, OtherNetworkError when it is not of this network.
+    """Load one checkpoint; raises RunError if it is damaged, OtherNetworkError if it is of another network.
 
-    Nothing is believed: arrays are read only when all have the names, shapes and dtypes of `contents`,
-    and their values must be finite, those of squares not below 0.
+    Nothing in the file is trusted: arrays are read only when all have the names, shapes and dtypes of `contents`;
+    values must be finite, and running means of squares not below 0.
     """
     try:
         with Archive(path) as file:
@@ -108,15 +108,15 @@ def load(path: Path, contents: Contents) -> Checkpoint:
 
 
 def listed(directory: Path) -> list[Path]:
-    """All checkpoints in a directory, newest first."""
+    """Return all checkpoints of a directory, newest first."""
     found = [path for path in directory.glob("iteration-*.npz") if _NAME.fullmatch(path.name)]
     return sorted(found, reverse=True)
 
 
 def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that can be read; others are skipped with a warning. None where there is none.
+    """Load the newest checkpoint that can be read; skip others with a warning; None where there is none.
 
-    RunError where none can be read, OtherNetworkError where one is of another network.
+    Raises RunError where none can be read, OtherNetworkError where one is of another network.
     """
     paths = listed(directory)
     for path in paths:
@@ -153,7 +153,7 @@ def _prune(directory: Path, keep: int) -> None:
 
 
 def _read_meta(text: str, path: Path) -> dict[str, Any]:
-    """Numbers of a checkpoint; ValueError for what cannot be, RunError for another version's."""
+    """Return the numbers of a checkpoint; ValueError for impossible ones, RunError for those of another version."""
     meta = json.loads(text)
     if not isinstance(meta, dict):
         raise ValueError("its numbers are no JSON object")

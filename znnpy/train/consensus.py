@@ -1,4 +1,4 @@
-"""What the ranks of a run settle with each other: shares of the batch, the state to begin from, when to stop."""
+"""Agreement among ranks: the microbatch of each, the state a run starts from, and the update after which all stop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from znnpy.train.signals import StopSignals
 
 
 def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> Config:
-    """The config with the microbatch that its run has, or that so many ranks need, where it names none.
+    """Return the config with the run's microbatch, or with one that suits the number of ranks, if it names none.
 
-    DistributedError or RunError for more ranks than microbatches, ConfigError as `refuse_split_statistics`.
+    Raises DistributedError or RunError for more ranks than microbatches, ConfigError as `refuse_split_statistics`.
     """
     chosen = _microbatch(config, run, world, reporter)
     training = config.training.model_copy(update={"microbatch": chosen})
@@ -61,7 +61,7 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
 
 
 def refuse_split_statistics(config: Config, ranks: int) -> None:
-    """ConfigError where several ranks would normalise over fewer samples than one, and the config does not say so."""
+    """Raise ConfigError where ranks would shrink the samples of batch normalisation without the config saying so."""
     training = config.training
     nodes = build_network(config.network).nodes
     normed = [node.name for node in nodes if node.norm and node.norm.kind == "batch"]
@@ -77,20 +77,20 @@ def refuse_split_statistics(config: Config, ranks: int) -> None:
 
 
 def for_others(config: Config) -> dict[str, Any]:
-    """What the other ranks need of it, JSON-able: the plan is rank 0's to read."""
+    """Return the config for the other ranks, JSON-able; without the plan, which rank 0 alone reads."""
     training = config.training.model_copy(update={"plan": None})
     return plain(config.model_copy(update={"training": training}))
 
 
 def state_as_bytes(checkpoint: Checkpoint, contents: Contents) -> bytes:
-    """The arrays of a checkpoint, one after the other."""
+    """Return the arrays of a checkpoint as bytes, one after the other."""
     groups = {"parameters": checkpoint.parameters, "optimizer_state": checkpoint.optimizer_state}
     parts = (name.partition("/") for name in contents.members())
     return b"".join(groups[group][inner].tobytes() for group, _, inner in parts)
 
 
 def state_from_bytes(data: bytes, contents: Contents) -> tuple[Arrays, Arrays]:
-    """The way back: parameters and states of the optimizer."""
+    """Return parameters and optimiser state from the bytes of `state_as_bytes`."""
     groups: dict[str, Arrays] = {"parameters": {}, "optimizer_state": {}}
     at = 0
     for name, kind in contents.members().items():
@@ -102,7 +102,7 @@ def state_from_bytes(data: bytes, contents: Contents) -> tuple[Arrays, Arrays]:
 
 @dataclass
 class CommonStop:
-    """Signals of all ranks: whichever has one, all stop after the same update, one later than asked.
+    """Stop signals shared by all ranks: if any rank gets one, all stop after the same update, one later than asked.
 
     `requested` is what all know: nothing that one rank does by itself is cut short. `carried`: messages of
     each rank, as last told.
@@ -115,7 +115,7 @@ class CommonStop:
     _asked: Future[list[Any]] | None = None
 
     def agreed(self) -> int | None:
-        """The signal that some rank had when this was asked the last time; all ranks ask equally often."""
+        """Return the signal that some rank had at the previous call; all ranks must call equally often."""
         told = [self.signals.requested, *self.world.messenger.carried]
         before, self._asked = self._asked, self.world.begin_exchange(told)
         if before and self.requested is None:
@@ -125,7 +125,7 @@ class CommonStop:
         return self.requested
 
     def timings(self) -> dict[str, Any]:
-        """For the log: messages of each rank since the run was started, their bytes and seconds on the way."""
+        """Return, for the log, each rank's messages since the start of the run: number, bytes, seconds under way."""
         return {
             "ranks": [
                 {"rank": rank, **it._asdict(), "seconds": round(it.seconds, 4)}

@@ -1,7 +1,4 @@
-"""What ranks tell each other of their machines: where they run, and whether all would compute the same bits.
-
-What a run was made with, kept beside it: the same versions and CPU repeat it bit by bit.
-"""
+"""Records versions and CPU of a run, and refuses ranks whose machines would compute other bits."""
 
 from __future__ import annotations
 
@@ -18,10 +15,11 @@ from znnpy.plan.fingerprint import vectors
 _PACKAGES = ("znnpy", "numpy", "numba", "llvmlite", "pyfftw")
 
 Member = dict[str, Any]
+"""One rank's machine: host, cores, memory, versions, vectors; JSON-able."""
 
 
 def versions(seed: int) -> dict[str, Any]:
-    """Versions of what computes, the CPU that numba compiles for with its vectors, and the run's seed."""
+    """Return versions of the packages that compute, the CPU and vectors that numba compiles for, and the run's seed."""
     from llvmlite import binding
     from numba import config
 
@@ -31,7 +29,7 @@ def versions(seed: int) -> dict[str, Any]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Each version that differs, as `name old -> new`; of a file that anybody may have changed."""
+    """Return each version that differs, as `name old -> new`; cut to lengths, as anybody may have edited the file."""
     names = [name for name in sorted(set(old) | set(new)) if old.get(name) != new.get(name)]
     return [f"{name[:40]} {str(old.get(name))[:40]} -> {new.get(name)}" for name in names[:20]]
 
@@ -44,7 +42,7 @@ def _version(name: str) -> str:
 
 
 def member() -> Member:
-    """This rank's machine, JSON-able."""
+    """Return a description of this rank's machine, JSON-able."""
     found = versions(0)
     del found["cpu"], found["seed"]  # a model's name rounds nothing, and all have one seed
     cpu = {name: found.pop(name) for name in vectors()}
@@ -57,16 +55,16 @@ def member() -> Member:
 
 
 def share_host(members: Sequence[Member], rank: int) -> None:
-    """Count on an equal part of a host's memory, if several of its processes are ranks of this run.
+    """Limit this rank to an equal part of its host's memory, if several ranks of the run are on the host.
 
-    Of what was free when all of them told it, before any of them reads.
+    Shares count from the memory that was free when all ranks reported, before any of them reads.
     """
     beside = [other["free"] for other in members if other["host"] == members[rank]["host"]]
     share_memory(len(beside), min(beside, default=0))
 
 
 def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> None:
-    """RunError unless all ranks would compute the same bits; `different_cpus` may round otherwise."""
+    """Raise RunError unless all ranks would compute the same bits; `different_cpus` allows other rounding."""
     first = members[0] if members else {}
     for rank, other in enumerate(members):
         here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"

@@ -1,4 +1,4 @@
-"""The end of a run: evaluates on a volume that training never saw, keeps scores and a picture."""
+"""The final evaluation of a run: scores on held-out volumes, written as result.json and a picture."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from znnpy.train.start import SavedRun
 
 
 def held_out(config: Config) -> tuple[VolumeSection, ...]:
-    """Volumes to evaluate on: data.test, or data.validation if not given; only those with labels."""
+    """Return the volumes to evaluate on: data.test, or data.validation if it is not given; only those with labels."""
     data = config.data
     sections = data.validation if data.test is None else data.test
     return tuple(section for section in sections if section.labels is not None)
 
 
 def spoken(config: Config) -> str:
-    """What the final evaluation is of, for people."""
+    """Return a phrase for messages: which volumes the final evaluation uses."""
     data, sections = config.data, held_out(config)
     if sections:
         names = ", ".join(str(next(iter(section.image.values()))) for section in sections)
@@ -33,7 +33,7 @@ def spoken(config: Config) -> str:
 
 
 def why_none(config: Config) -> str:
-    """Why there is no volume to evaluate on, for people."""
+    """Return a sentence for users: why there is no volume to evaluate on."""
     test = config.data.test
     if test is None:
         return "neither data.test nor data.validation names a volume with labels"
@@ -43,7 +43,7 @@ def why_none(config: Config) -> str:
 def evaluate_run(
     saved: SavedRun, sections: tuple[VolumeSection, ...], objects: Objects = DEFAULT
 ) -> list[Evaluation]:
-    """Evaluate a run's newest weights on volumes, with baselines from its first train volume."""
+    """Evaluate a run's newest weights on volumes, with baselines fitted on its first training volume."""
     found = []
     config, network = saved.config, saved.network
     unread = config.data.model_copy(update={"in_memory": False})  # baselines need a part of it
@@ -60,7 +60,7 @@ def evaluate_run(
 
 
 def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -> bool:
-    """Whether the scores of these weights on these volumes are there; damaged ones are not."""
+    """Return whether intact scores of these weights on these volumes exist."""
     try:
         result = read_object(path / RESULT)
     except RunError:
@@ -72,7 +72,7 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
 def write_result(
     path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
 ) -> None:
-    """Raw, label and prediction of the first evaluation as a PNG, where there is one; then all scores as JSON."""
+    """Write raw image, label and prediction of the first evaluation as a PNG, if it can be drawn, then all scores as JSON."""
     if evaluations and is_drawn(first := evaluations[0]):
         side_by_side(
             path / PICTURE,
@@ -86,12 +86,12 @@ def write_result(
 
 
 def is_drawn(evaluation: Evaluation) -> bool:
-    """Whether there is a picture: one voxel an image, as classes of whole images have, is none."""
+    """Return whether there is a picture: classes of whole images give one voxel each, which is none."""
     return evaluation.known.raw.shape[1:] != (1, 1)
 
 
 def result_of(iteration: int, evaluations: list[Evaluation]) -> dict[str, Any]:
-    """Scores, JSON-able."""
+    """Return the scores, JSON-able."""
     records = [evaluation.record() for evaluation in evaluations]
     return {"iteration": iteration, "evaluations": records}
 

@@ -1,4 +1,4 @@
-"""Learning rates over iterations."""
+"""Learning-rate schedules: the rate of each update, from the config and the iteration alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from znnpy.config.models import (
 
 
 def learning_rate(training: TrainingSection, iteration: int) -> float:
-    """The rate of the update that follows `iteration` finished ones; a function of these alone."""
+    """Return the learning rate of the update that follows `iteration` finished ones."""
     start, schedule = training.learning_rate, training.schedule
     match schedule:
         case ConstantSchedule():

@@ -1,12 +1,9 @@
-"""The run's log: one JSON object a line; the same for an undisturbed run and a resumed one.
+"""The run's log, one JSON object a line: appends records, reads logs that may be damaged, cuts them on resume.
 
-`log.jsonl` holds only what follows from config and seed (losses, errors, learning rates, scores);
-what depends on the clock (rates, starts, stops) goes to `timings.jsonl`.
-
-Reads a log that may be damaged, and cuts it where a resumed run goes on; records stay as bytes.
-
-A log is taken line by line, never whole. What is no record, or goes back behind the one before it, is
-damage: it is set aside in a file of its own, and all other records stay.
+`log.jsonl` holds only what follows from config and seed (losses, errors, learning rates, scores), so that a
+resumed run and an undisturbed one write the same; what depends on the clock (rates, starts, stops) goes to
+`timings.jsonl`. Logs are read line by line, never whole. A line that is no record, or whose iteration is smaller
+than the one before, is damage: it is moved to a file of its own, and all other records stay as they are, byte by byte.
 """
 
 from __future__ import annotations
@@ -34,9 +31,9 @@ DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is s
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, bytes `start` to `end` of a log; `record` is None where it is damaged.
+    """One line, bytes `start` to `end` of a log; `record` is None where it is damaged.
 
-    `unended` is what a last line without an end says.
+    `unended`: the text of a last line that has no end.
     """
 
     start: int
@@ -47,7 +44,7 @@ class Piece:
 
 @dataclass
 class Survey:
-    """What a resume at some iteration keeps of a log: `kept` bytes, the last of them before `end`."""
+    """The part of a log that a resume keeps: `kept` bytes, the last of them before `end`, and the damage found."""
 
     kept: int = 0
     end: int = 0
@@ -56,7 +53,7 @@ class Survey:
 
 
 def up_to(path: Path, iteration: int) -> Iterator[Record]:
-    """The records of a log up to an iteration; none if there is no log, RunError if it is unreadable."""
+    """Yield the records of a log up to an iteration; none if there is no log; raises RunError if it is unreadable."""
     try:
         with path.open("rb") as file:
             for piece in _kept(file, iteration):
@@ -69,9 +66,9 @@ def up_to(path: Path, iteration: int) -> Iterator[Record]:
 
 
 def drop_after(path: Path, iteration: int) -> str:
-    """Cut what comes after an iteration, set damage aside; a line about that damage, or "".
+    """Cut a log after an iteration and move damage aside; return a line about the damage, or "".
 
-    The file is only cut, unless damage lies between records. RunError when the disk fails.
+    The file is only cut, unless damage lies between records. Raises RunError when the disk fails.
     """
     if not path.exists():
         return ""
@@ -114,10 +111,10 @@ def _copy(file: BinaryIO, iteration: int, into: BinaryIO, *, sound: bool) -> Non
 
 
 def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
-    """Lines of a log up to an iteration, and all damage before a record that comes later.
+    """Yield the lines of a log up to an iteration, and all damage before a later record.
 
-    A last line without an end is what a killed process leaves, unless it is of an iteration whose
-    records were synced.
+    A last line without an end is left by a killed process; it counts as damage only if its iteration is one
+    whose records were synced.
     """
     file.seek(0)
     for piece in _in_order(file):
@@ -129,7 +126,7 @@ def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
 
 
 def _in_order(file: BinaryIO) -> Iterator[Piece]:
-    """All lines. Where a record goes back, it or the one before it is damaged: whichever fits less."""
+    """Yield all lines; where an iteration decreases, that record or the one before is marked damaged, whichever fits less."""
     held, last = None, 0
     for piece in _lines(file):
         if piece.record is None:
@@ -153,7 +150,7 @@ def _in_order(file: BinaryIO) -> Iterator[Piece]:
 
 
 def _lines(file: BinaryIO) -> Iterator[Piece]:
-    """All lines; the last has no end where a process was killed while it wrote."""
+    """Yield all lines; the last has no end where a process was killed while writing."""
     start = 0
     while line := file.readline(LINE):
         end, rest = start + len(line), line
@@ -202,9 +199,9 @@ def _refuse(word: str) -> NoReturn:
 class RunLog:
     """Appends records to one file; every line reaches the operating system before the next step.
 
-    `sync()` makes them durable, before a checkpoint that relies on them; the file itself is in its
-    directory for good once it is open. A line that an earlier process left unfinished is ended. Not
-    safe for use from several threads.
+    `sync()` makes them durable before a checkpoint that relies on them; the file's entry in its directory is durable
+    once it is open. A line that an earlier process left unfinished is ended. Not safe for use from several
+    threads.
     """
 
     def __init__(self, path: Path) -> None:
@@ -222,16 +219,13 @@ class RunLog:
         self.close()
 
     def write(self, record: Record) -> None:
-        """Append one record; ValueError when it holds NaN or Inf, which JSON cannot say.
-
-        RunError when the disk fails.
-        """
+        """Append one record; raises ValueError if it holds NaN or Inf, which JSON lacks, RunError if the disk fails."""
         line = json.dumps(record, allow_nan=False) + "\n"
         with self._explained():
             write_all(self._file, line.encode())
 
     def sync(self) -> None:
-        """Wait until all records are on the disk; RunError when the disk fails."""
+        """Wait until all records are on the disk; raises RunError if the disk fails."""
         with self._explained():
             os.fsync(self._file)
 

@@ -1,6 +1,6 @@
-"""The training loop: one update ahead of the one whose loss it reads; saves; stops in time.
+"""The training loop: submits updates one ahead, reads losses, logs, validates, saves checkpoints, and stops on NaN.
 
-What the last updates were fed, on all ranks, when a loss is no longer finite.
+When a loss is no longer finite, `suspects` looks through the last batches of all ranks for the cause.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from znnpy.train.signals import Stop
 
 LARGE = 1e4  # normalised inputs and targets of any use are far below
 Exchange = Callable[[Any], list[Any]]
-"""Tells all ranks a value that JSON can say, and returns those of all, by rank."""
+"""Sends a JSON-able value to all ranks, and returns those of all, by rank."""
 
 Images = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
 FED = 3  # batches that are remembered: a loss may be lost by the update before
@@ -31,7 +31,7 @@ SLOWER = "Lower training.learning_rate or set training.clip_norm"
 
 
 class Seen(NamedTuple):
-    """An array that was fed; of what is not finite in it (`bad` values) the first, and its place."""
+    """Summary of one array that was fed: its range, and the number (`bad`) and first place of values that are not finite."""
 
     what: str
     samples: int
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, what: str, array: npt.NDArray[Any]) -> Seen:
-        """Looks at all values."""
+        """Return the summary of an array; reads all values."""
         wrong = np.argwhere(~np.isfinite(array))
         place = [int(n) for n in wrong[0]] if len(wrong) else []
         first = float(array[tuple(place)]) if place else 0.0
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
         return cls(what, len(array), array.size, len(wrong), place, first, low, high)
 
     def and_(self, after: Seen) -> Seen:
-        """This one and the samples after it, which another rank was fed, as one array."""
+        """Return the summary of this array and of the samples after it, which another rank was fed, as one array."""
         bad, place, first = self.bad + after.bad, self.place, self.first
         if after.bad and not self.bad:
             place, first = [self.samples + after.place[0], *after.place[1:]], after.first
@@ -62,11 +62,11 @@ class Seen(NamedTuple):
 
 
 def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tuple[str, bool]:
-    """What is known of arrays (what they are, arrays or by node), and whether they are to blame.
+    """Return a sentence on the arrays that were fed before a loss turned non-finite, and whether they are to blame.
 
-    The arrays are this rank's share of them; all ranks ask together, and get the same answer. Names the
-    first that holds NaN or Inf with its place (batch, channel, z, y, x), else the largest beyond
-    `LARGE`, else the ranges.
+    `fed`: pairs of what an array is, and the array or arrays by node: this rank's share. All ranks call it together
+    and get the same answer. Names the first array that holds NaN or Inf with its place (batch, channel, z, y, x),
+    else the largest beyond `LARGE`, else the ranges.
     """
     own = [Seen.of(what, array) for what, given in fed for array in _arrays(given)]
     arrays = [_whole(shares) for shares in zip(*exchange(own), strict=True)]
@@ -85,7 +85,7 @@ def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tu
 
 
 def _whole(shares: Sequence[Sequence[Any]]) -> Seen:
-    """One array, of what all ranks saw of it."""
+    """Return one summary from those that all ranks made of their shares."""
     whole, *rest = [Seen(*share) for share in shares]
     for share in rest:
         whole = whole.and_(share)
@@ -105,7 +105,7 @@ def _arrays(given: Images | None) -> list[npt.NDArray[Any]]:
 
 
 class Trainable(Stateful, Protocol):
-    """What the loop needs of a model; `znnpy.Model` in practice."""
+    """The methods that the loop needs of a model; `znnpy.Model` has them."""
 
     iteration: int
 
@@ -121,12 +121,12 @@ class Trainable(Stateful, Protocol):
         """Wait for all updates."""
 
     def non_finite_layer(self) -> str | None:
-        """First layer in data order with NaN or Inf, of all ranks, which ask together."""
+        """Return the first layer in data order with NaN or Inf on any rank; all ranks call it together."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One update's samples: (batch, channel, z, y, x) float32 or by node name; weight may be None."""
+    """The samples of one update: (batch, channel, z, y, x) float32, or such by node name; weight may be None."""
 
     input: Images
     target: Images
@@ -136,11 +136,11 @@ class Batch:
 class Loop:
     """Trains `model` from its current iteration to the last one.
 
-    `batches` yields the batch of each iteration from the current one on. `validate` returns a
-    record for the keeper, or None when a signal cut it short; `validated` is the last iteration with
-    such a record. All calls are made from the calling thread. Raises TrainingError within one step
-    when a loss, or before saving a weight or a state of the optimizer, is NaN or Inf: such are never saved.
-    All ranks of `world` raise it, with the same words.
+    `batches` yields the batch of each iteration from the current one on. `validate` returns a record for the
+    keeper, or None when a signal cut it short; `validated` is the last iteration with such a record. All calls
+    are made from the calling thread. Raises TrainingError within one step of a loss that is NaN or Inf, and before
+    saving weights or optimiser state that hold one: such are never saved. All ranks of `world` raise it, with
+    the same words.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Loop:
         self._model.drain()
 
     def _validate_if_due(self) -> None:
-        """Also the first thing after a resume: a signal may have come before a validation."""
+        """Validate if due; also first thing after a resume, as a signal may have come before a validation."""
         if self._validate is None or self._validated >= self._submitted:
             return
         if not due(self._submitted, self._pace.validate_every) or self._stop.requested:

@@ -1,7 +1,6 @@
-"""Reads npz files of unknown origin: arrays of known names, shapes and dtypes, and one text.
+"""Reads npz files without trusting them: names, shapes and dtypes are checked before any value is read or allocated.
 
-What a member claims to be is looked at before anything of it is read or reserved; nothing is inflated,
-unpickled or evaluated. Members are stored plain, as NumPy's `savez` writes them.
+Nothing is inflated, unpickled or evaluated: members must be stored uncompressed, as NumPy's `savez` writes them.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, struct.error,
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-"""What reading a damaged archive may raise."""
+"""The exceptions that reading a damaged archive may raise."""
 SUFFIX = ".npy"
-TEXT = 1 << 14  # characters of the text at most
+TEXT = 1 << 14  # characters of the text at most; that of checkpoints has a few hundred
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
-_PIECE = 1 << 20
+_PIECE = 1 << 20  # bytes read at once, so that a truncated file ends early
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ class Kind:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its values."""
+        """The number of bytes of its values."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 class Archive:
     """An npz file, open for reading; `kinds` says what its members claim to be, by name.
 
-    Raises errors of `DAMAGE` for what is not as `savez` writes it, at once or when it is read.
+    Raises the errors of `DAMAGE` for anything that `savez` would not write, at once or when it is read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,14 +75,14 @@ class Archive:
         self._zip.close()
 
     def text(self, name: str) -> str:
-        """A member that holds one text."""
+        """Return a member that holds one text."""
         kind = self.kinds[name]
         if kind.shape or kind.dtype.kind != "U" or kind.nbytes > 4 * TEXT:
             raise ValueError(f"{name!r} is no text")
         return str(self._values(name))
 
     def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
-        """A member's values, all finite. The caller has seen its kind, whose bytes are reserved."""
+        """Return a member's values, all finite. The caller has checked its kind first: its bytes are allocated here."""
         values = self._values(name)
         if not np.isfinite(values).all():
             raise ValueError(f"{name!r} has values that are not finite")
@@ -120,7 +119,7 @@ class Archive:
 
 
 def differences(found: Mapping[str, Kind], wanted: Mapping[str, Kind]) -> str:
-    """How arrays differ from what is wanted, in names, shapes and dtypes; "" where they do not."""
+    """Return how the arrays found differ from the wanted ones, in names, shapes and dtypes; "" if they do not."""
     problems = [f"{name!r} is missing" for name in wanted if name not in found]
     problems += [f"{name[:60]!r} is not in the network" for name in found if name not in wanted]
     for name in (name for name in wanted if name in found):

@@ -1,4 +1,4 @@
-"""The patches that a config draws from volumes."""
+"""Makes the samplers of training and validation patches from a config, and warns of doubtful labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_sampler(
     key: str,
     world: World | None = None,
 ) -> Sampler:
-    """Patches of the volumes that a key of the config names; closed with the stack. `world` as in `Sampler`."""
+    """Open the volumes that a key of the config names; return their sampler, closed with the stack. `world` as in `Sampler`."""
     if not sections:
         raise ConfigError(nothing_in(key))
     scenes = []
@@ -45,7 +45,7 @@ def open_sampler(
 
 
 def nothing_in(key: str) -> str:
-    """What is said where a key of the config names no volume."""
+    """Return the message for a key of the config that names no volume."""
     return f"{key} names no volume; training needs at least one"
 
 
@@ -58,7 +58,7 @@ def make_sampler(
     examine: bool = True,
     world: World | None = None,
 ) -> Sampler:
-    """Patches as the config wants them; validation patches are not augmented, and drawn apart.
+    """Return a sampler as the config describes it; validation patches are not augmented, and drawn with another seed.
 
     `examine` and `world` as in `Sampler`.
     """
@@ -90,7 +90,7 @@ def make_sampler(
 
 
 def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
-    """Warn where labels are one for each image, and the network sees several images at once."""
+    """Warn where there is one label for each image, and the network sees several images at once."""
     deep = max(view[0] for view in geometry.fields_of_view.values())
     each = [it for scene in scenes for it in scene.labels.values() if isinstance(it, OneEach)]
     if deep > 1 and each:
@@ -102,7 +102,7 @@ def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
 
 
 def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
-    """Warn where most of what is taught seems to be what nobody has labelled."""
+    """Warn where most of the target seems to be unlabelled voxels."""
     for scene in scenes:
         for node, labels in scene.labels.items():
             taught = targets[node].of_zeros

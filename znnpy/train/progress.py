@@ -1,4 +1,4 @@
-"""What the user watches: a bar on a terminal, plain lines elsewhere; both on stderr."""
+"""Progress of training on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from znnpy.errors import screenful
 
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
 WINDOW = 10.0  # seconds over which the rate is taken
-SMOOTHING = 0.98  # weight of the past in the shown loss and error
+SMOOTHING = 0.98  # weight of the past in the shown loss and error: a mean over about 50 updates
 
 Words = ParamSpec("Words")
 
 
 @dataclass(frozen=True)
 class Status:
-    """One finished update: what happened and how fast the last ones went (voxels: outputs).
+    """One finished update: loss, error and speed of the last ones (voxels: of outputs).
 
     `error`: None where outputs are values, none of them right or wrong.
     """
@@ -46,45 +46,45 @@ class Status:
 
 
 class Reporter(Protocol):
-    """Shows how training goes; called from the training thread only."""
+    """Shows the progress of training; called from the training thread only, unless said otherwise."""
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """`done` of `total` kernels or layers are ready; called from other threads, one at a time."""
+        """Show that `done` of `total` kernels or layers are ready; called from other threads, one at a time."""
 
     def start(self, total: int, done: int) -> None:
-        """Training begins or goes on at `done` of `total` iterations."""
+        """Show that training starts or resumes at `done` of `total` iterations."""
 
     def update(self, status: Status) -> None:
-        """One update has finished."""
+        """Show one finished update."""
 
     def note(self, text: str) -> None:
-        """Something worth a line has happened."""
+        """Show a line of text."""
 
     def close(self) -> None:
-        """Training is over."""
+        """End the display: training is over."""
 
 
 class Quiet:
     """Shows nothing (Python API, tests)."""
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def start(self, total: int, done: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def update(self, status: Status) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def heard_or_not(show: Callable[Words, None]) -> Callable[Words, None]:
-    """Train on where nothing can be shown: a terminal may be closed, or the disk of a log full."""
+    """Decorate a display so that its OSErrors are ignored: the terminal may be closed, or a log's disk full."""
 
     @wraps(show)
     def shown(*args: Words.args, **kwargs: Words.kwargs) -> None:
@@ -95,7 +95,7 @@ def heard_or_not(show: Callable[Words, None]) -> Callable[Words, None]:
 
 
 class Plain:
-    """A line every few seconds, for logs of batch systems."""
+    """Prints a line every few seconds, for logs of batch systems."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -129,7 +129,7 @@ class Plain:
         print(screenful(text), file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     def _is_time(self) -> bool:
         now = time.monotonic()
@@ -139,7 +139,7 @@ class Plain:
 
 
 class Notes(Quiet):
-    """Lines of notes, and no progress."""
+    """Prints notes, and no progress."""
 
     @heard_or_not
     def note(self, text: str) -> None:
@@ -148,7 +148,7 @@ class Notes(Quiet):
 
 
 class Bar:
-    """A rich progress bar with loss, error, updates/s, voxels/s and the time left."""
+    """A progress bar with loss, error, updates/s, voxels/s and the time left."""
 
     def __init__(self, console: Console) -> None:
         self._smooth = Smooth()
@@ -168,7 +168,7 @@ class Bar:
 
     @heard_or_not
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Show a bar of its own until all is ready."""
+        """Show a separate bar until all is ready."""
         if self._preparing is None:
             columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn())
             self._preparing = Progress(*columns, console=self._progress.console, transient=True)
@@ -216,13 +216,13 @@ class Bar:
 
 
 class Smooth:
-    """Running means of loss and error for the eye; the log holds the true values."""
+    """Running means of loss and error for display; the log holds the true values."""
 
     def __init__(self) -> None:
         self._weight = self._loss = self._error = 0.0
 
     def add(self, status: Status) -> tuple[float, float | None]:
-        """The means after one more update, corrected for the start."""
+        """Return the means after one more update, corrected for the start as in Adam."""
         keep = min(SMOOTHING, 1 - 1 / (1 + status.iteration))
         self._weight = keep * self._weight + 1 - keep
         self._loss = keep * self._loss + (1 - keep) * status.loss
@@ -249,12 +249,12 @@ class Rate:
 
 
 def shown(loss: float, error: float | None) -> str:
-    """Both as text, what there is of them."""
+    """Return loss and error as text, without an error that is None."""
     return f"loss {loss:.4f}" + ("" if error is None else f"  error {error:.4f}")
 
 
 def choose_reporter(*, quiet: bool = False) -> Reporter:
-    """A bar when stderr is a terminal, plain lines otherwise; notes alone where it is to be `quiet`."""
+    """Return a bar when stderr is a terminal, plain lines otherwise; notes alone if `quiet`."""
     if quiet:
         return Notes()
     console = Console(stderr=True)
@@ -262,7 +262,7 @@ def choose_reporter(*, quiet: bool = False) -> Reporter:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as h:mm:ss or m:ss."""
+    """Return seconds as h:mm:ss or m:ss."""
     minutes, second = divmod(round(min(seconds, 359_999)), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

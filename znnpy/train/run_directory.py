@@ -1,10 +1,8 @@
-"""The run directory: what a training run leaves on disk, held by one process at a time.
+"""The run directory: names and locking of a run's files, its JSON files, remembered patches and FFTW wisdom.
 
-Patches of predictions, remembered in the run directory: the same stack gets the same values again.
-
-Nothing here is needed: a file that is damaged, or a directory that cannot be written, costs a line.
-
-FFTW's wisdom of a run: kept beside its plan, so that the run goes on with the same bits after a lost cache.
+Remembered patches let the next prediction of a stack round as the last one did; the wisdom, kept beside the
+plan, lets a run resume with the same bits after its cache is lost. Nothing of these two is needed: a file that is
+damaged, or a directory that cannot be written, costs a note.
 """
 
 from __future__ import annotations
@@ -32,18 +30,17 @@ LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "pr
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
-JSON_LIMIT = 16 << 20  # bytes
+JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
 _FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
 
 Note = Callable[[str], None]
 
 
 class RunDirectory:
-    """Files of one run, locked from `open` to `close` so that a second process is refused.
+    """The files of one run, locked from `open` to `close` so that a second process is refused.
 
-    The lock is the kernel's (flock): it vanishes with the process, however that ends. A directory
-    made by `open` in which no run begins is removed by `close`, so that a refused config leaves
-    nothing.
+    The lock is the kernel's (flock): it ends with the process, however that ends. A directory made by `open` in
+    which no run begins is removed by `close`, so that a refused config leaves nothing behind.
     """
 
     def __init__(self, path: Path, lock: IO[str], made: tuple[Path, ...], anew: bool) -> None:
@@ -56,8 +53,8 @@ class RunDirectory:
     def open(cls, path: Path, *, overwrite: bool = False) -> Self:
         """Create or lock a run directory; with `overwrite`, `begin` will empty one that exists.
 
-        RunError when another process holds it, or when it is a directory of something else: only
-        znnpy's own files are ever removed.
+        Raises RunError when another process holds it, or when it is a directory of something else: only znnpy's own
+        files are ever removed.
         """
         made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
         try:
@@ -85,16 +82,16 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """Directory of the checkpoints."""
+        """The directory of the checkpoints."""
         return self.path / DIRECTORY
 
     @property
     def started(self) -> bool:
-        """Whether a run has begun here that shall go on."""
+        """Whether a run has begun here that is to be resumed."""
         return not self._anew and (self.path / CONFIG).exists()
 
     def begin(self, config_text: str, versions: dict[str, Any]) -> None:
-        """Write what identifies a new run; the config comes last and makes it one.
+        """Write what identifies a new run; the config comes last, as it makes the directory a run.
 
         Removes the run that was here before, if it was opened to be overwritten.
         """
@@ -109,13 +106,13 @@ class RunDirectory:
         self._make_checkpoints()
 
     def refresh(self, config_text: str) -> None:
-        """Replace the config of a run that goes on, where it changed in ways that do not matter."""
+        """Replace the config of a resumed run, where it changed in ways that do not matter."""
         if (self / CONFIG).read_text(encoding="utf-8") != config_text:
             write_text(self / CONFIG, config_text, RunError)
         self._make_checkpoints()
 
     def close(self) -> None:
-        """Give the lock back; a new directory in which no run began is removed."""
+        """Release the lock; remove a new directory in which no run began."""
         if self._made and not (self.path / CONFIG).exists():
             with contextlib.suppress(OSError):  # somebody put something there, or the disk fails
                 (self.path / LOCK).unlink(missing_ok=True)
@@ -129,7 +126,7 @@ class RunDirectory:
             sync(self.path)
 
     def _clear(self) -> None:
-        """Remove a run: first and for good its config, so that no part of it is taken for a run."""
+        """Remove a run; its config goes first, durably, so that no rest of it is taken for a run."""
         try:
             (self / CONFIG).unlink(missing_ok=True)
             sync(self.path)
@@ -146,12 +143,12 @@ class RunDirectory:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as indented JSON, whole or not at all; RunError when the disk fails."""
+    """Write a value as indented JSON, atomically; raises RunError when the disk fails."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n", RunError)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object of a run; None when there is no file, RunError when it is damaged."""
+    """Read a JSON object of a run; None when there is no file; raises RunError when it is damaged."""
     try:
         with path.open("rb") as file:
             text = file.read(JSON_LIMIT + 1)
@@ -168,7 +165,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def require_run(path: Path) -> Path:
-    """The path, if a run lives there; RunError otherwise."""
+    """Return the path if a run lives there; raises RunError otherwise."""
     if (path / CONFIG).is_file():
         return path
     raise RunError(f"{path} is not a run directory (no {CONFIG} in it); `znnpy train` makes one")
@@ -184,7 +181,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _is_file(name: str) -> bool:
-    """Whether a name is of a run's files, or of one that is being written."""
+    """Return whether a name is that of one of a run's files, or of its temporary file."""
     name = final_name(name)
     return name in _FILES or name.startswith(LOG + DAMAGED)
 
@@ -220,7 +217,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def remembered(run: Path, note: Note) -> dict[str, Any]:
-    """Records by what they depend on; none, and a note, when the file is damaged."""
+    """Return remembered patches by what they depend on; none, and a note, when the file is damaged."""
     try:
         return read_object(run / PATCHES) or {}
     except RunError as error:
@@ -229,7 +226,7 @@ def remembered(run: Path, note: Note) -> dict[str, Any]:
 
 
 def remember(run: Path, records: Mapping[str, Any], note: Note) -> None:
-    """Add records, those before of the same name replaced; a note when they cannot be kept."""
+    """Add remembered patches, replacing those of the same name; a note when they cannot be written."""
     try:
         with alone(run, "notes patches of predictions"):
             known = remembered(run, lambda _: None)
@@ -239,10 +236,7 @@ def remember(run: Path, records: Mapping[str, Any], note: Note) -> None:
 
 
 def keep_wisdom(run: Path, plan: Plan) -> bool:
-    """Write what the plan's FFTs were planned by, unless it is there or no layer runs by FFTW.
-
-    Whether it was written.
-    """
+    """Write the FFTW wisdom of a plan, unless it exists or no layer runs by FFTW; return whether it was written."""
     text = saved_plan(plan).fftw
     if text is None or (run / FFTW).exists():
         return False
@@ -251,7 +245,7 @@ def keep_wisdom(run: Path, plan: Plan) -> bool:
 
 
 def pin_wisdom(run: Path, note: Callable[[str], None]) -> None:
-    """Plan FFTs as the run does; a note when its wisdom cannot be used."""
+    """Make FFTW plan as the run did, by its wisdom; a note when that cannot be used."""
     try:
         fftw.pin((run / FFTW).read_text(encoding="ascii"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a run keeps of its training: checkpoints, logs and what the user watches, in one process alone."""
+"""Writes what a run keeps: checkpoints, log records and progress, in rank 0 or a process alone."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ TIMING_INTERVAL = 1.0  # seconds between lines of timings.jsonl
 
 
 class StepOutcome(Protocol):
-    """What an update says of itself."""
+    """Loss and error of one update."""
 
     @property
     def loss(self) -> float:
-        """Weighted mean over voxels and output images."""
+        """The weighted mean loss over voxels and output channels."""
 
     @property
     def error(self) -> float:
-        """Share of wrong voxels."""
+        """The fraction of wrong voxels."""
 
 
 class Stateful(Protocol):
-    """What a checkpoint is made of."""
+    """The state of a model that goes into a checkpoint."""
 
     @property
     def parameters(self) -> Arrays:
-        """Copies, after all updates are done."""
+        """Return copies of the parameters by name, after all updates are done."""
 
     @property
     def optimizer_state(self) -> Arrays:
-        """Copies, after all updates are done."""
+        """Return copies of the optimiser's state by name, after all updates are done."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """When things happen, in iterations; 0 means never. `voxels`: output voxels of one update."""
+    """How often things happen, in iterations; 0 means never. `voxels`: output voxels of one update."""
 
     iterations: int
     batch: int
@@ -56,38 +56,37 @@ class Pace:
 
 
 class Keeper(Protocol):
-    """What becomes of the results of a loop; all calls are made from the loop's thread."""
+    """Receives the results of a loop; all calls are made from the loop's thread."""
 
     saved: int
     """The last iteration with a checkpoint, -1 before the first."""
 
     def start(self, done: int) -> None:
-        """Training begins or goes on after `done` updates."""
+        """Note that training starts or resumes after `done` updates."""
 
     def close(self) -> None:
-        """Training is over."""
+        """Note that training is over."""
 
     def record(self, iteration: int, outcome: StepOutcome) -> None:
-        """One update has finished; its loss is finite."""
+        """Record one finished update; its loss is finite."""
 
     def validated(self, iteration: int, record: Record) -> None:
-        """A validation has finished."""
+        """Record one finished validation."""
 
     def sync(self) -> None:
-        """Make the records so far last."""
+        """Make the records so far durable."""
 
     def save(self, model: Stateful, iteration: int) -> str | None:
-        """Save the state after `iteration` updates, all done; else what of it is not finite."""
+        """Save the state after `iteration` updates, all done; return None, or the name of what is not finite."""
 
 
 class RunKeeper:
-    """Keeps a run in its directory and shows it: of a process alone, and of rank 0.
+    """Writes a run's logs and checkpoints to its directory, and shows progress; in a process alone and in rank 0.
 
-    `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes
-    and returns what is not finite of the state, if anything.
-    `timings` are added to the lines of timings.jsonl. `written` is called when a checkpoint is there.
-    `network`: of which one checkpoints are, as their `Contents` have it. `errors`: whether shares of wrong
-    voxels mean anything.
+    `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes and
+    returns the name of what is not finite, if anything. `timings` are added to the lines of timings.jsonl. `written`
+    is called after each checkpoint. `network`: the digest that checkpoints carry (`Contents`). `errors`: whether
+    fractions of wrong voxels mean anything.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class RunKeeper:
         self._reporter.close()
 
     def record(self, iteration: int, outcome: StepOutcome) -> None:
-        """Log the update where one is due, and show it."""
+        """Log the update if one is due, and show it."""
         rate = self._rate.add()
         error = outcome.error if self._errors else None
         status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels)
@@ -155,11 +154,11 @@ class RunKeeper:
         self._reporter.note(f"iteration {iteration}: validation  {scores}")
 
     def sync(self) -> None:
-        """Make the log last."""
+        """Make the log durable."""
         self._log.sync()
 
     def save(self, model: Stateful, iteration: int) -> str | None:
-        """Write a checkpoint, after the log that it relies on; RunError when the disk fails."""
+        """Write a checkpoint, after the log that it relies on; raises RunError when the disk fails."""
         parameters, state = model.parameters, model.optimizer_state
         named = {"a weight": parameters, "a state of the optimizer": state}
         wrong = self._verify(next((what for what in named if not _finite(named[what])), None))
@@ -186,5 +185,5 @@ def _finite(arrays: Arrays) -> bool:
 
 
 def due(iteration: int, every: int) -> bool:
-    """Whether something happens after this many updates."""
+    """Return whether something that happens every so many updates happens after this one."""
     return every > 0 and iteration > 0 and iteration % every == 0

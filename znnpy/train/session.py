@@ -1,4 +1,4 @@
-"""`train(config)`: one process's share of a run, from where it stands to its end or a signal."""
+"""Trains a config from start to end: `train(config)` opens or resumes the run, trains, evaluates. Rank 0 runs it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from znnpy.train.validate import Validation
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a share of a run ended; `signal` is the number of the signal that stopped it."""
+    """Result of `train`: how far the run is; `signal` is the number of the signal that stopped it, or None."""
 
     directory: Path
     iteration: int
@@ -70,10 +70,10 @@ def train(
     world: World | None = None,
     different_cpus: bool = False,
 ) -> Outcome:
-    """Train until done or stopped by SIGINT, SIGTERM or SIGHUP; goes on with a run that is there.
+    """Train until done or stopped by SIGINT, SIGTERM or SIGHUP; resumes a run that exists.
 
     `world`: this process is rank 0 of it, and the others `follow`; `different_cpus` as in `refuse_mixed`.
-    Call from the main thread to have signals handled. Raises ZnnpyError subclasses for what the
+    Call from the main thread to have signals handled. Raises ZnnpyError subclasses for errors that the
     user can mend, TrainingError for NaN or Inf, Stopped for a signal before training begins.
     """
     reporter, config = reporter or choose_reporter(), self_contained(config)
@@ -131,7 +131,7 @@ class _Session:
         return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
 
     def _train(self, stack: ExitStack) -> int:
-        """Opens everything that may be refused before the run directory changes."""
+        """Train; first open everything that may be refused, before the run directory changes."""
         trained_geometry(self._config, self._network)  # names the line, as what follows does not
         data, scored = self._config.data, finest(self._network)
         source = self._source(stack)
@@ -206,7 +206,7 @@ class _Session:
         return model
 
     def _tell_state(self) -> None:
-        """Where the run stands, to the other ranks."""
+        """Send the state that the run starts from to the other ranks."""
         checkpoint, contents = self._standing.checkpoint, contents_of(self._config)
         self._world.broadcast(checkpoint and state_as_bytes(checkpoint, contents))
 

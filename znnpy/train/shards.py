@@ -1,7 +1,7 @@
-"""What updates draw their samples from: whole volumes, or each rank from its part of them, in memory.
+"""Sharded training data: blocks of volumes in each rank's memory, exchanged between ranks every so many updates.
 
-A part is some of the blocks that all volumes are cut into. After every so many updates they are dealt anew, by
-seed and period alone, and go from rank to rank; no file is read after the beginning.
+All volumes are cut into blocks, and each rank holds some of them (its shard). Blocks are dealt anew by seed and
+period alone, and go from rank to rank; no file is read after the start. `Whole` serves runs without shards.
 """
 
 from __future__ import annotations
@@ -29,29 +29,32 @@ from znnpy.network.types import Network
 from znnpy.train.patch_sources import open_sampler
 
 SLICE = 16 << 20
-"""Bytes of a block that are on the way at once."""
-SHARE = 0.5  # of the memory that is available
+"""Bytes of a block that are sent at once: bounds the memory of messages."""
+SHARE = (
+    0.5  # of the available memory that blocks may take; the rest is for the network and the system
+)
 POOR = 0.01
-"""A block is left out where at most this part of what counts in a block on average counts.
+"""Blocks whose counted voxels are at most this fraction of an average block's are left out.
 
-So all that are left out have no more than this part of what counts. A rank with such blocks alone would draw in vain.
+All of them together so hold at most this fraction of what counts; a rank with such blocks alone would hardly
+ever draw a valid sample.
 """
 
 
 class PeriodicSource(Protocol):
-    """What updates draw their samples from, period by period."""
+    """A source of training samples, which may change from period to period."""
 
     def periods(self, iteration: int) -> Iterator[int | None]:
-        """Get ready for the period of an update, and for the next ones; yields where each ends."""
+        """Prepare the period of an update, then the next ones; yields the iteration at which each ends (None: never)."""
 
     def sample(self, index: int) -> Patch:
-        """One sample of the period that it is ready for."""
+        """Return one sample of the prepared period."""
 
     def samples(self, numbers: Sequence[int]) -> Patch:
-        """Several of them, stacked."""
+        """Return several samples, stacked."""
 
     def verify(self) -> None:
-        """ChangedError unless all that was read is of the files that were opened."""
+        """Raise ChangedError unless all that was read came from the files that were opened."""
 
 
 class Whole:
@@ -61,15 +64,15 @@ class Whole:
         self.sample, self.samples, self.verify = sampler.sample, sampler.samples, sampler.verify
 
     def periods(self, iteration: int) -> Iterator[int | None]:
-        """Always ready."""
+        """Yield once: all samples are always ready."""
         yield None
 
 
 class Shards:
-    """The blocks that this rank has in memory: `every` updates long, then others. All ranks do all of it at once.
+    """The blocks that this rank has in memory for a period of `every` updates. All ranks make all calls together.
 
-    `whole` is a sampler of scenes of which nothing can be read, for what is known of all of them; `weights` are what
-    deals are balanced by; `poor` is how many blocks more are left out.
+    `whole` is a sampler over all scenes that cannot read voxels, for the statistics of all of them; `weights` balance
+    the deals; `poor` is the number of blocks that are left out.
     """
 
     def __init__(
@@ -93,9 +96,9 @@ class Shards:
 
     @classmethod
     def open(cls, config: Config, network: Network, world: World, iteration: int) -> Shards:
-        """Blocks of the period of an update, read from their files.
+        """Read this rank's blocks of the period of an update from their files.
 
-        RunError where volumes cannot be divided so, or ranks see others.
+        Raises RunError where volumes cannot be divided so, or ranks see different ones.
         """
         unread = config.data.model_copy(update={"in_memory": False})
         with ExitStack() as stack:
@@ -123,7 +126,7 @@ class Shards:
         return found
 
     def described(self) -> str:
-        """For people: how many blocks there are, and what of memory they take."""
+        """Return a note for the user: how many blocks there are, and how much memory they take."""
         others = f"; {self._poor} more, in which hardly anything counts, are left out"
         return (
             f"data.train: {len(self._blocks)} blocks in the memory of {self._world.size} ranks, up to "
@@ -132,7 +135,7 @@ class Shards:
         )
 
     def periods(self, iteration: int) -> Iterator[int | None]:
-        """Exchange blocks for the next period; yields where it ends."""
+        """Exchange blocks for each next period; yields the iteration at which it ends."""
         while True:
             period = iteration // self._every
             if period != self._period:
@@ -141,15 +144,15 @@ class Shards:
             yield iteration
 
     def sample(self, index: int) -> Patch:
-        """One sample from what this rank has."""
+        """Return one sample from this rank's blocks."""
         return self._sampler.sample(index)
 
     def samples(self, numbers: Sequence[int]) -> Patch:
-        """Several of them, stacked."""
+        """Return several samples, stacked."""
         return self._sampler.samples(numbers)
 
     def verify(self) -> None:
-        """Files were read at the beginning alone, and looked at then."""
+        """Do nothing: files were read at the start alone, and checked then."""
 
     def _deal(self, period: int) -> list[int]:
         return dealt(self._weights, self._world.size, self._seed, period)
@@ -169,7 +172,7 @@ class Shards:
         self._take(period)
 
     def _take(self, period: int) -> None:
-        """Draw samples from what is there now."""
+        """Make the sampler of the blocks that are here now."""
         scenes = self._whole.scenes
         excerpts = [
             excerpt(block, scenes[block.scene], self._held[number])
@@ -187,12 +190,12 @@ class Shards:
         )
 
     def _number(self, index: int) -> int:
-        """Of a sample among those that this rank draws in this period."""
+        """Return the number of a sample among those that this rank draws in this period."""
         update, place = divmod(index, self._batch)
         return (update - self._period * self._every) * self._count + place - self._first
 
     def _pass_on(self, wave: Sequence[Move]) -> None:
-        """Send a block and receive one, in slices: beside what is held, memory for one is taken."""
+        """Send a block and receive one, in slices, so that no more memory than for one more block is needed."""
         rank = self._world.rank
         out = next((move for move in wave if move.source == rank), None)
         into = next((move for move in wave if move.into == rank), None)
@@ -212,7 +215,7 @@ class Shards:
 def training_source(
     stack: ExitStack, config: Config, network: Network, world: World, iteration: int
 ) -> Whole | Shards:
-    """What an update and those after it draw their samples from; closed with the stack."""
+    """Return the source of the samples of an update and those after it; closed with the stack."""
     data = config.data
     if data.shards and world.size > 1:
         return Shards.open(config, network, world, iteration)
@@ -223,7 +226,7 @@ def training_source(
 
 
 def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
-    """The same blocks for all ranks; RunError where they see other volumes."""
+    """Return the blocks, the same on all ranks; raises RunError where ranks see different volumes."""
     assert config.data.shards
     blocks = cut(sampler, config.data.shards.blocks * world.size)
     kinds = [
@@ -244,7 +247,7 @@ def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
 def _counted(
     blocks: Sequence[Block], sampler: Sampler, world: World
 ) -> tuple[list[Block], list[int]]:
-    """Blocks in which enough counts, and how many positions of each do, about; ranks look at some each."""
+    """Return the blocks with enough counted voxels, and about how many valid positions each has; ranks share the work."""
     if not sampler.selective:
         return list(blocks), [block.positions for block in blocks]
     own = range(world.rank, len(blocks), world.size)
@@ -272,7 +275,7 @@ def _refuse_few(config: Config, blocks: Sequence[Block], sampler: Sampler, world
 
 
 def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> None:
-    """RunError, before any rank has taken memory, where one could have to take more than there is."""
+    """Raise RunError, before any rank allocates, where one could need more memory than it has."""
     needed, free = _needed(blocks, world.size), available_memory()
     if needed > SHARE * free:
         raise RunError(
@@ -284,6 +287,6 @@ def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> Non
 
 
 def _needed(blocks: Sequence[Block], ranks: int) -> int:
-    """Bytes that a rank takes at most in any period: deals give all nearly the same number of blocks."""
+    """Return the most bytes that a rank holds in any period: deals differ by at most one block."""
     most = -(-len(blocks) // ranks) + 1
     return sum(sorted((block.bytes for block in blocks), reverse=True)[:most])

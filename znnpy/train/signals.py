@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that is closed: asked once, finish the step and save; asked twice, leave at once."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP: the first one stops after the current step and saves, a second one at once."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class Stopped(BaseException):
 
 
 class Stop(Protocol):
-    """How a loop hears that it shall stop."""
+    """How a loop asks whether to stop."""
 
     requested: int | None
-    """The signal that this process has had."""
+    """The signal that this process has received, or None."""
 
     def agreed(self) -> int | None:
-        """The signal after which no update begins any more; asked once before each update."""
+        """Return the signal after which no update may begin; called once before each update."""
 
     def deferred(self) -> contextlib.AbstractContextManager[None]:
         """Note the first signal instead of raising it."""
 
     def timings(self) -> dict[str, Any]:
-        """What the log says of whoever was asked."""
+        """Return values for timings.jsonl, such as those of messages between ranks."""
 
 
 class StopSignals:
     """Context manager that catches SIGINT, SIGTERM and SIGHUP; outside the main thread it does nothing.
 
-    A SIGHUP that was ignored (`nohup`) still is.
+    A SIGHUP that was ignored (`nohup`) stays ignored.
 
-    Outside `deferred()` the first signal raises Stopped where the main thread stands, and ends the
-    process if that has not left the context a second later. Inside, it is only noted in
-    `requested` (the signal's number), and whoever loops there looks at it. A second signal ends the
-    process at once: every file is written beside and renamed, so none is harmed. A SIGHUP is no second
-    one: a terminal that closes sends it twice, from its shell and from the kernel.
+    Outside `deferred()` the first signal raises Stopped where the main thread is, and ends the process if
+    that has not left the context a second later. Inside, it is only noted in `requested` (the signal's number),
+    for the loop there to look at. A second signal ends the process at once: every file is written atomically, so
+    none is harmed. A SIGHUP does not count as second: a terminal that closes sends it twice, from its shell
+    and from the kernel.
     """
 
     def __init__(self) -> None:
@@ -84,11 +84,11 @@ class StopSignals:
             self._deferring = False
 
     def agreed(self) -> int | None:
-        """The signal this process has had; there is nobody to ask."""
+        """Return the signal of this process; there is no other to ask."""
         return self.requested
 
     def timings(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return nothing."""
         return {}
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
@@ -105,7 +105,7 @@ class StopSignals:
 
 
 def leave_at_once(code: int) -> None:
-    """End the process without cleaning up, but say so; a progress bar's hidden cursor comes back."""
+    """End the process without cleaning up, with a message, and show the cursor that a progress bar hid."""
     with contextlib.suppress(OSError):
         os.write(2, (_SHOW_CURSOR if sys.stderr.isatty() else b"") + _LEFT)
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Starts a run or takes one up again: settles config, plan, checkpoint and log before any update."""
+"""Starts or resumes a run: reads its directory, compares configs, and settles plan, checkpoint and log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from znnpy.train.run_directory import (
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What a run directory holds, for prediction and evaluation; read without taking its lock."""
+    """The content of a run directory, for prediction and evaluation; read without taking its lock."""
 
     path: Path
     config: Config
@@ -56,7 +56,7 @@ class SavedRun:
 
     @property
     def weights(self) -> Weights:
-        """What predictions are made of: without coarser outputs, which only help to train."""
+        """Return the trained network for prediction: without coarser outputs, which serve training alone."""
         network = finest(self.network)
         edges = {edge.name for edge in network.edges}
         plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
@@ -67,7 +67,7 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run goes on: its plan and newest checkpoint (None: at the start).
+    """The state from which a run starts or resumes: its plan and newest checkpoint (None: at the start).
 
     `validated` is the last iteration whose validation is in the log.
     """
@@ -78,15 +78,15 @@ class Standing:
 
     @property
     def iteration(self) -> int:
-        """Updates done."""
+        """The number of updates done."""
         return self.checkpoint.iteration if self.checkpoint else 0
 
 
 def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
-    """Where a run stands that `config` begins or goes on with; changes nothing on disk.
+    """Return where a run stands that `config` starts or resumes; changes nothing on disk.
 
-    RunError names the keys of a config that changed in a way that matters; changed versions and
-    damaged checkpoints are noted.
+    Raises RunError with the keys of a config that changed in a way that matters; changed versions and damaged
+    checkpoints are noted.
     """
     if not run.started:
         return Standing(None, None)
@@ -120,10 +120,10 @@ def take_up(
     plan: dict[str, Any] | None,
     reporter: Reporter,
 ) -> None:
-    """Begin the run or go on with it, once everything that may be refused has been looked at.
+    """Start or resume the run on disk, once everything that may be refused has been checked.
 
-    Afterwards the directory holds nothing newer than the checkpoint, and the `plan` of a run that
-    has none: the choices that change bits, before the first update.
+    Afterwards the directory holds nothing newer than the checkpoint, and, for a run without one, the `plan`: the
+    choices that change bits, before the first update.
     """
     if run.started:
         run.refresh(dump(config))
@@ -138,9 +138,9 @@ def take_up(
 
 
 def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
-    """Read a run for prediction, with some keys of its config changed, but for those of the network.
+    """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
-    RunError when there is none, it has no checkpoint yet, or its network would be another.
+    Raises RunError when there is no run, it has no checkpoint yet, or its network would be another.
     """
     require_run(path)
     trained = load_config(path / CONFIG)
@@ -165,7 +165,7 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
 
 
 def lost(path: Path, what: str) -> str:
-    """The warning that a file with choices of a run with checkpoints, which begins with it, is gone."""
+    """Return the warning that a file with choices of a run with checkpoints, which begins with its path, is gone."""
     return (
         f"warning: {path} is lost, {what} chosen anew; the bits may differ from those of an "
         "undisturbed run"
@@ -173,7 +173,7 @@ def lost(path: Path, what: str) -> str:
 
 
 def contents_of(config: Config) -> Contents:
-    """What checkpoints of this config's training hold."""
+    """Return what checkpoints of this config's training hold."""
     training, dtype = config.training, np.dtype(config.training.precision)
     network = trained_network(config)
     squares = {name for node in network.nodes for name, it in held(node).items() if not it.negative}
@@ -193,7 +193,7 @@ def contents_of(config: Config) -> Contents:
 
 
 def _plan(path: Path, config: Config) -> dict[str, Any] | None:
-    """A run's plan; RunError when it is not one of its network."""
+    """Return a run's plan; raises RunError when it is not one of its network."""
     record = read_object(path)
     if record is None:
         return None
@@ -229,6 +229,6 @@ def _refuse_changes(run: RunDirectory, config: Config) -> None:
 
 
 def _first(changed: Sequence[str], count: int = 6) -> str:
-    """The first few, and how many more there are."""
+    """Return the first few keys as text, and how many more there are."""
     more = len(changed) - count
     return ", ".join(changed[:count]) + (f", and {more} more" if more > 0 else "")

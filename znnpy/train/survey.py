@@ -1,4 +1,4 @@
-"""The volumes that a config names: what they hold, and whether a run can use them."""
+"""Surveys the volumes that a config names: shape, type, range, and whether training and prediction can use them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see w
 
 
 def survey(config: Config, network: Network) -> list[dict[str, Any]]:
-    """Shape, type and range of each volume of `data`, and how many patches fit; JSON-able.
+    """Return shape, type and range of each volume of `data`, and how many patches fit; JSON-able.
 
-    Reads a bounded part of each and loads nothing. Raises VolumeError with what is wrong with any, ConfigError
-    for numbers of `normalize` that are no input's.
+    Reads a bounded part of each and loads nothing. Raises VolumeError with all that is wrong with any of them,
+    ConfigError for numbers of `normalize` that suit no input.
     """
     refuse_numbers(config, network)
     config = _unread(config)
@@ -64,7 +64,7 @@ def survey(config: Config, network: Network) -> list[dict[str, Any]]:
 
 
 def _unread(config: Config) -> Config:
-    """The config with volumes left in their files, without statistics of all their voxels."""
+    """Return the config with volumes left in their files, and no statistics over all their voxels."""
     data = config.data.model_copy(update={"in_memory": False})
     training = config.training.model_copy(update={"rebalance": "none"})
     return config.model_copy(update={"data": data, "training": training})
@@ -73,7 +73,7 @@ def _unread(config: Config) -> Config:
 def _each(
     section: VolumeSection, config: Config, place: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Records of a section's volumes, each by itself, and what is wrong with them."""
+    """Return a record of each volume of a section, and all that is wrong with them."""
     found, wrong = [], []
     for key, source in _sources(section):
         try:
@@ -103,7 +103,7 @@ def _each(
 
 
 def _refuse_empty(key: str, volume: Volume, seen: Glance) -> None:
-    """VolumeError for a mask that leaves nothing."""
+    """Raise VolumeError for a mask without a voxel that counts."""
     if key.startswith("mask") and seen.whole and seen.lowest == seen.highest == 0:
         raise VolumeError(f"{volume.name} is a mask of 0 alone: no voxel counts")
 
@@ -115,7 +115,7 @@ def _sources(section: VolumeSection) -> Iterator[tuple[str, Source]]:
 
 
 def _used(section: VolumeSection, config: Config, network: Network, key: str) -> dict[str, int]:
-    """How many `positions` patches of training, or voxels of predictions, can have."""
+    """Return the `positions` that training patches can have, or the voxels that can be predicted."""
     with ExitStack() as stack:
         stack.enter_context(kept_no_longer())
         scene = open_scene(section, config.data, network)

@@ -1,4 +1,4 @@
-"""What every rank of a run does alike, and a process that trains alone: goes on, keeps pace, feeds updates."""
+"""Steps that every rank shares: resume the model, choose threads, prepare batches for the loop, verify files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from znnpy.train.shards import PeriodicSource
 
 
 def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration: int) -> None:
-    """Set a model to where a run stands."""
+    """Load parameters and optimiser state into a model, and set its iteration."""
     model.set_parameters(parameters)
     if model.moves:  # else rank 0 keeps all of it
         model.set_optimizer_state(optimizer_state)
@@ -29,7 +29,7 @@ def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration:
 
 
 def with_threads(config: Config, members: Sequence[Member], rank: int) -> Config:
-    """The config with the threads of one of several ranks, where it names none."""
+    """Return the config with the number of threads of one of several ranks, if it names none."""
     if config.run.threads is not None or not members:
         return config
     places = [Place(member["host"], member["cores"]) for member in members]
@@ -38,7 +38,7 @@ def with_threads(config: Config, members: Sequence[Member], rank: int) -> Config
 
 
 def pace_of(config: Config, model: Model) -> Pace:
-    """When things happen in a run."""
+    """Return how often a run logs, validates and saves."""
     training, run = config.training, config.run
     return Pace(
         iterations=training.iterations,
@@ -53,16 +53,16 @@ def pace_of(config: Config, model: Model) -> Pace:
 
 
 class Verified(Protocol):
-    """What has read files."""
+    """Anything that has read files and can check them."""
 
     def verify(self) -> None:
-        """ChangedError unless all that was read is of the files that were opened."""
+        """Raise ChangedError unless all that was read came from the files that were opened."""
 
 
 def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | None) -> str | None:
-    """What rank 0 knows to be wrong of the state that is to be saved; its word is all ranks'.
+    """Return rank 0's word on what is not finite in a state to be saved, the same on all ranks.
 
-    ChangedError unless all that was read is of the files that were opened, by any rank.
+    Raises ChangedError unless all that any rank read came from the files that were opened.
     """
     for reader in readers:
         if reader:
@@ -74,7 +74,7 @@ def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | No
 def loop_batches(
     source: PeriodicSource, losses: Objectives, batch: int, iteration: int, own: range
 ) -> Generator[Batch]:
-    """Batches from that of an update on, as the loop takes them, prepared ahead within a period of the source."""
+    """Yield batches from an update on, as the loop takes them; prepared ahead within a period of the source."""
     for end in source.periods(iteration):
         with Prefetcher(source, batch, iteration, own=own, stop=end) as ready:
             for found in ready:

@@ -1,4 +1,4 @@
-"""Validation while training: the same held-out patches every time."""
+"""Validation during training: mean loss and error on the same held-out patches every time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from znnpy.train.signals import Stop
 
 
 class Forward(Protocol):
-    """What validation needs of a model."""
+    """The method that validation needs of a model."""
 
     def forward(self, x: Any) -> Any:
-        """Output values for one batch, without dropout."""
+        """Return output values for one batch, without dropout."""
 
 
 class Validation:
-    """Mean loss and error over the first `patches` samples of a sampler that does not augment; of classes accuracy.
+    """Mean loss and error over the first `patches` samples of a sampler that does not augment; accuracy of classes.
 
-    Over several outputs as in a training step (`StepResult`). Stops early, with None, on a signal.
-    `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether shares of
+    Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
+    `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether fractions of
     wrong voxels mean anything.
     """
 
@@ -46,7 +46,7 @@ class Validation:
         self._patches, self._errors = patches, errors
 
     def __call__(self) -> Record | None:
-        """One validation with the model's present weights."""
+        """Validate the model's present weights once; None if a signal stopped it."""
         tallies: dict[str, Tally] = {}
         for number, first in enumerate(range(0, self._patches, self._batch)):
             if self._stop.requested:
@@ -66,7 +66,7 @@ class Validation:
         return record
 
     def _forward(self, images: dict[str, Float32], outputs: list[str]) -> dict[str, Float32]:
-        """Values of a batch by output; what is over at the end goes with samples that were there before."""
+        """Return the values of a batch by output; the last, incomplete batch is filled up with earlier samples."""
         found: list[dict[str, Float32]] = []
         for first in range(0, self._batch, self._at_once):
             samples = [min(first + n, self._batch - 1) for n in range(self._at_once)]

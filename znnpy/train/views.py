@@ -1,4 +1,4 @@
-"""What a run learnt, as volumes to look at: raw image, labels, prediction and its objects."""
+"""Layers for `znnpy view RUN`: raw image, labels, and prediction and objects of the run's newest weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 1 << 22  # most voxels that are predicted
 
 
 def scene_of_run(saved: SavedRun) -> Scene:
-    """The first labelled volume to evaluate on, else to train on, opened; the caller closes it."""
+    """Open the first labelled volume to evaluate on, else to train on; the caller closes it."""
     config = saved.config
     sections = held_out(config) or tuple(s for s in config.data.train if s.labels is not None)
     if not sections:
@@ -31,10 +31,10 @@ def scene_of_run(saved: SavedRun) -> Scene:
 
 
 def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
-    """Predict the middle of a scene with a run's newest weights and cut it into objects.
+    """Predict the middle of a scene with a run's newest weights and segment it.
 
-    About `SHOWN` voxels of the first output. The scene stays open and the caller's; the raw image's
-    layer reads it.
+    About `SHOWN` voxels of the first output. The scene stays open and the caller's; the raw image's layer
+    reads it.
     """
     config = saved.config
     seen = observe(saved.weights, scene, SHOWN)
@@ -63,7 +63,7 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
 
 
 def _objects(config: Config, prediction: ArrayVolume) -> list[Layer]:
-    """Objects that the prediction shows, where the target is one that shows any."""
+    """Return the objects of the prediction, if its target is one that shows objects."""
     target = config.data.target
     if isinstance(target, AffinityTarget):
         prediction.neighbours = target.offsets

@@ -1,4 +1,4 @@
-"""A rank other than 0: computes its share of every update, and leaves all else to rank 0."""
+"""Ranks other than 0: compute their share of every update, and leave logs, checkpoints and scores to rank 0."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from znnpy.train.update_driver import (
 
 @dataclass
 class Bystander:
-    """Keeps nothing: rank 0 does. `verify` and `written` as in `RunKeeper`."""
+    """A keeper that writes nothing, as rank 0 does that. `verify` and `written` as in `RunKeeper`."""
 
     saved: int
     verify: Callable[[str | None], str | None]
     written: Callable[[], object]
 
     def start(self, done: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def record(self, iteration: int, outcome: StepOutcome) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def validated(self, iteration: int, record: Record) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def sync(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def save(self, model: Stateful, iteration: int) -> str | None:
-        """Let rank 0 save what was trained on this rank's files, and wait: no signal may end that."""
+        """Verify this rank's files and wait until rank 0 has saved; no signal may end that."""
         wrong = self.verify(None)
         if wrong is None:
             self.written()
@@ -66,9 +66,9 @@ class Bystander:
 
 
 def follow(world: World) -> int | None:
-    """Train with rank 0, which calls `train`, until it is done with all; the signal that stopped them.
+    """Train with rank 0, which calls `train`, until it is done with everything; return the signal that stopped them.
 
-    Warns of what it waits for alone: rank 0 looks through the same files. Raises as `train` does.
+    Warns only of waiting: rank 0 reports all else on the same files. Raises as `train` does.
     """
     with StopSignals() as signals, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -86,7 +86,7 @@ def follow(world: World) -> int | None:
 def _train(
     config: Config, members: list[Member], world: World, stop: CommonStop, iteration: int
 ) -> None:
-    """All updates; nothing of the data is held any more when rank 0 scores the network."""
+    """Make all updates; releases the data before rank 0 evaluates the network."""
     with ExitStack() as stack:
         loop = _loop(stack, config, members, world, stop, iteration)
         with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
@@ -122,7 +122,7 @@ def _loop(
 
 
 def _model(config: Config, network: Network, world: World, iteration: int) -> tuple[Model, int]:
-    """The model where the run stands, planned as rank 0 does, and the iteration that is saved."""
+    """Return the model at the state of the run, planned as by rank 0, and the iteration that is saved."""
     state = world.broadcast()
     model = training_model(config, network, None, ranks=world)
     if state is None:
