@@ -72,7 +72,10 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
 def write_result(
     path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
 ) -> None:
-    """Write raw image, label and prediction of the first evaluation as a PNG, if it can be drawn, then all scores as JSON."""
+    """Write all scores as JSON; before them raw image, label and prediction of the first evaluation as a PNG.
+
+    There is no picture where it cannot be drawn (`is_drawn`).
+    """
     if evaluations and is_drawn(first := evaluations[0]):
         side_by_side(
             path / PICTURE,

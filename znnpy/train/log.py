@@ -126,7 +126,10 @@ def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
 
 
 def _in_order(file: BinaryIO) -> Iterator[Piece]:
-    """Yield all lines; where an iteration decreases, that record or the one before is marked damaged, whichever fits less."""
+    """Yield all lines; where an iteration decreases, mark as damaged that record or the one before.
+
+    Whichever fits less well to its neighbours is the damaged one.
+    """
     held, last = None, 0
     for piece in _lines(file):
         if piece.record is None:

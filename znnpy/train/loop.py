@@ -31,7 +31,7 @@ SLOWER = "Lower training.learning_rate or set training.clip_norm"
 
 
 class Seen(NamedTuple):
-    """Summary of one array that was fed: its range, and the number (`bad`) and first place of values that are not finite."""
+    """Summary of one array that was fed: its range, and number (`bad`) and first place of non-finite values."""
 
     what: str
     samples: int

@@ -33,7 +33,10 @@ def open_sampler(
     key: str,
     world: World | None = None,
 ) -> Sampler:
-    """Open the volumes that a key of the config names; return their sampler, closed with the stack. `world` as in `Sampler`."""
+    """Open the volumes that a key of the config names and return their sampler, closed with the stack.
+
+    `world` as in `Sampler`.
+    """
     if not sections:
         raise ConfigError(nothing_in(key))
     scenes = []

@@ -45,7 +45,7 @@ class PeriodicSource(Protocol):
     """A source of training samples, which may change from period to period."""
 
     def periods(self, iteration: int) -> Iterator[int | None]:
-        """Prepare the period of an update, then the next ones; yields the iteration at which each ends (None: never)."""
+        """Prepare the period of an update, then the next ones; yield the iteration at which each ends (or None)."""
 
     def sample(self, index: int) -> Patch:
         """Return one sample of the prepared period."""
@@ -247,7 +247,10 @@ def _cut(config: Config, sampler: Sampler, world: World) -> list[Block]:
 def _counted(
     blocks: Sequence[Block], sampler: Sampler, world: World
 ) -> tuple[list[Block], list[int]]:
-    """Return the blocks with enough counted voxels, and about how many valid positions each has; ranks share the work."""
+    """Return the blocks with enough counted voxels, and about how many valid positions each has.
+
+    Ranks divide the reading among them.
+    """
     if not sampler.selective:
         return list(blocks), [block.positions for block in blocks]
     own = range(world.rank, len(blocks), world.size)

@@ -13,10 +13,10 @@ from znnpy.registry import Registry
 class OutputFormat:
     """One format that is written; what it names as "module:name" is imported when it is needed.
 
-    `blocks(destination, spec, *, attached)`: a
-    `znnpy.data.writing.protocol.BlockOutput`. `whole(destination, array, attributes)`: writes an array (z, y, x)
-    whole or not at all. `owns(path)`: whether what stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without a dataset's
-    name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
+    `blocks(destination, spec, *, attached)`: returns a `znnpy.data.writing.protocol.BlockOutput`.
+    `whole(destination, array, attributes)`: writes an array (z, y, x) atomically. `owns(path)`: whether what
+    stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without
+    a dataset's name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
     """
 
     name: str
