@@ -74,11 +74,27 @@ class Page:
         if "const" in schema:
             return f"`{json.dumps(schema['const'])}`"
         if "enum" in schema:
-            return "one of " + ", ".join(f"`{json.dumps(it)}`" for it in schema["enum"])
+            one = "one of " if len(schema["enum"]) > 1 else ""
+            return one + ", ".join(f"`{json.dumps(it)}`" for it in schema["enum"])
         parts = schema.get("anyOf") or schema.get("oneOf")
         if parts:
-            return " or ".join(dict.fromkeys(map(self.words, without_none(parts))))
+            kinds = self._kinds(without_none(parts))
+            if kinds:
+                return f"mapping of kind {', '.join(kinds)}"
+            said: list[str] = []
+            for part in without_none(parts):
+                such = part.get("type") == "array" and self.words(part.get("items", {})) in said
+                words = f"list{length(part)} such" if such else self.words(part)
+                said += [words] if words not in said else []
+            return " or ".join(said)
         return self._plain(schema)
+
+    def _kinds(self, parts: list[Schema]) -> list[str]:
+        """Links to mappings that differ by their `kind`; none unless all do."""
+        names = [part.get("$ref", "").removeprefix(PREFIX) for part in parts]
+        if len(names) < 2 or not all(name and self._kind(name) for name in names):
+            return []
+        return [f"[{escaped(self._kind(name))}](#{anchor(name)})" for name in names]
 
     def _plain(self, schema: Schema) -> str:
         kind = schema.get("type")
@@ -87,8 +103,8 @@ class Page:
             if "prefixItems" in schema:
                 each = list(dict.fromkeys(map(self.words, schema["prefixItems"])))
                 return f"list of {len(schema['prefixItems'])}: {' or '.join(each)}"
-            count = f" of {schema['minItems']}" if exact(schema) else ""
-            return f"list{count} (each {self.words(items)})" if items else f"list{count}"
+            each = f" (each {self.words(items)})" if items else ""
+            return f"list{length(schema)}{each}"
         if kind == "object":
             inside = schema.get("additionalProperties")
             return f"mapping of names (each {self.words(inside)})" if inside else "mapping"
@@ -117,9 +133,10 @@ def without_none(parts: list[Schema]) -> list[Schema]:
     return [part for part in parts if part.get("type") != "null"]
 
 
-def exact(schema: Schema) -> bool:
-    """Whether a list has one length."""
-    return "minItems" in schema and schema["minItems"] == schema.get("maxItems")
+def length(schema: Schema) -> str:
+    """How many a list holds, where it is always as many."""
+    many = schema.get("minItems")
+    return f" of {many}" if many is not None and many == schema.get("maxItems") else ""
 
 
 def bounds(schema: Schema) -> str:
