@@ -115,7 +115,7 @@ def replay(options: argparse.Namespace) -> Iterator[Row]:
             threads=options.threads,
             loss=case.loss,
             conv=options.conv,
-            record=record,
+            execution=znnpy.Execution(record=record),
         )
 
     with model(0) as counted:

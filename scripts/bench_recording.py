@@ -62,7 +62,7 @@ def updates(chosen: argparse.Namespace) -> dict[str, Any]:
     }
     with znnpy.Model(net, **options) as bare:
         ring = events_needed(bare, 100)
-        with znnpy.Model(net, record=ring, **options) as noted:
+        with znnpy.Model(net, execution=znnpy.Execution(record=ring), **options) as noted:
             batch = random_batch(bare)
             pairs = [(run(bare, batch), run(noted, batch)) for _ in range(chosen.pairs + 1)][1:]
             tasks = bare.task_graph.size // 2

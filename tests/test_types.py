@@ -27,6 +27,15 @@ CASES = {
         def joined(costs: Costs) -> None:
             print(costs["direct weight"])  # error: index
         """,
+    "a model's settings": """
+        from znnpy import Hardware, Model, Training
+
+        Model({}, 3, threads=2, training=Training(clip_norm=1.0))
+        Model({}, 3, clip_norm=1.0)  # error: arg-type
+        Model({}, 3, training=Training(clip=1.0))  # error: call-arg
+        Model({}, 3, hardware=Hardware(precision="double"))  # error: arg-type
+        Model({}, 3, hardware=Training())  # error: arg-type
+        """,
     "a pass that plans know": """
         from znnpy.plan import LayerPlan
 

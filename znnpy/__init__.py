@@ -1,18 +1,29 @@
-"""znnpy trains and runs 3-D convolutional networks on many-core CPUs: `Model`, `Optimizer`, `load_network`."""
+"""znnpy trains and runs 3-D convolutional networks on many-core CPUs: `Model` and its settings, `load_network`."""
 
 TYPE_CHECKING = False  # typing's own takes a while to load, in which Ctrl-C would be a traceback
 if TYPE_CHECKING:
     from typing import Any
 
-    from znnpy.engine import Model, Optimizer
+    from znnpy.engine import Execution, Hardware, Model, Optimizer, Training
     from znnpy.network import load_network
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Optimizer", "__version__", "load_network"]
+__all__ = [
+    "Execution",
+    "Hardware",
+    "Model",
+    "Optimizer",
+    "Training",
+    "__version__",
+    "load_network",
+]
 
 _HOMES = {
+    "Execution": "znnpy.engine",
+    "Hardware": "znnpy.engine",
     "Model": "znnpy.engine",
     "Optimizer": "znnpy.engine",
+    "Training": "znnpy.engine",
     "load_network": "znnpy.network",
 }
 

@@ -7,6 +7,10 @@ class ZnnpyError(Exception):
     """Base of every error that znnpy raises on purpose; its text is meant for the user."""
 
 
+class ArgumentError(ZnnpyError, TypeError):
+    """A call names an argument that there is not; the text says where its value goes."""
+
+
 class ConfigError(ZnnpyError):
     """A config or network file is malformed; the text lists every problem with file, line and key."""
 

@@ -38,18 +38,18 @@ class Rank:
         plan: Any = None,
     ) -> None:
         self.world = world
-        ranks: dict[str, Any] = {"ranks": world, "distributed": by} if by else {}
+        hardware = znnpy.Hardware(ranks=world, distributed=by) if by else None
         self.model = znnpy.Model(
             case.network,
             output_shape=case.output_shape,
             batch=case.batch * (world.size if by else 1),
-            microbatch=case.batch,
+            training=znnpy.Training(microbatch=case.batch),
             threads=threads,
             loss=case.loss,
             conv=conv,
             plan=plan,
             optimizer=znnpy.Optimizer("sgd", momentum=0.9),
-            **ranks,
+            hardware=hardware,
         )
         self.sample = case.sample(world.rank)
 

@@ -14,7 +14,7 @@ import numpy as np
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.world import World
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model, Training
 from znnpy.engine.layers.optimizer import Optimizer
 
 KEYS = ("strategy", "colors", "chunk", "shared_memory")
@@ -73,9 +73,11 @@ def trained(world: World, case: dict[str, Any]) -> dict[str, Any]:
     how = DistributedSection(**{key: case[key] for key in KEYS if key in case})
     late = random.Random(case.get("delays", 0) * 1000 + world.rank)
     with Model(
-        net, output, batch=case["batch"], microbatch=case["microbatch"], ranks=world, distributed=how,
+        net, output, batch=case["batch"],
         threads=case.get("threads", 2), seed=3, conv=case.get("conv", "direct"), loss="square",
-        optimizer=Optimizer("adam"), clip_norm=case.get("clip_norm"),
+        optimizer=Optimizer("adam"),
+        training=Training(microbatch=case["microbatch"], clip_norm=case.get("clip_norm")),
+        hardware=Hardware(ranks=world, distributed=how),
     ) as model:  # fmt: skip
         tickets, losses = list[int](), list[Any]()
         for update in range(case.get("updates", 3)):

@@ -11,9 +11,8 @@ from launched import launched
 SCRIPT = """
 import hashlib, json, sys
 import numpy as np
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model, Training
 
 NET = {"layers": [
     {"conv": {"channels": 5, "size": 3, "function": "relu"}},
@@ -30,8 +29,8 @@ def data(model, samples):
 with World.open() as world:
     found = []
     for loss in json.loads(sys.argv[1]):
-        with Model(NET, 4, batch=6, microbatch=1, ranks=world, threads=1, conv="direct", loss=loss,
-                   distributed=DistributedSection(strategy="tree")) as model:
+        with Model(NET, 4, batch=6, threads=1, conv="direct", loss=loss, training=Training(microbatch=1),
+                   hardware=Hardware(ranks=world, distributed={"strategy": "tree"})) as model:
             loss, gradients = model.loss_and_gradients(*data(model, model.samples))
             digest = hashlib.sha256(b"".join(gradients[name].tobytes() for name in sorted(gradients)))
             found.append([loss.hex(), digest.hexdigest()])

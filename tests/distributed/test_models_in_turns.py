@@ -15,7 +15,7 @@ import hashlib, json, sys
 import numpy as np
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.world import World
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model, Training
 
 WIDTHS = [3], [5, 4], [2, 2]
 
@@ -38,8 +38,9 @@ def turn(model, number):
     return model.result(first).loss
 
 def opened(number, strategy):
-    return Model(chain(WIDTHS[number]), 3, batch=4, microbatch=1, threads=1, conv="direct", ranks=world,
-                 loss="square", distributed={"strategy": strategy})
+    return Model(chain(WIDTHS[number]), 3, batch=4, threads=1, conv="direct", loss="square",
+                 training=Training(microbatch=1),
+                 hardware=Hardware(ranks=world, distributed={"strategy": strategy}))
 
 turns, late, strategies = json.loads(sys.argv[1])
 with World.open() as world:

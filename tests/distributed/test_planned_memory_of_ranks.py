@@ -11,7 +11,7 @@ SCRIPT = """
 import json, sys
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model, Training
 
 NET = {"layers": [{"conv": {"channels": 40, "size": 3}}, {"conv": {"channels": 2, "size": 1}}]}
 strategy = sys.argv[1]
@@ -19,7 +19,8 @@ with World.open() as world:
     planned = []
     for shared in (True, False):
         how = DistributedSection(strategy=strategy, shared_memory=shared)
-        with Model(NET, 4, batch=4, microbatch=1, ranks=world, threads=1, conv="direct", distributed=how) as model:
+        with Model(NET, 4, batch=4, threads=1, conv="direct", training=Training(microbatch=1),
+                   hardware=Hardware(ranks=world, distributed=how)) as model:
             arena = model._engine._arena
             assert arena.bytes == arena._memory.size < model.memory
             planned.append(arena.bytes)
@@ -31,15 +32,16 @@ STATES = """
 import json, sys
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
-from znnpy.engine import Model, Optimizer
+from znnpy.engine import Hardware, Model, Optimizer, Training
 
 NET = {"layers": [{"conv": {"channels": 40, "size": 3}}, {"conv": {"channels": 2, "size": 1}}]}
 how = DistributedSection(strategy=sys.argv[1])
 with World.open() as world:
     planned = []
     for kind in ("sgd", "adam"):
-        options = {"ranks": world, "threads": 1, "conv": "direct", "distributed": how}
-        with Model(NET, 4, batch=4, microbatch=1, optimizer=Optimizer(kind), **options) as model:
+        with Model(NET, 4, batch=4, threads=1, conv="direct", optimizer=Optimizer(kind),
+                   training=Training(microbatch=1),
+                   hardware=Hardware(ranks=world, distributed=how)) as model:
             arena = model._engine._arena
             assert arena.bytes == arena._memory.size < model.memory
             planned.append([arena.bytes, len(model.optimizer_state)])

@@ -6,8 +6,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import random_networks as rn
+from model_settings import model_of
 
-from znnpy import Model, reference
+from znnpy import reference
 from znnpy.geometry import fit
 from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
@@ -49,7 +50,7 @@ def check(seed, convs, loss):
     values = reference.forward(network, geometry, parameters, x)
     wanted = exact(network, output_shape, parameters, (x, target, weight), same)
     for conv in convs:
-        with Model(network, output_shape, threads=2, conv=conv, **same) as model:
+        with model_of(network, output_shape, threads=2, conv=conv, **same) as model:
             model.set_parameters(parameters)
             for name, found in by_name(model.forward(x), network).items():
                 assert_close(found, values[name])
@@ -71,7 +72,7 @@ def exact(network, output_shape, parameters, data, same):
     if same["batch"] == same["microbatch"]:
         geometry = fit(network, output_shape)
         return reference.gradients(network, geometry, parameters, *data, same["loss"])
-    with Model(network, output_shape, precision="float64", **same) as model:
+    with model_of(network, output_shape, precision="float64", **same) as model:
         model.set_parameters(parameters)
         return model.loss_and_gradients(x, target, weight=weight)
 
@@ -101,7 +102,7 @@ def errors(network, output, conv, batch=1, seed=0, threads=1):
     """Largest relative error of outputs and of each gradient."""
     parameters, x, target, _, wanted = drawn_case(network, output, "square", batch, seed)
     how = {"conv": conv} if isinstance(conv, str) else {"plan": conv}
-    with Model(network, output, batch=batch, threads=threads, loss="square", **how) as model:
+    with model_of(network, output, batch=batch, threads=threads, loss="square", **how) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         found |= model.loss_and_gradients(x, target)[1]
@@ -114,7 +115,7 @@ def errors(network, output, conv, batch=1, seed=0, threads=1):
 def check_network(network, output, loss="square", batch=2, threads=2, **options):
     """Outputs, loss and gradients of a network against float64; what was found, as bytes."""
     parameters, x, target, expected, wanted = drawn_case(network, output, loss, batch, 0)
-    with Model(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
+    with model_of(network, output, batch=batch, threads=threads, loss=loss, **options) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         value, gradients = model.loss_and_gradients(x, target)

@@ -1,9 +1,8 @@
 """A model that takes milliseconds, and random data for it."""
 
 import numpy as np
+from model_settings import model_of
 from odd_networks import network, size
-
-from znnpy.engine import Model
 
 
 def small(output=(3, 3, 3), **options):
@@ -11,7 +10,7 @@ def small(output=(3, 3, 3), **options):
         [("x", "input", 1), ("a", "transfer", 4, {"function": "tanh"}), ("y", "transfer", 2)],
         [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "y", size(3, 3, 3))],
     )
-    return Model(net, output, **{"threads": 1, "conv": "direct", **options})
+    return model_of(net, output, **{"threads": 1, "conv": "direct", **options})
 
 
 def data(model, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_models import data, small
 
-from znnpy import Model, Optimizer
+from znnpy import Hardware, Model, Optimizer, Training
 from znnpy.errors import ConfigError, NetworkError, PlanError, ZnnpyError
 from znnpy.learning.losses import LOSSES
 from znnpy.learning.optimizers import OPTIMIZERS, Adam
@@ -61,16 +61,16 @@ def test_memory_and_ranks_may_be_given_as_in_a_config():
         ({"optimizer": "adm"}, "optimizer.kind: is 'adm'; did you mean 'adam'"),
         ({"optimizer": {"kind": "sgd", "beta1": 0.1}}, "optimizer.beta1: unknown key"),
         ({"optimizer": 3}, "optimizer: must be a mapping of keys"),
-        ({"max_memory": "8 gibs"}, "max_memory: must be bytes or a size such as 8GiB"),
-        ({"max_memory": 1.5}, "max_memory"),
-        ({"factors": [1]}, "factors: must be a mapping"),
-        ({"factors": {"y": -1}}, "outputs.y.weight: must be at least 0"),
+        ({"max_memory": "8 gibs"}, "hardware.max_memory: must be bytes or a size such as 8GiB"),
+        ({"max_memory": 1.5}, "hardware.max_memory"),
+        ({"factors": [1]}, "training.factors: must be a mapping"),
+        ({"factors": {"y": -1}}, "Model: training.factors.y: must be at least 0"),
         ({"factors": {"y": 0}}, "nothing is learned"),
-        ({"factors": {1: 1}}, "outputs"),
-        ({"record": -1}, "record: must be at least 0"),
-        ({"record": 10**12}, "record: must be at most"),
-        ({"training": None}, "training: must be true or false"),
-        ({"training": "no"}, "training: must be true or false"),
+        ({"factors": {1: 1}}, "training.factors"),
+        ({"record": -1}, "execution.record: must be at least 0"),
+        ({"record": 10**12}, "execution.record: must be at most"),
+        ({"training": None}, "training: must be a Training, true or false"),
+        ({"training": "no"}, "training: must be a Training, true or false"),
         ({"threads": ""}, "threads: must be a whole number"),
         ({"threads": 1.0}, "threads: must be a whole number"),
         ({"batch": 10**9}, "batch: must be at most 65536"),
@@ -80,16 +80,45 @@ def test_memory_and_ranks_may_be_given_as_in_a_config():
         ({"loss": {"kind": ["square"]}}, "loss.kind"),
         ({"plan": "plan.json"}, "plan: must be a mapping"),
         ({"plan": [1]}, "plan: must be a mapping"),
-        ({"report": 3}, "report: must be a function"),
-        ({"ranks": 2}, "ranks: must be a World"),
-        ({"distributed": "tree"}, "distributed: must be a mapping"),
-        ({"distributed": {"strategy": "star"}}, "distributed: strategy: is 'star'"),
+        ({"report": 3}, "execution.report: must be a function"),
+        ({"ranks": 2}, "hardware.ranks: must be a World"),
+        ({"distributed": "tree"}, "hardware.distributed: must be a mapping"),
+        ({"distributed": {"strategy": "star"}}, "hardware.distributed: strategy: is 'star'"),
     ],
 )
 def test_what_a_config_would_refuse_is_refused_by_name(given, said):
     with pytest.raises(ZnnpyError) as refused:
         small(**given)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_memory": "8GiB"}, "no max_memory=; give hardware=Hardware(max_memory=...)"),
+        ({"clip_norm": 1.0}, "no clip_norm=; give training=Training(clip_norm=...)"),
+        ({"record": 4}, "no record=; give execution=Execution(record=...)"),
+        ({"thread": 4}, "no thread=; did you mean threads?"),
+        ({"micro_batch": 4}, "no micro_batch=; did you mean training.microbatch?"),
+        ({"xyz": 4}, "no xyz=; it takes network, output_shape, batch, threads, "),
+        ({"hardware": {"threads": 1}}, "hardware: must be a Hardware; found"),
+        ({"training": Hardware()}, "training: must be a Training, true or false; found"),
+        ({"execution": 3}, "execution: must be an Execution; found 3"),
+    ],
+)
+def test_settings_go_into_their_groups(given, said):
+    with pytest.raises(ZnnpyError) as refused:
+        Model(MALIS, 3, **given)
+    assert said in str(refused.value)
+
+
+def test_an_unknown_name_is_a_type_error_and_a_training_one_may_go_without_settings():
+    with pytest.raises(TypeError):
+        Model(MALIS, 3, clip_norm=1.0)
+    with small(training=Training()) as told, small(training=True) as one:
+        assert told._layout.training == one._layout.training is True
+    with small(training=np.False_) as model:
+        assert not model._layout.training
 
 
 @pytest.mark.parametrize("network", [None, 3, [], b"x.yaml", object(), True, 1.5])

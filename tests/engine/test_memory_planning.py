@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_settings import model_of
 from small_models import small
 
-from znnpy import Model, load_network
+from znnpy import load_network
 from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import strategy
@@ -51,13 +52,13 @@ UNET = {"unet": {"widths": [8, 16, 32], "norm": "batch"}}
 def test_what_fits_into_little_memory_fits_into_more() -> None:
     sizes: dict[str, Any] = {"output_shape": (16, 16, 16), "conv": "direct", "threads": 2}
     network = load_network(UNET)
-    with Model(network, **sizes) as model:
+    with model_of(network, **sizes) as model:
         whole = model.memory
         tight = replace(model._settings, max_memory=1)
         least = memory_planning.planned_bytes(model._layout, tight)
     assert least < 0.9 * whole
     for limit in range(least, whole, (whole - least) // 4):
-        with Model(network, **sizes, max_memory=limit) as model:
+        with model_of(network, **sizes, max_memory=limit) as model:
             assert model.memory <= limit
 
 

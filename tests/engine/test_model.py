@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import random_networks as rn
 from against_reference import assert_close, check
+from model_settings import model_of
 
-from znnpy.engine import Model, Optimizer
+from znnpy.engine import Hardware, Model, Optimizer
 from znnpy.errors import PlanError, ShapeError
 from znnpy.network.types import Edge, Network, Node
 
@@ -75,7 +76,7 @@ def test_dropout_is_off_in_forward_and_changes_with_the_iteration():
 
 
 def trained(updates=20, **options):
-    with Model(small(), (6, 7, 8), batch=2, seed=1, **options) as model:
+    with model_of(small(), (6, 7, 8), batch=2, seed=1, **options) as model:
         for update in range(updates):
             x, target = data(model, update)
             model.step(x, target, learning_rate=0.1)
@@ -125,10 +126,18 @@ def test_pipelined_steps_equal_steps_one_by_one():
 def test_planned_memory_is_what_is_reserved_and_limits_are_obeyed():
     with Model(small(), (22, 23, 24), threads=1, conv="direct") as model:
         needed = model.memory
-    with Model(small(), (22, 23, 24), threads=1, conv="direct", max_memory=needed):
+    with Model(
+        small(), (22, 23, 24), threads=1, conv="direct", hardware=Hardware(max_memory=needed)
+    ):
         pass
     with pytest.raises(PlanError, match=r"output_shape .* would fit"):
-        Model(small(), (22, 23, 24), threads=1, conv="direct", max_memory=needed * 2 // 3)
+        Model(
+            small(),
+            (22, 23, 24),
+            threads=1,
+            conv="direct",
+            hardware=Hardware(max_memory=needed * 2 // 3),
+        )
 
 
 def test_wrong_arrays_are_refused_with_what_would_fit():
@@ -158,7 +167,7 @@ def test_float64_updates_agree_with_float32():
     options = {"optimizer": Optimizer("adam", weight_decay=0.01), "clip_norm": 0.5}
     results = []
     for precision in ("float32", "float64"):
-        with Model(
+        with model_of(
             small(), (2, 3, 4), seed=2, threads=1, conv="direct", precision=precision, **options
         ) as model:
             losses = [model.step(*data(model, k), learning_rate=1e-2) for k in range(5)]
@@ -172,13 +181,13 @@ def test_float64_updates_agree_with_float32():
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_state_and_parameters_carry_a_run_over(kind):
     options = {"optimizer": Optimizer(kind, weight_decay=0.1), "threads": 2, "conv": "direct"}
-    with Model(small(), (2, 3, 4), seed=2, **options) as model:
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
         for update in range(6):
             model.step(*data(model, update), learning_rate=0.02)
             if update == 2:
                 kept = model.parameters, model.optimizer_state, model.iteration
         wanted = model.parameters
-    with Model(small(), (2, 3, 4), seed=2, **options) as model:
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
         model.set_parameters(kept[0])
         model.set_optimizer_state(kept[1])
         model.iteration = kept[2]

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_settings import model_of
 from odd_values import CHAIN, GRAPH, NETWORKS, OPTIMIZER, SETTINGS, Draw
 from small_models import data, small
 
-from znnpy import Model, Optimizer, load_network
+from znnpy import Model, Optimizer, Training, load_network
 from znnpy.errors import ZnnpyError
 
 CALLS = int(os.environ.get("ZNNPY_ODD_CALLS", "400"))
@@ -56,7 +57,7 @@ def batch(model: Model) -> tuple[Any, Any]:
 
 def made(given: dict[str, Any]) -> float:
     """A model, and the loss of two updates of it."""
-    with Model(**given) as model:
+    with model_of(**given) as model:
         if not model._layout.training:
             return float(np.size(model.predict(np.ones((model.batch, 1, *model.input_shape)))))
         x, target = data(model)
@@ -163,10 +164,16 @@ def models() -> Iterator[list[Model]]:
                 small(),
                 small(precision="float64", optimizer="adam"),
                 small(batch=4, microbatch=2, loss="softmax", optimizer="adam"),
-                Model(NORMED, training=False, batch=2, **same),
-                Model(NORMED, loss={"kind": "ce_dice"}, **same),
-                Model(TWO, factors={"y": 2}, batch=2, output_shape={"a": 2, "y": 3}, threads=1),
-                Model(GRAPH, loss={"kind": "malis", "offsets": [[0, 0, 1], [0, 1, 0]]}, **same),
+                model_of(NORMED, training=False, batch=2, **same),
+                model_of(NORMED, loss={"kind": "ce_dice"}, **same),
+                Model(
+                    TWO,
+                    training=Training(factors={"y": 2}),
+                    batch=2,
+                    output_shape={"a": 2, "y": 3},
+                    threads=1,
+                ),
+                model_of(GRAPH, loss={"kind": "malis", "offsets": [[0, 0, 1], [0, 1, 0]]}, **same),
             )
         ]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import random_networks as rn
 from against_reference import assert_close, by_name, check_gradients
+from model_settings import model_of
 from odd_networks import NETWORKS, mixed_plan, network, size, with_data
 
 from znnpy import reference
@@ -23,7 +24,7 @@ def test_odd_networks_equal_the_reference(name):
     values = reference.forward(net, geometry, parameters, x)
     ways = {"conv": "direct"}, {"conv": "fft"}, *({"plan": mixed_plan(net, n)} for n in (1, 2))
     for way in ways:
-        with Model(net, output, batch=3, threads=2, loss=loss, **way) as model:
+        with model_of(net, output, batch=3, threads=2, loss=loss, **way) as model:
             model.set_parameters(parameters)
             for _ in range(2):
                 for node, found in by_name(model.forward(x), net).items():
@@ -33,7 +34,9 @@ def test_odd_networks_equal_the_reference(name):
 
 def updated(name, plan, updates=3, **options):
     net, output, geometry, parameters, *_ = with_data(name, batch=2)
-    with Model(net, output, batch=2, plan=plan, loss="square", clip_norm=0.5, **options) as model:
+    with model_of(
+        net, output, batch=2, plan=plan, loss="square", clip_norm=0.5, **options
+    ) as model:
         model.set_parameters(parameters)
         tickets = [
             model.submit(

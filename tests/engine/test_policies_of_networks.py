@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from model_settings import model_of
 
-from znnpy.engine import Model
+from znnpy.engine import Execution, Model
 from znnpy.engine.estimate import estimated_graph
 from znnpy.graph import POLICIES, GraphBuilder
 from znnpy.network import load_network
@@ -25,7 +26,11 @@ SMALL = {
 def trained(policy, threads):
     rng = np.random.default_rng(0)
     with Model(
-        SMALL, output_shape=(9, 9, 9), threads=threads, conv="direct", policy=policy
+        SMALL,
+        output_shape=(9, 9, 9),
+        threads=threads,
+        conv="direct",
+        execution=Execution(policy=policy),
     ) as model:
         shape = model.input_shape
         for _ in range(5):
@@ -61,7 +66,7 @@ def test_critical_path_beats_layers_and_is_near_the_best(name, output, wins):
 
 def test_graphs_for_other_threads_have_the_same_work():
     chosen = {"conv": "spectral", "output_shape": (9, 9, 9)}
-    with Model(SMALL, threads=1, **chosen) as one, Model(SMALL, threads=2, **chosen) as two:
+    with model_of(SMALL, threads=1, **chosen) as one, model_of(SMALL, threads=2, **chosen) as two:
         graphs = [one.task_graph, two.task_graph, one.task_graph_for(2), one.task_graph_for(64)]
     work = [[n for n, k in zip(g.names, g.kinds, strict=True) if k != "gate"] for g in graphs]
     assert work[0] == work[1] == work[2] == work[3]

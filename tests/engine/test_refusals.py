@@ -5,7 +5,7 @@ import pytest
 from odd_networks import network, size
 from small_models import small
 
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.errors import PlanError, ZnnpyError
 
@@ -90,7 +90,7 @@ def test_parameters_that_no_memory_holds_are_refused_before_planning(training, n
     def refused(machine, limit=None):
         monkeypatch.setattr("znnpy.engine.memory.limits.whole_memory", lambda: machine << 30)
         with pytest.raises(PlanError) as error:
-            Model(net, 1, threads=1, training=training, max_memory=limit)
+            Model(net, 1, threads=1, training=training, hardware=Hardware(max_memory=limit))
         return str(error.value)
 
     assert f"{needs} GiB of memory; max_memory is 1.0 GiB" in refused(200, 1 << 30)

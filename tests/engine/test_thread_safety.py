@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_models import data, small
 
-from znnpy import Model
+from znnpy import Model, Training
 from znnpy.errors import ZnnpyError
 
 
@@ -70,5 +70,7 @@ def test_values_are_the_callers_own(images):
     with Model(section, 1, threads=2, conv="direct", seed=1) as model:
         alone = [model.forward(x[sample : sample + 1]) for sample in range(5)]
     assert len({values.tobytes() for values in alone}) == 5
-    with Model(section, 1, batch=5, microbatch=1, threads=2, conv="direct", seed=1) as model:
+    with Model(
+        section, 1, batch=5, training=Training(microbatch=1), threads=2, conv="direct", seed=1
+    ) as model:
         np.testing.assert_array_equal(model.forward(x), np.concatenate(alone))

@@ -63,7 +63,7 @@ from added_kernels import backward_hard_tanh, normed_hard_tanh, transfer_hard_ta
 from against_reference import check
 from random_networks import loss_of, random_inputs, random_network, random_parameters
 
-from znnpy import Model, Optimizer, load_network
+from znnpy import Hardware, Model, Optimizer, load_network
 from znnpy.config import json_schema, load_config, template
 from znnpy.engine.emit import EMITTERS, Emitter
 from znnpy.engine.layers import data_movement
@@ -162,7 +162,7 @@ def test_the_engine_trains_as_the_oracle_does(network: Any) -> None:
     target = rng.standard_normal((2, 2, *SHAPE), np.float32)
     for precision in ("float32", "float64"):
         with Model(network, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
-                   optimizer=Optimizer(), precision=precision) as model:  # fmt: skip
+                   optimizer=Optimizer(), hardware=Hardware(precision=precision)) as model:  # fmt: skip
             first = np.asarray(model.forward(x))
             losses = [model.step(x, target, learning_rate=0.05) for _ in range(5)]
             found[precision] = first, losses, np.asarray(model.predict(x)), dict(model.parameters)
@@ -186,7 +186,7 @@ def test_float64_runs_what_has_no_tasks_or_kernel_yet(
     monkeypatch.delitem(activation_kernels.BACKWARD, "hard_tanh")
     with pytest.raises(NetworkError, match=r"node 'layer\d|output': hard_tanh has no kernel"):
         Model(network, SHAPE, conv="direct")
-    with Model(network, SHAPE, conv="direct", precision="float64") as model:
+    with Model(network, SHAPE, conv="direct", hardware=Hardware(precision="float64")) as model:
         assert model.predict(np.ones((1, 1, *model.input_shape), np.float32)).shape == (
             1,
             2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from znnpy import Model, load_network
+from znnpy import Hardware, Model, load_network
 from znnpy.layers.activation_functions import FUNCTIONS, Shaped
 from znnpy.network.types import Network
 
@@ -48,7 +48,7 @@ def test_slopes_are_learned_as_in_float64(norm: str | None) -> None:
     net = load_network({"layers": [{"conv": keys}, {"conv": {"channels": 2, "size": 2}}]})
     for precision in ("float32", "float64"):
         with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
-                   precision=precision) as model:  # fmt: skip
+                   hardware=Hardware(precision=precision)) as model:  # fmt: skip
             rng = np.random.default_rng(1)
             assert (model.parameters["layer1.slopes"] == 0.25).all()
             x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
@@ -65,7 +65,7 @@ def test_softmax_between_layers_trains_as_float64_does() -> None:
     net, found = load_network({"layers": [{"conv": keys} for keys in layers]}), {}
     for precision in ("float32", "float64"):
         with Model(net, SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
-                   precision=precision) as model:  # fmt: skip
+                   hardware=Hardware(precision=precision)) as model:  # fmt: skip
             rng = np.random.default_rng(1)
             x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
             target = rng.random((2, 2, *SHAPE), np.float32)
@@ -106,7 +106,7 @@ def test_the_engine_trains_as_float64_does(name: str) -> None:
     found = {}
     for precision in ("float32", "float64"):
         with Model(chain(name), SHAPE, 2, threads=2, seed=3, loss="square", conv="direct",
-                   precision=precision) as model:  # fmt: skip
+                   hardware=Hardware(precision=precision)) as model:  # fmt: skip
             rng = np.random.default_rng(1)
             x = 3 * rng.standard_normal((2, 1, *model.input_shape), np.float32)
             target = rng.random((2, 2, *SHAPE), np.float32)

@@ -11,7 +11,7 @@ import pytest
 from drawn_keys import drawn_keys
 from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
 
-from znnpy import Model, load_network
+from znnpy import Hardware, Model, load_network
 from znnpy.config import template
 from znnpy.engine.emit import EMITTERS
 from znnpy.errors import NetworkError
@@ -77,7 +77,7 @@ def test_a_network_of_unknown_words_is_refused(what: dict[str, Any], words: str)
         load_network(changed(**what))
     for precision in ("float32", "float64"):
         with pytest.raises(NetworkError, match=words):
-            Model(changed(**what), 1, precision=precision)
+            Model(changed(**what), 1, hardware=Hardware(precision=precision))
 
 
 def test_sizes_of_an_unknown_kind_are_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 from loss_cases import cases, named
 from malis_by_pairs import brute
 
-from znnpy import Model
+from znnpy import Hardware, Model
 from znnpy.config import json_schema, template
 from znnpy.engine import Optimizer
 from znnpy.errors import ZnnpyError
@@ -218,7 +218,7 @@ def test_updates_of_a_model(case: Steps, precision: Any) -> None:
         optimizer=optimizer,
         loss="square",
         conv="direct",
-        precision=precision,
+        hardware=Hardware(precision=precision),
     ) as model:
         own = {name: Steps(case.kind, dict(case.keys), case.update) for name in model.parameters}
         for name, steps in own.items():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy import Model, load_network, reference
+from znnpy import Hardware, Model, load_network, reference
 from znnpy.engine.tasks.task_identity import Kind
 from znnpy.geometry import fit
 from znnpy.network import Network, parameter_shapes
@@ -79,7 +79,14 @@ def test_models_that_predict_fold(loss: str, precision: Any) -> None:
     parameters, x = material(net)
     found = []
     for training in (True, False):
-        with Model(net, OUT, threads=2, loss=loss, training=training, precision=precision) as model:
+        with Model(
+            net,
+            OUT,
+            threads=2,
+            loss=loss,
+            training=training,
+            hardware=Hardware(precision=precision),
+        ) as model:
             model.set_parameters(parameters)
             found.append(model.forward(x))
             for name, array in model.parameters.items():

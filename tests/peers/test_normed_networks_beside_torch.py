@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy import Model, Optimizer, load_network
+from znnpy import Hardware, Model, Optimizer, load_network
 from znnpy.network import learned, parameter_shapes
 
 torch = pytest.importorskip("torch")
@@ -92,7 +92,13 @@ def test_twenty_updates(kind: str, optimizer: Any, precision: Any) -> None:
         else torch.optim.Adam(moved, lr=RATE, eps=1e-3)
     )
     with Model(
-        network, OUT, batch=2, threads=2, loss="square", optimizer=ours, precision=precision
+        network,
+        OUT,
+        batch=2,
+        threads=2,
+        loss="square",
+        optimizer=ours,
+        hardware=Hardware(precision=precision),
     ) as model:
         start = {name: array.astype(dtype) for name, array in model.parameters.items()}
         assert start.keys() == peer.named().keys() == parameter_shapes(network).keys()
@@ -118,6 +124,8 @@ def test_twenty_updates(kind: str, optimizer: Any, precision: Any) -> None:
         values = peer(torch.tensor(x)).detach().numpy()
         np.testing.assert_allclose(model.forward(x), values, rtol=near, atol=near)
         found = model.parameters
-    with Model(network, OUT, batch=2, loss="square", precision=precision, training=False) as model:
+    with Model(
+        network, OUT, batch=2, loss="square", hardware=Hardware(precision=precision), training=False
+    ) as model:
         model.set_parameters(found)
         np.testing.assert_allclose(model.forward(x), values, rtol=near, atol=near)

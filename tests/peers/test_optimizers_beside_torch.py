@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_settings import model_of
 
-from znnpy import Model
 from znnpy.engine import Optimizer
 from znnpy.learning.optimizers import OPTIMIZERS
 
@@ -45,7 +45,7 @@ def test_updates(kind: str, keys: dict[str, Any], name: str, theirs: dict[str, A
         np.random.default_rng(0),
         {"threads": 1, "loss": "square", "precision": "float64"},
     )
-    with Model(NET, (2, 3, 3), optimizer=Optimizer(kind, **keys), **options) as model:
+    with model_of(NET, (2, 3, 3), optimizer=Optimizer(kind, **keys), **options) as model:
         moved = torch.tensor(np.float64(model.parameters["conv1"]), requires_grad=True)
         optimizer = getattr(torch.optim, name)([moved], lr=1.0, **given)
         for rate in (0.1, 0.03, 0.05, 0.01):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_settings import model_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
@@ -192,7 +193,7 @@ def _compared(
 def _model(real: Real, carried: Carried, **keys: Any) -> znnpy.Model:
     """With the net's values, for its input's size."""
     shapes = dict(fit_input(carried.network, real.size).output_shapes)
-    model = znnpy.Model(carried.network, shapes, threads=2, loss="square", **keys)
+    model = model_of(carried.network, shapes, threads=2, loss="square", **keys)
     values = carried.parameters()
     model.set_parameters({name: values[name] for name in model.parameters})
     return model

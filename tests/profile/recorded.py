@@ -25,7 +25,12 @@ NET = {
 def small_model(threads: int, *, training: bool = True, record: int = 0) -> znnpy.Model:
     """A model of the net."""
     return znnpy.Model(
-        NET, (10, 10, 10), threads=threads, conv="direct", training=training, record=record
+        NET,
+        (10, 10, 10),
+        threads=threads,
+        conv="direct",
+        training=training,
+        execution=znnpy.Execution(record=record),
     )
 
 

@@ -91,15 +91,15 @@ def test_minimal_filtering_is_counted():
 
 RANKS = """
 import json, sys
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.world import World
-from znnpy.engine import Model
+from znnpy.engine import Hardware, Model, Training
 from znnpy.engine.tasks.task_identity import Pass, identities
 from znnpy.profile.command import convolution_flops, flops_by_task
 
 with World.open() as world:
-    keys = {"threads": 1, "conv": "direct", "distributed": DistributedSection(strategy=sys.argv[2])}
-    with Model(json.loads(sys.argv[1]), 4, batch=4, microbatch=1, ranks=world, **keys) as model:
+    hardware = Hardware(ranks=world, distributed={"strategy": sys.argv[2]})
+    with Model(json.loads(sys.argv[1]), 4, batch=4, threads=1, conv="direct",
+               training=Training(microbatch=1), hardware=hardware) as model:
         flops, names = flops_by_task(model), {"conv1", "conv2"}
         weight = {it for it in identities(model.task_graph) if it.serves is Pass.WEIGHT and it.owner in names}
         whole = convolution_flops(model)

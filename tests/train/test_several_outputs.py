@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from called import status_of
 
-from znnpy import Model
+from znnpy import Hardware, Model, Training
 from znnpy.config import config_from, load_config
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
@@ -82,7 +82,8 @@ def test_the_loss_is_the_weighted_sum_over_outputs(folder: Path) -> None:
     for factors in ({"side": 1.0, "out": 0.0}, {"side": 0.0, "out": 1.0}, {"side": 0.25}):
         for precision in ("float32", "float64"):
             with Model(network, (2, 8, 8), batch=2, threads=2, conv="direct", seed=1, loss="bce_dice",
-                       factors=factors, precision=precision) as model:  # fmt: skip
+                       training=Training(factors=factors),
+                       hardware=Hardware(precision=precision)) as model:  # fmt: skip
                 shapes = model.geometry.output_shapes
                 assert shapes == {"side": (2, 4, 4), "out": (2, 8, 8)}
                 if not found:
@@ -102,9 +103,9 @@ def test_the_loss_is_the_weighted_sum_over_outputs(folder: Path) -> None:
 def test_factors_of_no_output_are_refused(folder: Path) -> None:
     network = trained_network(load_config("config.yaml"))
     with pytest.raises(ZnnpyError, match=r"no output 'sides'; this network has \['side', 'out'\]"):
-        Model(network, (2, 8, 8), factors={"sides": 1})
-    with pytest.raises(ZnnpyError, match=r"outputs\.side\.weight"):
-        Model(network, (2, 8, 8), factors={"side": -1})
+        Model(network, (2, 8, 8), training=Training(factors={"sides": 1}))
+    with pytest.raises(ZnnpyError, match=r"training\.factors\.side: "):
+        Model(network, (2, 8, 8), training=Training(factors={"side": -1}))
 
 
 @pytest.mark.parametrize("flips", [False, True])
@@ -171,7 +172,7 @@ def test_the_error_is_one_share_of_all_outputs(folder: Path, precision: Any) -> 
         {"side": 3.0, "out": 2.0},
     ):
         with Model(network, (2, 8, 8), threads=2, conv="direct", seed=1, loss="bce_dice",
-                   factors=factors, precision=precision) as model:  # fmt: skip
+                   training=Training(factors=factors), hardware=Hardware(precision=precision)) as model:  # fmt: skip
             if x is None:
                 x = rng.standard_normal((1, 1, 2, 8, 8))
                 t = {n: np.ones((1, 1, *s)) for n, s in model.geometry.output_shapes.items()}

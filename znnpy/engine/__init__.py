@@ -2,6 +2,7 @@
 
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
+from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.engine.step_result import StepResult
 
-__all__ = ["Model", "Optimizer", "StepResult"]
+__all__ = ["Execution", "Hardware", "Model", "Optimizer", "StepResult", "Training"]

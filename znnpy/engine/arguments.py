@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from znnpy.config import check_section
 from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.problems import Key, MalformedConfigError, dotted
 from znnpy.config.training_section import RunSection, TrainingSection
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.progress import Report
+from znnpy.engine.settings import GROUPS, Execution, Training, place, refuse_unknown
 from znnpy.errors import ConfigError
-from znnpy.fields import Bool, Int, Strict, shown
+from znnpy.fields import Int, Strict, of_python, shown
 from znnpy.plan import Plan
 from znnpy.scheduler.core_count import available_cores
 
 Record = Mapping[str, Mapping[str, Any]]
+Section = TypeVar("Section", bound=BaseModel)
 WHO = "Model"
 """Begins what is said of its arguments."""
 
@@ -32,7 +35,6 @@ class _Own(Strict):
     """Arguments that no config has, or not so."""
 
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
-    training: Bool
     record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
 
 
@@ -54,13 +56,21 @@ class Arguments:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Arguments:
-        """What users have given, by name and of any types; ConfigError says which is wrong."""
-        factors = _mapping("factors", "output nodes to numbers", given["factors"])
+        """What users have given to `Model`, by name and of any types, its groups among them.
+
+        ConfigError says which is wrong, and in which group; ArgumentError what is no name.
+        """
+        refuse_unknown(
+            given["unknown"], [name for name in given if name not in ("self", "unknown")]
+        )
+        trains = _trains(given["training"])
+        flat = {**given, **_of_groups(given)}
+        factors = _mapping("factors", "output nodes to numbers", flat["factors"])
         outputs = {name: {"weight": factor} for name, factor in factors.items()}
-        settings = {"output_shape": 1, "outputs": outputs} | {key: given[key] for key in LEARNING}
-        learning = check_section(TrainingSection, settings, WHO)
-        own = check_section(_Own, {key: given[key] for key in _Own.model_fields}, WHO)
-        ranks, report = given["ranks"], given["report"]
+        settings = {"output_shape": 1, "outputs": outputs} | {key: flat[key] for key in LEARNING}
+        learning = _checked(TrainingSection, settings)
+        own = _checked(_Own, {key: flat[key] for key in _Own.model_fields})
+        ranks, report = flat["ranks"], flat["report"]
         if ranks is not None and not isinstance(ranks, World):
             raise _wrong("ranks", "a World", ranks)
         if report is not None and not callable(report):
@@ -69,17 +79,55 @@ class Arguments:
             )
         return cls(
             learning,
-            check_section(RunSection, {key: given[key] for key in RUNNING}, WHO),
+            _checked(RunSection, {key: flat[key] for key in RUNNING}),
             available_cores() if own.threads is None else own.threads,
-            own.training,
+            trains,
             own.record,
-            Optimizer.of(given["optimizer"]),
+            Optimizer.of(flat["optimizer"]),
             {name: output.weight for name, output in learning.outputs.items()},
-            None if given["plan"] is None else _plan(given["plan"]),
+            None if flat["plan"] is None else _plan(flat["plan"]),
             report,
             ranks,
-            _distributed(given["distributed"]),
+            _distributed(flat["distributed"]),
         )
+
+
+def _trains(given: Any) -> bool:
+    """Whether there are updates, which a Training implies."""
+    given = of_python(given)
+    if not isinstance(given, bool | Training):
+        raise _wrong("training", "a Training, true or false", given)
+    return given is not False
+
+
+def _of_groups(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of all groups; those of groups that are not given are as if there were none."""
+    found: dict[str, Any] = {}
+    for name, kind in GROUPS.items():
+        group = given[name]
+        if group is None or (kind is Training and not isinstance(group, Training)):
+            group = kind()
+        if not isinstance(group, kind):
+            article = "an" if kind is Execution else "a"
+            raise _wrong(name, f"{article} {kind.__name__}", group)
+        found |= {key.name: getattr(group, key.name) for key in fields(kind)}
+    return found
+
+
+def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
+    """A config's section of what `Model` was given, whose problems have the keys that `Model` has for them."""
+    try:
+        return check_section(section, values, WHO)
+    except MalformedConfigError as error:
+        problems = [replace(problem, key=_key(problem.key)) for problem in error.problems]
+        raise MalformedConfigError(problems) from None
+
+
+def _key(key: Key) -> Key:
+    """A key of a config's section as `Model` takes it; outputs have nothing but factors here."""
+    if not key or key[0] != "outputs":
+        return (*place(str(key[0])), *key[1:]) if key else key
+    return (*place("factors"), *(part for part in key[1:] if part != "weight"))
 
 
 def _plan(given: Any) -> Record:
@@ -92,7 +140,7 @@ def _distributed(given: Any) -> DistributedSection:
     if isinstance(given, DistributedSection):
         return given
     keys = _mapping("distributed", "the keys of a config's section", given)
-    return check_section(DistributedSection, keys, f"{WHO}: distributed")
+    return check_section(DistributedSection, keys, f"{WHO}: {dotted(place('distributed'))}")
 
 
 def _mapping(name: str, what: str, given: Any) -> Mapping[Any, Any]:
@@ -104,4 +152,4 @@ def _mapping(name: str, what: str, given: Any) -> Mapping[Any, Any]:
 
 
 def _wrong(name: str, wanted: str, given: Any) -> ConfigError:
-    return ConfigError(f"{WHO}: {name}: must be {wanted}; found {shown(given)}")
+    return ConfigError(f"{WHO}: {dotted(place(name))}: must be {wanted}; found {shown(given)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from znnpy.engine.arguments import Arguments, Record
 from znnpy.engine.autotune import planned
@@ -15,6 +15,7 @@ from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.engine.memory_planning import planned_within
 from znnpy.engine.progress import Report
+from znnpy.engine.settings import Precision
 from znnpy.engine.step_tasks import Settings
 from znnpy.errors import ZnnpyError
 from znnpy.geometry import Geometry, fit, refuse_single_values
@@ -25,8 +26,6 @@ from znnpy.plan import Plan
 
 if TYPE_CHECKING:
     from znnpy.engine.float64_engine import DoubleEngine
-
-Precision = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,6 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
         _refuse_ranks(arguments)
         microbatches = learning.batch // microbatch
         party = Party.of(arguments.ranks, microbatches, run, arguments.distributed)
-    elif learning.microbatch is not None:
-        raise ZnnpyError("microbatch: a model without training computes its batch at once")
     own = len(party.numbers) * microbatch if party else learning.batch
     settings, sizes = _settings(losses, arguments, party), (network, geometry, microbatch)
     limit, states = settings.max_memory, settings.states
@@ -96,9 +93,11 @@ def _weighed_objectives(run: Network, network: Network, arguments: Arguments) ->
     """What each output is for, with factors by node of `network` (1 where there is none)."""
     names, factors = [node.name for node in network.outputs], arguments.factors
     if unknown := sorted(set(factors) - set(names)):
-        raise ZnnpyError(f"factors: there is no output {unknown[0]!r}; this network has {names}")
+        raise ZnnpyError(
+            f"training.factors: there is no output {unknown[0]!r}; this network has {names}"
+        )
     if arguments.training and not any(factors.get(name, 1.0) for name in names):
-        raise ZnnpyError("factors: all are 0, so that nothing is learned")
+        raise ZnnpyError("training.factors: all are 0, so that nothing is learned")
     return objectives(run, arguments.learning.loss, lambda name: factors.get(name, 1.0))
 
 

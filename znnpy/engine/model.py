@@ -6,23 +6,21 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from numpy.typing import ArrayLike
 
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.distributed.buckets import Pieces
 from znnpy.distributed.strategies import Strategy
-from znnpy.distributed.world import World
 from znnpy.engine.arguments import Arguments
 from znnpy.engine.array_checks import Given, learning_rate_of, whole_number_of
-from znnpy.engine.construction import Precision, made
+from znnpy.engine.construction import made
 from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import Arrays, ByName, Floats, alone
 from znnpy.engine.memory_planning import declared_graph, declared_layers, planned_with_replicas
-from znnpy.engine.progress import Report
+from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.engine.step_result import StepResult
 from znnpy.engine.thread_safety import Staging, Turn, in_turn
 from znnpy.errors import ShapeError, ZnnpyError
@@ -39,30 +37,23 @@ from znnpy.scheduler.recording import WorkerRecording
 if TYPE_CHECKING:
     from znnpy.engine.float64_engine import DoubleEngine
 
-DISTRIBUTED = DistributedSection()
-
 
 class Model:
     """A network for one output shape and batch size, with its parameters, plan and worker threads.
 
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
-    (z, y, x), one number for all three, or a dict by output node. `threads`: workers (default: all
-    cores this process may use; 0: the serial executor). `conv`: auto, direct, fft, spectral. `loss`:
-    its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
+    (z, y, x), one number for all three, or a dict by output node. `batch`: samples of an update or a forward pass.
+    `threads`: workers (default: all cores this process may use; 0: the serial executor). `seed`: of initial
+    parameters and dropout. `conv`: auto, direct, fft, spectral. `plan`: a `plan_record` to repeat instead.
+    `loss`: its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
     output as logits, those of a logistic or softmax one as probabilities. `optimizer`: an Optimizer, or as in a
     config its name or a dict (default: sgd).
-    `factors`: of the losses of several outputs, by node (default 1 each).
-    `microbatch`: how many samples are computed at once, by one fixed plan; an update adds up
-    `batch / microbatch` of them (default: the batch). `max_memory`: bytes, or as "8GiB"; PlanError when the plan needs
-    more, or more than the machine has. `plan`: a `plan_record` to repeat. `training=False` reserves no
-    gradients.
-    `precision`: float32, or float64 by plain NumPy, slow and for checks. `ranks`: the processes that train
-    this network together, which all make the same model; each takes the samples that `samples` counts, rank 0
-    plans for all, and parameters are the same everywhere after every update. `distributed`: how.
+    `training`: more about updates, in a `Training`; False reserves no gradients. `hardware`: precision, memory and
+    ranks, in a `Hardware`. `execution`: scheduling and recording of tasks, in an `Execution`.
 
     The results are bitwise the same for any number of threads. Arrays are (batch, channel, z, y, x)
     float32; copied in and out. Threads of Python may share a model: their calls come one after the other,
-    each whole (with `ranks` in the same order on all, so of one thread); one within another, as a signal
+    each whole (with ranks in the same order on all, so of one thread); one within another, as a signal
     handler may make it, is refused. Settings are those that a config may hold, targets those that its loss
     takes; ConfigError and others, all of them ZnnpyErrors, say which are not.
     """
@@ -72,24 +63,17 @@ class Model:
         network: Any,
         output_shape: Extent | Mapping[str, Extent] = 12,
         batch: int = 1,
+        *,
         threads: int | None = None,
         seed: int = 0,
         conv: Choice = "auto",
+        plan: Mapping[str, Mapping[str, Any]] | None = None,
         loss: str | Mapping[str, Any] | LossKeys = "binomial_cross_entropy",
         optimizer: Optimizer | OptimizerKeys | str | Mapping[str, Any] | None = None,
-        factors: Mapping[str, float] | None = None,
-        clip_norm: float | None = None,
-        max_memory: int | str | None = None,
-        plan: Mapping[str, Mapping[str, Any]] | None = None,
-        training: bool = True,
-        microbatch: int | None = None,
-        precision: Precision = "float32",
-        policy: str = "critical-path",
-        steal_seed: int = 0,
-        record: int = 0,
-        report: Report | None = None,
-        ranks: World | None = None,
-        distributed: DistributedSection | Mapping[str, Any] = DISTRIBUTED,
+        training: Training | bool = True,
+        hardware: Hardware | None = None,
+        execution: Execution | None = None,
+        **unknown: Never,
     ) -> None:
         given = dict(locals())
         arguments = Arguments.of(given)

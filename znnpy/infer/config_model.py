@@ -16,6 +16,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.limits import TooLargeError, copied_bytes
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
+from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.geometry import trained_geometry
 from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.patch_search import Candidate, best_patch, counted_workers, covering
@@ -54,7 +55,7 @@ def training_model(
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
     with plan_room(config, network) as most:
-        return _trained(config, network, plan, most, record=record, report=report, ranks=ranks)
+        return _trained(config, network, plan, most, record, report, ranks)
 
 
 def _trained(
@@ -62,28 +63,35 @@ def _trained(
     network: Network,
     plan: Mapping[str, Any] | None,
     most: int | None,
-    **more: Any,
+    record: int,
+    report: Report | None,
+    ranks: World | None,
 ) -> Model:
     training, run = config.training, config.run
     return Model(
         network,
         output_shape=training.output_shape,
         batch=training.batch,
-        microbatch=training.microbatch,
         threads=run.threads,
         seed=training.seed,
         conv=training.conv,
         loss=training.loss,
         optimizer=training.optimizer,
-        factors={node.name: training.weight(node.name) for node in network.outputs},
-        clip_norm=training.clip_norm,
-        max_memory=most,
         plan=plan,
-        precision=training.precision,
-        policy=run.policy,
-        steal_seed=run.steal_seed,
-        distributed=config.distributed,
-        **more,
+        training=Training(
+            factors={node.name: training.weight(node.name) for node in network.outputs},
+            clip_norm=training.clip_norm,
+            microbatch=training.microbatch,
+        ),
+        hardware=Hardware(
+            precision=training.precision,
+            max_memory=most,
+            ranks=ranks,
+            distributed=config.distributed,
+        ),
+        execution=Execution(
+            policy=run.policy, steal_seed=run.steal_seed, record=record, report=report
+        ),
     )
 
 
@@ -147,10 +155,9 @@ def patch_model(
         conv=config.training.conv,
         loss=config.training.loss,
         plan=plan,
-        precision=config.training.precision,
         training=False,
-        record=record,
-        report=report,
+        hardware=Hardware(precision=config.training.precision),
+        execution=Execution(record=record, report=report),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from against_reference import errors
 
-from znnpy import Model, load_network
+from znnpy import Hardware, Model, load_network
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.infer.forward_costs import forward_plan
@@ -71,7 +71,7 @@ def test_depthwise_of_an_input() -> None:
     net = load_network({"input": 3, "layers": layers})
     rng, found = np.random.default_rng(0), {}
     for precision in ("float32", "float64"):
-        with Model(net, 4, precision=precision, loss="square", seed=1) as model:
+        with Model(net, 4, hardware=Hardware(precision=precision), loss="square", seed=1) as model:
             if not found:
                 x = rng.standard_normal((1, 3, *model.input_shape)).astype(np.float32)
                 target = rng.standard_normal((1, 2, 4, 4, 4)).astype(np.float32)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from model_settings import model_of
 from odd_networks import network
 
 from znnpy import Model, Optimizer
@@ -56,7 +57,7 @@ def data(model):
 
 
 def gradients(net, output, **options):
-    with Model(net, output, 2, seed=5, loss="square", **options) as model:
+    with model_of(net, output, 2, seed=5, loss="square", **options) as model:
         return model.loss_and_gradients(*data(model))[1]["e1"]
 
 

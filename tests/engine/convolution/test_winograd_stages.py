@@ -6,7 +6,7 @@ import pytest
 from against_reference import drawn_case, errors
 from chains import ONE, winograd_chain, winograd_plan
 
-from znnpy import Model
+from znnpy import Execution, Model
 from znnpy.engine.tasks.task_identity import Part, Pass, identities
 from znnpy.plan.algorithms import winograd
 from znnpy.profile.command import flops_by_task
@@ -50,7 +50,7 @@ def bits(net, output, batch, threads=1):
         output,
         batch=batch,
         threads=threads,
-        steal_seed=threads,
+        execution=Execution(steal_seed=threads),
         loss="square",
         plan=winograd_plan(net),
     ) as model:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from loss_cases import cases, named
+from model_settings import model_of
 
 from znnpy import Model
 from znnpy.network.types import Edge, Network, Node
@@ -29,7 +30,7 @@ def network(function: Any, images: int = 3) -> Network:
 
 
 def made(loss: Any, function: Any, **options: Any) -> Model:
-    return Model(network(function), SHAPE, batch=2, loss=loss, conv="direct", seed=3, **options)
+    return model_of(network(function), SHAPE, batch=2, loss=loss, conv="direct", seed=3, **options)
 
 
 def data(model: Model, seed: int = 0) -> Any:

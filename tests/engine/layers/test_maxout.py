@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from against_reference import errors
 
-from znnpy import Model, load_network, reference
+from znnpy import Hardware, Model, load_network, reference
 from znnpy.errors import NetworkError
 from znnpy.geometry import fit
 
@@ -39,7 +39,9 @@ def test_gradients_of_the_oracle() -> None:
     net = network(3, 2)
     geometry, rng = fit(net, (1, 2, 2)), np.random.default_rng(0)
     shapes = {"first": (2, 1, 1, 2, 3), "c1": (2, 2, 2, 1, 2)}
-    with Model(net, (1, 2, 2), precision="float64", loss="square", seed=3) as model:
+    with Model(
+        net, (1, 2, 2), hardware=Hardware(precision="float64"), loss="square", seed=3
+    ) as model:
         parameters = {name: rng.standard_normal(a.shape) for name, a in model.parameters.items()}
     x = {"input": rng.standard_normal((1, 1, *geometry.input_shapes["input"]))}
     target = {"out": rng.standard_normal((1, 2, 1, 2, 2))}

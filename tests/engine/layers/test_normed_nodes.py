@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_settings import model_of
 
 from znnpy import Model, Optimizer, load_network, reference
 from znnpy.geometry import fit
@@ -88,7 +89,7 @@ def test_as_the_reference(kind: str, function: str) -> None:
 def updated(net: Network, x: Any, target: Any, parameters: Any, **how: Any) -> Model:
     """A model after four updates."""
     how = {"optimizer": Optimizer("adam", weight_decay=0.1), "clip_norm": 0.5} | how
-    model = Model(net, OUT, batch=len(x), loss="square", **how)
+    model = model_of(net, OUT, batch=len(x), loss="square", **how)
     model.set_parameters(parameters)
     for _ in range(4):
         model.step(x, target, learning_rate=RATE)

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from model_settings import model_of
 from scipy.special import expit
 from scipy.special import softmax as shares
 
 from znnpy import reference
-from znnpy.engine import Model, Optimizer
+from znnpy.engine import Hardware, Model, Optimizer
 from znnpy.errors import NetworkError
 from znnpy.network.types import Edge, Network, Node
 
@@ -48,7 +49,7 @@ def batch(model, seed):
 
 def trained(function, loss, **options):
     """Losses and parameters of six updates, and what the model shows then."""
-    with Model(network(function), SHAPE, batch=2, threads=2, loss=loss, conv="direct", seed=3,
+    with model_of(network(function), SHAPE, batch=2, threads=2, loss=loss, conv="direct", seed=3,
                **options) as model:  # fmt: skip
         losses = [model.step(*batch(model, seed), learning_rate=0.05) for seed in range(6)]
         x, _ = batch(model, 9)
@@ -87,7 +88,9 @@ def test_bitwise_the_training_of_a_linear_output(loss, function, options):
 def test_the_loss_is_that_of_the_values_as_probabilities(loss, function):
     """Against the cross-entropy of the values themselves, and its finite differences, in float64."""
     net = network(function)
-    with Model(net, SHAPE, batch=2, loss=loss, precision="float64", seed=2) as model:
+    with Model(
+        net, SHAPE, batch=2, loss=loss, hardware=Hardware(precision="float64"), seed=2
+    ) as model:
         x, targets = batch(model, 1)
         geometry, parameters = model.geometry, model.parameters
         found, gradients = model.loss_and_gradients(x, targets)
@@ -133,7 +136,7 @@ def test_filters_that_repeat_stay_so_and_learn_by_their_mean_gradient():
     free = replace(tied, repeat=(1, 1, 1))
     nets = [Network(network("linear").nodes[:3], (edges[0], edge)) for edge in (tied, free)]
     options = {"batch": 2, "threads": 2, "conv": "direct", "loss": "square", "seed": 5}
-    with Model(nets[0], SHAPE, **options) as model, Model(nets[1], SHAPE, **options) as other:
+    with model_of(nets[0], SHAPE, **options) as model, model_of(nets[1], SHAPE, **options) as other:
         other.set_parameters(model.parameters)
         before = model.parameters["e2"]
         x, targets = batch(model, 0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from against_reference import check_network
 
-from znnpy import Model, load_network, reference
+from znnpy import Hardware, Model, load_network, reference
 from znnpy.errors import NetworkError
 from znnpy.geometry import fit
 
@@ -78,11 +78,13 @@ def test_updates_move_what_users_see_and_set():
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_prediction_by_what_was_standardised_once(precision):
     network = net()
-    with Model(network, OUT, threads=1, seed=3, precision=precision) as model:
+    with Model(network, OUT, threads=1, seed=3, hardware=Hardware(precision=precision)) as model:
         given = model.parameters
         x = np.random.default_rng(0).standard_normal((1, 1, *model.input_shape)).astype(np.float32)
         trained = model.forward(x)
-    with Model(network, OUT, threads=1, training=False, precision=precision) as model:
+    with Model(
+        network, OUT, threads=1, training=False, hardware=Hardware(precision=precision)
+    ) as model:
         model.set_parameters(given)
         assert set(model.parameters) == set(given)
         np.testing.assert_allclose(model.forward(x), trained, atol=1e-4 * np.abs(trained).max())

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import random_networks as rn
 from declared_tasks import buffer, declared
+from model_settings import model_of
 
-from znnpy import Model, load_network
+from znnpy import load_network
 from znnpy.engine.memory_planning import planned_memory
 from znnpy.engine.tasks.buffer_sharing import lifetimes
 from znnpy.engine.tasks.dependencies import refuse_unfilled
@@ -115,7 +116,7 @@ NETS = {
 def updates(network, output, **options):
     """All that three updates, and passes between them, find; and the model."""
     geometry = fit(network, output)
-    with Model(network, output, batch=2, seed=3, loss="square", **options) as model:
+    with model_of(network, output, batch=2, seed=3, loss="square", **options) as model:
         model.set_parameters(rn.random_parameters(network, 4))
         found = []
         for update in range(3):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from against_reference import random_case
+from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
 
@@ -73,7 +74,7 @@ class Watched:
 
 def check(net, output, arrays, **options):
     """Some tasks of each kernel of an update; gives how many it has."""
-    with Model(net, output, optimizer=Optimizer("adam"), **options) as model:
+    with model_of(net, output, optimizer=Optimizer("adam"), **options) as model:
         x, target, weight = arrays(model)
         model.step(x, target, weight=weight, learning_rate=0.01)
         watched = Watched(model)
