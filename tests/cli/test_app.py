@@ -46,7 +46,16 @@ def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path
     assert (code, path.read_text()) == (1, before)
     assert errors.startswith("znnpy: ")
     assert "--overwrite" in errors
-    assert run(capsys, "init")[1] == before
+    first, rest = before.split("\n", 1)
+    assert run(capsys, "init")[1] == rest
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    beside = tmp_path / named
+    assert beside.read_text() == run(capsys, "schema")[1]
+    beside.write_text("{}")  # of another version
+    assert run(capsys, "init", tmp_path / "other.yaml")[0] == 0
+    assert beside.read_text() == "{}"
+    assert run(capsys, "init", path, "--overwrite")[0] == 0
+    assert "network" in json.loads(beside.read_text())["properties"]
 
 
 def test_init_writes_the_whole_file_or_none(capsys, tmp_path):
@@ -67,7 +76,31 @@ def test_init_writes_where_a_link_leads(capsys, tmp_path):
     link.symlink_to(path)
     assert run(capsys, "init", link, "--overwrite")[0] == 0
     assert link.is_symlink()
-    assert path.read_text() == run(capsys, "init")[1]
+    assert path.read_text().endswith(run(capsys, "init")[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("znnpy pr", ["predict", "profile"]),
+        ("znnpy train --thr", ["--threads"]),
+        ("znnpy segment p.h5 --method w", ["watershed"]),
+    ],
+)
+def test_the_shell_completes(capsys, monkeypatch, words, expected):
+    monkeypatch.setenv("_ZNNPY_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert run(capsys)[1].split() == expected
+
+
+def test_help_breaks_lines_where_the_terminal_ends(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("train", "predict", "check", "profile", "view"):
+        text = run(capsys, command, "--help")[1]
+        about = text[text.index("Usage") : text.index("─ Arguments")].splitlines()[1:]
+        lines = [line.strip() for line in about if len(line.split()) > 1]
+        assert all(line.endswith(".") for line in lines if len(line) < 150), (command, lines)
 
 
 def test_schema_is_json(capsys):

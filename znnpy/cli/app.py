@@ -6,6 +6,7 @@ import atexit
 import io
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -25,7 +26,6 @@ from znnpy.errors import WaitWarning, screenful, told
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Train and run 3-D convolutional networks on many-core CPUs.",
 )
@@ -39,6 +39,8 @@ app.command("check")(config.check)
 app.command("init")(config.init)
 app.command("schema")(config.schema)
 app.command("version")(version.show_version)
+
+BROKEN = re.compile(r"(?<!\n)\n(?!\n)")  # a line of a docstring ends, but no paragraph
 
 
 def _version(wanted: bool) -> None:
@@ -137,6 +139,7 @@ def _commands() -> Any:
     """The commands; their help names no types of arguments and flags, which say nothing."""
     made: Any = typer.main.get_command(app)
     for command in (made, *made.commands.values()):
+        command.help = BROKEN.sub(" ", command.help or "")
         for param in command.get_params(typer.Context(command)):
             if param.param_type_name == "argument" or getattr(param, "is_flag", False):
                 param.display_type_rich = lambda ctx: None

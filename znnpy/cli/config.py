@@ -22,6 +22,9 @@ from znnpy.cli.options import (
 )
 from znnpy.cli.preconditions import refuse_ranks
 
+SCHEMA_FILE = "znnpy.schema.json"
+SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+
 
 def check(
     config: ConfigFile,
@@ -76,7 +79,7 @@ def init(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
-    """Write a commented config to start from."""
+    """Write a commented config to start from, and beside it the schema by which editors complete and check it."""
     from znnpy.atomic_files import write_text
     from znnpy.config import template
     from znnpy.errors import ConfigError
@@ -88,13 +91,24 @@ def init(
         return
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
-    write_text(Path(realpath(path)), text)  # a link stays one
-    typer.echo(f"wrote {path}: its data and network are to be made yours", err=True)
+    written = Path(realpath(path))  # a link stays one
+    write_text(written, f"{SCHEMA_LINE}\n{text}")
+    beside = written.parent / SCHEMA_FILE
+    if overwrite or not beside.exists():
+        write_text(beside, _schema())
+    typer.echo(
+        f"wrote {path}, whose data and network are to be made yours, and {SCHEMA_FILE} for editors",
+        err=True,
+    )
     suggest("check", path)
 
 
 def schema() -> None:
     """Print the JSON schema of configs, for editors."""
+    typer.echo(_schema(), nl=False)
+
+
+def _schema() -> str:
     from znnpy.config import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2))
+    return json.dumps(json_schema(), indent=2) + "\n"

@@ -21,7 +21,7 @@ def view(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN | [KIND=]FILE[:DATASET]...",
+            metavar="RUN|[KIND=]FILE[:DATASET]",
             help="A run directory, or volumes of one place in the order of their panels. KIND is raw, "
             "prediction or labels, and guessed if not given.",
         ),
