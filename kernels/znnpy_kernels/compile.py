@@ -1,7 +1,7 @@
-"""Fill the disk cache with the kernels that a plan needs, in several processes at once.
+"""Compiles missing kernels into the disk cache, in several processes at once.
 
-Compilation holds a global lock inside one process, so a cold start is shared among processes:
-`python -m znnpy_kernels.compile` reads names, `module:kernel` on a line, and prints each when it is on disk.
+Compilation holds a global lock inside one process, so a cold start is shared among processes: `python -m
+znnpy_kernels.compile` reads names, `module:kernel` on a line, and prints each when it is on disk.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ RUNTIME: tuple[Native, ...] = (
 
 
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:
-    """Compile what is not yet on disk, then load all; returns how many functions had to be compiled.
+    """Compile the kernels that are not yet on disk, then load all; return how many functions were compiled.
 
-    Where something had to be, what earlier versions left is removed (`old_caches`).
-
-    With several `processes`, also `RUNTIME`. `report(done, total)` is called after each compiled
-    function, from a worker thread. A process that dies leaves its kernels to be compiled here, so
-    that an error shows where it can be read; an interrupt here ends the processes.
+    If any was compiled, unused caches of earlier versions are removed (`machine.cache_eviction`).
+    With several `processes`, also `RUNTIME`. `report(done, total)` is called after each compiled function, from a
+    worker thread. If a process dies, its kernels are compiled here, so that the error shows where it can be read; an
+    interrupt here ends the processes.
     """
     asked: set[Kernel | Native] = {*kernels, *(RUNTIME if processes > 1 else ())}
     wanted: list[Compiled] = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
@@ -62,7 +61,7 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
 
 
 def _missing(wanted: Iterable[Compiled]) -> dict[Compiled, set[Shared]]:
-    """What is to be compiled, in this order, with the shared functions that must be there before."""
+    """Return the functions to compile, in order, each with the shared functions that must be compiled before it."""
     calls = {kernel: reached(kernel.function) for kernel in wanted if _absent(kernel)}
     shared = sorted(filter(_absent, set().union(*calls.values())), key=lambda made: made.symbol)
     ready = [kernel for kernel, needed in calls.items() if not needed]
@@ -88,7 +87,7 @@ class _Jobs:
         self.total = len(self._left)
 
     def take(self) -> str | None:
-        """The next name, once what it calls is finished; None if there is none."""
+        """Return the next name, once the functions that it calls are finished; None if there is none."""
         with self._changed:
             if not self._left:
                 return None
@@ -97,14 +96,14 @@ class _Jobs:
             return name
 
     def finish(self, name: str) -> int:
-        """It is on disk, or whoever compiled it died; returns how many are finished."""
+        """Mark a name as finished, on disk or its process dead; return how many are finished."""
         with self._changed:
             self._unfinished.discard(name)
             self._changed.notify_all()
             return self.total - len(self._unfinished)
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Hand out no more names."""
         with self._changed:
             self._left.clear()
             self._unfinished.clear()
@@ -122,7 +121,7 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
     def run(_: int) -> None:
         command = [sys.executable, "-m", "znnpy_kernels.compile"]
         pipe = subprocess.PIPE
-        # A group of its own: Ctrl-C comes here alone, and is passed on below.
+        # A process group of its own: Ctrl-C reaches this process alone, which passes it on below.
         with (
             contextlib.suppress(BrokenPipeError),
             subprocess.Popen(
@@ -157,7 +156,7 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
 
 
 def _ask(process: subprocess.Popen[str], name: str) -> bool:
-    """Have a process compile a kernel; False where it died meanwhile."""
+    """Have a process compile a kernel; return False if it died meanwhile."""
     assert process.stdin
     assert process.stdout
     print(name, file=process.stdin, flush=True)
@@ -165,19 +164,19 @@ def _ask(process: subprocess.Popen[str], name: str) -> bool:
 
 
 def on_disk(kernel: Compiled) -> bool:
-    """Whether the cache has this kernel for this CPU: computers that share a home directory share the cache."""
+    """Return whether the cache has this kernel for this CPU: computers that share a home directory share the cache."""
     return kept(kernel.function, cache.directory(kernel.function))
 
 
 def main(names: Iterable[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the process that asked is gone
     for name in names:
         module, _, attribute = name.strip().partition(":")
         try:
             getattr(importlib.import_module(module), attribute).compile()
         except CacheError:
-            sys.exit(1)  # whoever asked comes upon it too, and says it
+            sys.exit(1)  # the process that asked meets the same error and reports it
         print(name.strip(), flush=True)
 
 

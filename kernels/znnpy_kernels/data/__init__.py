@@ -1,1 +1,1 @@
-"""Volumes on their way in and out: statistics, rows of a file, objects."""
+"""Kernels for volumes of users: exact sums for statistics, rows of files, LZF lengths, flooding for segmentation."""

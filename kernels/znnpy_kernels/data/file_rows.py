@@ -1,4 +1,4 @@
-"""Rows of a block go to their places in a file: one call to the system for each, none to Python."""
+"""Writes rows of a block to their places in a file: one system call each, without returning to Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flooding from seeds: voxels in the order of their height take the label of what reached them first."""
+"""Seeded watershed by flooding: voxels in order of height take the label that reaches them first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy_kernels.machine.native import native
 
 @part
 def _before(heights: Any, ages: Any, first: int, second: int) -> bool:
-    """Whether one entry of the heap is lower than another, or as low and earlier."""
+    """Return whether one entry of the heap is lower than another, or as low and earlier."""
     if heights[first] != heights[second]:
         return bool(heights[first] < heights[second])
     return bool(ages[first] < ages[second])
@@ -28,7 +28,7 @@ def _swap(heights: Any, ages: Any, places: Any, first: int, second: int) -> None
 
 @part
 def _push(heights: Any, ages: Any, places: Any, last: int) -> None:
-    """Let the entry `last` of a heap rise to where it belongs."""
+    """Let the entry `last` of a heap rise to its place."""
     child = last
     while child > 0:
         parent = (child - 1) >> 1
@@ -65,11 +65,11 @@ def flood(
     ages: int,
     places: int,
 ) -> None:
-    """Give each voxel that is `inside` and has no label that of the neighbour over a face that reaches it first.
+    """Give each voxel that is `inside` and has no label that of the face neighbour that reaches it first.
 
-    `height` float32, `inside` bytes, `labels` int32, all (depth, rows, columns); `heights` float32, `ages` and `places`
-    int64: room for as many entries as voxels. The lowest voxel that was reached spreads next, of equal ones the
-    earliest, and of seeds of one height the one that a binary heap gives, filled in their order.
+    `height` float32, `inside` bytes, `labels` int32, all (depth, rows, columns); `heights` float32, `ages` and
+    `places` int64: room for as many entries as voxels. The lowest voxel that was reached spreads next, of equal ones
+    the earliest, and of seeds of one height the one that a binary heap gives, filled in their order.
     """
     level, free, label = floats(height), bytes_(inside), ints(labels)
     queued, age, place = floats(heights), longs(ages), longs(places)

@@ -1,4 +1,4 @@
-"""LZF data: how long they will be, counted without decoding them."""
+"""Length of decoded LZF data, found without decoding them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from numba import int64
 from znnpy_kernels.machine.memory import bytes_
 from znnpy_kernels.machine.native import native
 
-LITERAL = 32  # codes below it
-LONG = 7 << 5  # codes from it on
+LITERAL = 32  # codes below it begin a run of literal bytes
+LONG = 7 << 5  # codes from it on begin a repetition whose next byte extends its length
 
 
 @native("int64(int64, int64)")
 def decoded_length(source: int, size: int) -> int:
-    """Bytes that so many bytes of LZF data decode to; -1 where they end within a run."""
+    """Return how many bytes `size` bytes of LZF data decode to; -1 if they end within a run."""
     data = bytes_(source)
     place = length = 0
     while place < size:
         code = int64(data[place])
-        if code < LITERAL:  # so many bytes and one as they are
+        if code < LITERAL:  # `code` + 1 bytes as they are
             place += code + 2
             length += code + 1
         elif code < LONG:  # a repetition of up to 8 bytes
             place += 2
             length += (code >> 5) + 2
-        else:  # a repetition of more, which the next byte counts
+        else:  # a longer repetition, whose next byte counts
             if place + 1 < size:
                 length += int64(data[place + 1])
             place += 3

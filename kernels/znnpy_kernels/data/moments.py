@@ -1,4 +1,4 @@
-"""Sums of small integers and of their squares, exact: what mean and deviation follow from."""
+"""Exact sums of small integers and of their squares, for mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN = 1 << 16
 
 @part
 def _byte_run(source: int, first: int, last: int) -> Any:
-    """(sum, sum of squares) of bytes first..last, RUN at most."""
+    """Return (sum, sum of squares) of bytes first..last, RUN at most."""
     values = bytes_(source)
     total = squares = uint32(0)
     for i in range(first, last):
@@ -28,7 +28,7 @@ def _byte_run(source: int, first: int, last: int) -> Any:
 
 @native("void(int64, int64, int64)")
 def byte_sums(source: int, length: int, target: int) -> None:
-    """target[0], target[1] (int64) += sum, sum of squares of so many uint8; up to 2^47 of them."""
+    """Add the sum and the sum of squares of uint8 to target[0], target[1] (int64); up to 2^47 values."""
     for first in range(0, length, RUN):
         total, squares = _byte_run(source, first, min(first + RUN, length))
         longs(target)[0] += total
@@ -37,7 +37,7 @@ def byte_sums(source: int, length: int, target: int) -> None:
 
 @native("void(int64, int64, int64)")
 def short_sums(source: int, length: int, target: int) -> None:
-    """The same of uint16; up to 2^31 of them."""
+    """Add the same of uint16; up to 2^31 values."""
     values = shorts(source)
     total = squares = uint64(0)
     for i in range(length):

@@ -1,1 +1,1 @@
-"""What kernels need of the machine: their signature, raw memory, atomics, the cache of compiled code."""
+"""The kernels' base: their signature, compilation and cache, raw memory, atomics, denormals, guards for tests."""

@@ -1,4 +1,4 @@
-"""Quotients in kernels."""
+"""Integer and float quotients for kernels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from znnpy_kernels.machine.inlining import inlined
 
 @inlined
 def cover(whole: int, part: int) -> int:
-    """Parts that hold a whole: the quotient, rounded up."""
+    """Return how many parts of size `part` cover `whole`: the quotient, rounded up."""
     return (whole + part - 1) // part
 
 
 @inlined
 def quotient(a: float, b: float) -> float:
-    """a / b without the check for zero, which would leave the kernel by an exception."""
+    """Return a / b without numba's check for zero, which would leave the kernel by an exception."""
     return a / b

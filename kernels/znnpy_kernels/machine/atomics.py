@@ -1,7 +1,7 @@
-"""Atomic operations on raw addresses for numba code, each with its memory ordering in its name.
+"""Atomic loads, stores, additions and swaps on raw addresses, each with its memory ordering in its name.
 
-Orderings are those of C11: relaxed (LLVM's monotonic), acquire, release, acq_rel, seq_cst. Addresses
-are int64 and aligned to the operand. Why each use is strong enough stands beside it.
+Orderings are those of C11: relaxed (LLVM's monotonic), acquire, release, acq_rel, seq_cst. Addresses are int64 and
+aligned to the operand. Each use says why its ordering is strong enough.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ swap_seq_cst = _compare_and_swap("seq_cst", "monotonic")
 
 @intrinsic
 def fence_seq_cst(typingctx: Any) -> Any:
-    """A sequentially consistent fence."""
+    """Emit a sequentially consistent fence."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         builder.fence("seq_cst")
@@ -99,7 +99,7 @@ def fence_seq_cst(typingctx: Any) -> Any:
 
 @intrinsic
 def pause(typingctx: Any) -> Any:
-    """Tell the core that this is a spin loop."""
+    """Emit the CPU's hint that this is a spin loop."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         name, operands = "llvm.x86.sse2.pause", []

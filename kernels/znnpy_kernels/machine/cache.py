@@ -1,9 +1,9 @@
-"""Where compiled functions are kept: a private directory for each version of what one is made from.
+"""The disk cache of compiled functions: a private directory for each function and version of its source.
 
-numba stamps only the file that holds a cached function, not what that calls, so the directory's name
-carries a hash over all of this package that the function reaches (`sources`). To find that out takes a
-second, so it is kept too, for each version of the package as a whole. numba's index is a pickle: what
-others own or could have written is refused (`private`).
+numba stamps only the file that holds a cached function, not the functions that it calls, so the directory's name
+carries a hash over all of this package that the function reaches (`source_hash`). Finding that out takes a second,
+so the hashes are kept too, for each version of the package as a whole. numba's index is a pickle: files that others
+own or could have written are refused (`private_files`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class CacheError(OSError):
 
 
 def cached(function: Callable[..., Any], compiled: Callable[[Path], Compiled]) -> Compiled:
-    """What `compiled` makes of a function with numba's cache in the directory that it is given.
+    """Return `compiled(directory)`, with the directory of the function's cache.
 
-    Files that were cut short (full disk, crash) make numba raise while it loads them: they are
-    removed and made anew. numba replaces files as a whole, so other processes may do the same.
+    Files that were cut short (full disk, crash) make numba raise while it loads them: they are removed and made
+    anew. numba replaces files as a whole, so other processes may do the same at once.
     """
     folder = directory(function)
     try:
@@ -53,27 +53,27 @@ def cached(function: Callable[..., Any], compiled: Callable[[Path], Compiled]) -
 
 
 def files(function: Callable[..., Any], ending: str = "nb?") -> list[Path]:
-    """What numba keeps on disk of a function: its index (nbi), and code for each CPU (nbc)."""
+    """Return numba's files of a function on disk: its index (nbi), and code for each CPU (nbc)."""
     return sorted(directory(function).glob(f"*.{ending}"))
 
 
 @cache
 def directory(function: Callable[..., Any]) -> Path:
-    """The private cache directory of one function, created on first use."""
+    """Return the private cache directory of one function, created on first use."""
     path = made() / label(function)
     _make(path)
     if found := private_files.foreign(path):
         raise _unusable(f"holds what is not yours alone: remove {found}")
-    # numba would say so for each function that it cannot keep.
+    # Refused here once: numba would warn for each function that it cannot keep.
     if not os.access(path, os.W_OK | os.X_OK):
         raise _unusable("cannot be written to")
     return path
 
 
 def label(function: Callable[..., Any]) -> str:
-    """Name of a function's cache directory: room, module, its own name, and a hash of its source.
+    """Return the name of a function's cache directory: room, module, its own name, and a hash of its source.
 
-    A function from elsewhere counts with its whole file, and all of this package.
+    The hash of a function from outside this package covers its whole file, and all of this package.
     """
     source, name = Path(function.__code__.co_filename), function.__qualname__
     if source.is_relative_to(source_hash.FOLDER):
@@ -86,7 +86,7 @@ def label(function: Callable[..., Any]) -> str:
 
 @cache
 def labels() -> dict[str, str]:
-    """`label` of each function of this package, by `module:name`."""
+    """Return the `label` of each function of this package, by `module:name`."""
     versions = f"{numba.__version__} {llvmlite.__version__} "
     return {
         name: f"{name.replace(':', '.')}-{_hash((versions + digest).encode())}"
@@ -95,7 +95,7 @@ def labels() -> dict[str, str]:
 
 
 def _source_hashes() -> dict[str, str]:
-    """`sources.hashes`, kept for each version of the package."""
+    """Return `source_hash.hashes`, kept on disk for each version of the package."""
     path = made() / f"sources-{package_hash()}.json"
     try:
         if private_files.own_file(path):
@@ -103,7 +103,7 @@ def _source_hashes() -> dict[str, str]:
             if isinstance(known, dict):
                 return {str(name): str(digest) for name, digest in known.items()}
     except (OSError, ValueError):
-        pass  # cut short by a full disk: it is made again
+        pass  # cut short by a full disk: made again below
     found = source_hash.hashes()
     try:
         _replace(path, json.dumps(found))
@@ -124,7 +124,7 @@ def _hash(data: bytes) -> str:
 
 
 def made() -> Path:
-    """`root()`, created if it is not there; CacheError if it cannot be, or others could write there."""
+    """Return `root()`, created if missing; CacheError if it cannot be, or others could write there."""
     _make(root())
     return root()
 
@@ -148,10 +148,10 @@ def _unusable(why: str) -> CacheError:
 
 @cache
 def root() -> Path:
-    """Parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`.
+    """Return the parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`.
 
-    Within a folder that is shared with others, one of this user's own. What is there already is
-    looked at: CacheError if others could have written it.
+    Within a folder that is shared with others, it is one of this user's own. An existing folder is checked:
+    CacheError if others could have written it.
     """
     path = _named()
     try:
@@ -182,7 +182,7 @@ def _named() -> Path:
 
 @cache
 def package_hash() -> str:
-    """Hash over all kernels, and the compiler's versions: what measured times depend on."""
+    """Return a hash over all kernels and the compiler's versions, on which measured times depend."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for path in source_hash.sources():
         digest.update(str(path.relative_to(source_hash.FOLDER)).encode() + path.read_bytes())

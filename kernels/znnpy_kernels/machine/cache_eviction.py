@@ -1,9 +1,8 @@
-"""Remove compiled kernels of other versions that nobody has used for a month.
+"""Removes compiled kernels of other versions that no process has used for a month.
 
-Each process marks the cache directories that it uses: their time of change is set to now, and a
-shared lock is held until the process ends. Only unmarked directories are removed, under the exclusive
-lock, and only those that the installed sources would not use themselves. File systems that refuse the
-lock keep everything.
+Each process marks the cache directories that it uses: it sets their time of change to now and holds a shared lock
+until it ends. Only unmarked directories that the installed sources would not use themselves are removed, under the
+exclusive lock. File systems that refuse the lock keep everything.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from typing import Any
 
 from znnpy_kernels.machine import cache
 
+# A month: longer than most pauses between runs of an older version.
 UNUSED_SECONDS = 30 * 24 * 3600.0
-PATIENCE = 3.0  # seconds of waiting that nobody needs to hear of
-POLL = 0.01
+PATIENCE = 3.0  # seconds of waiting before a message tells about it
+POLL = 0.01  # seconds between attempts to lock
 NAME = re.compile(r"[\w.]+-[0-9a-f]{16}")  # of a cache directory
 
 _held: dict[Path, int] = {}
@@ -37,7 +37,8 @@ def hold(function: Callable[..., Any]) -> None:
     """
     while (folder := cache.directory(function)) not in _held:
         descriptor = os.open(folder, os.O_RDONLY)
-        with contextlib.suppress(OSError):  # without locks its time must do
+        # File systems without locks: the time of change alone protects it.
+        with contextlib.suppress(OSError):
             _share(descriptor, folder)
         if folder.exists() and folder.stat().st_ino == os.fstat(descriptor).st_ino:
             os.utime(folder)
@@ -48,7 +49,7 @@ def hold(function: Callable[..., Any]) -> None:
 
 
 def _share(descriptor: int, folder: Path) -> None:
-    """Lock a directory as others do that use it, once nobody removes it."""
+    """Take a shared lock on a directory, once no process is removing it."""
     patient_until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -64,7 +65,7 @@ def _share(descriptor: int, folder: Path) -> None:
 
 
 def remove_unused() -> list[str]:
-    """Remove what other versions left and nobody used for `UNUSED_SECONDS`; returns their names."""
+    """Remove directories of other versions unused for `UNUSED_SECONDS`; return their names."""
     return [folder.name for folder in _unused() if _removed(folder)]
 
 
@@ -86,7 +87,7 @@ def _idle(folder: Path) -> bool:
 
 
 def _removed(folder: Path) -> bool:
-    """Remove a directory unless a process holds it, or did until just now."""
+    """Remove a directory and return True, unless a process holds it or held it until just now."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

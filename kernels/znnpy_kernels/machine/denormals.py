@@ -1,4 +1,4 @@
-"""Flush-to-zero and denormals-are-zero for the calling thread: denormals cost 30-80x otherwise."""
+"""Sets flush-to-zero and denormals-are-zero for the calling thread: denormals are 30-80x slower otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLUSH = 1 << 24 if IS_ARM else 0x8040
 
 @intrinsic
 def float_mode(typingctx: Any) -> Any:
-    """The thread's floating-point control register."""
+    """Return the thread's floating-point control register."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         if IS_ARM:
@@ -30,7 +30,7 @@ def float_mode(typingctx: Any) -> Any:
 
 @intrinsic
 def set_float_mode(typingctx: Any, mode: Any) -> Any:
-    """Set the thread's floating-point control register to a value that `float_mode` gave."""
+    """Set the thread's floating-point control register to a value returned by `float_mode`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         if IS_ARM:

@@ -1,7 +1,7 @@
-"""Kernels tried on arrays between guards: a write beside an array is seen at once, in any kernel, for any CPU.
+"""Runs kernels in tests on arrays between guards, so that a write beside an array raises, on any CPU.
 
-Each array is copied to where nothing is around it but guards, and back when the kernel is done. Guards are
-NaN to who reads them as floats, and -1 as integers.
+Each array is copied between guards, and back when the kernel has run. Guards are NaN when read as floats, and -1 as
+integers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 GUARD = 0xFF  # each byte of a guard
-LEAST = 1 << 16  # bytes of a guard; as many as the array has where that is more
-LINE = 4096  # where an array begins within a page is kept, and so whether vectors are aligned
-NUMBERS = 1 << 40  # the largest: what is beyond would be an address
+LEAST = 1 << 16  # bytes of a guard; as many as the array has if that is more
+# Bytes of a page: an array keeps its offset within one, and so the alignment of vectors.
+LINE = 4096
+NUMBERS = 1 << 40  # the largest number in a word: larger ones would be addresses
 
 
 class OutsideError(AssertionError):
-    """A kernel wrote where its caller has no room for it."""
+    """A kernel wrote outside the memory that its caller gave it."""
 
 
 class Address(int):
-    """An address within an array, which it remembers; bytes may be added. `array` None: not to be guarded."""
+    """An address within an array, which it remembers; bytes may be added. `array` None: no guards."""
 
     array: NDArray[Any] | None
 
@@ -43,17 +44,17 @@ class Address(int):
 
 
 def address(array: NDArray[Any]) -> Address:
-    """Of an array's first element."""
+    """Return the address of an array's first element."""
     return Address(int(array.ctypes.data), owner(array))
 
 
 def unguarded(place: int) -> Address:
-    """An address in memory that is no array of the caller's, such as the tables of a plan."""
+    """Return an address in memory that is no array of the caller's, such as the tables of a plan."""
     return Address(place, None)
 
 
 def owner(array: NDArray[Any]) -> NDArray[Any]:
-    """The array that all memory of a view belongs to."""
+    """Return the array that owns the memory of a view."""
     found, base = array, array.base
     while base is not None:
         found = base if isinstance(base, np.ndarray) else found
@@ -62,7 +63,7 @@ def owner(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class Room(NamedTuple):
-    """An array, the argument word that named it first, and its bytes and guards where the kernel is tried."""
+    """An array, the argument word that named it first, and its bytes and guards during the trial."""
 
     word: str
     array: NDArray[Any]
@@ -72,15 +73,15 @@ class Room(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Bytes from where the array is to where the kernel finds it."""
+        """Return the bytes from the array's own place to where the kernel finds it."""
         return int(self.own.ctypes.data - self.array.ctypes.data)
 
 
 def run(name: str, values: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> Any:
     """Call a kernel with arrays, or addresses in them, between guards; other words are numbers.
 
-    Gives what the call gives. Raises TypeError for a number that would be an address, OutsideError where
-    the kernel has written beside an array, or in one that is read-only.
+    Returns the result of the call. Raises TypeError for a number that would be an address, OutsideError if the
+    kernel wrote beside an array, or in a read-only one.
     """
     pointing = {word: _place(name, word, value) for word, value in values.items()}
     places = {word: place for word, place in pointing.items() if place is not None}
@@ -101,7 +102,7 @@ def run(name: str, values: Mapping[str, Any], call: Callable[[Mapping[str, Any]]
 
 
 def _place(name: str, word: str, value: Any) -> Address | None:
-    """Where a word points to; None of a number."""
+    """Return the address of a word; None for a number."""
     if isinstance(value, np.ndarray):
         return address(value)
     if isinstance(value, Address):
@@ -124,7 +125,7 @@ def _room(word: str, array: NDArray[Any]) -> Room:
 
 
 def _bytes(array: NDArray[Any]) -> Bytes:
-    """The memory of an array that owns it, in the order in which it lies; read-only arrays' too."""
+    """Return the memory of an array that owns it, in its own order, writable even for read-only arrays."""
     if not array.nbytes:
         return np.empty(0, np.uint8)
     held = (ctypes.c_uint8 * array.nbytes).from_address(int(array.ctypes.data))

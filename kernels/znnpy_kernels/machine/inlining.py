@@ -1,4 +1,4 @@
-"""How helpers of kernels are compiled."""
+"""Decorators for helpers of kernels: `inlined` merges them into the kernel, `part` leaves that to LLVM."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from numba import njit
 
 from znnpy_kernels.machine.linking import PartCompiler
 
-# Always merged into the kernel, so without the wrappers for calls from Python and C, which would
-# take most of the compile time. Division by zero gives what the CPU gives: a kernel cannot raise.
+# Without the wrappers for calls from Python and C, which would take most of the compile time. Division by zero gives
+# the CPU's result: a kernel cannot raise.
 inlined = njit(
     forceinline=True,
     no_cpython_wrapper=True,

@@ -1,7 +1,7 @@
-"""Helpers of kernels, which become machine code only as part of the kernels that they are linked into.
+"""Compiles helpers only as parts of the kernels that they are linked into, to save compile time.
 
-By itself numba optimises and emits every function that it compiles, and once more all that is linked
-into its callers: half of the time that kernels took to compile went into helpers that nobody calls.
+By itself numba optimises and emits every function that it compiles, and once more all code that is linked into its
+callers: half of the compile time of kernels went into helpers that are never called alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ KNOWN = ("0.68",)
 
 
 def known() -> bool:
-    """Whether this is a version of numba whose insides are known."""
+    """Return whether the internals of this numba version are known."""
     return numba.__version__.rpartition(".")[0] in KNOWN
 
 
 class _Tidied(JITCodeLibrary):
-    """numba's library of code, but functions are only tidied before all that is linked is optimised."""
+    """numba's code library, but functions are only tidied before all linked code is optimised."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -38,7 +38,7 @@ class _Tidied(JITCodeLibrary):
 
 
 class _Part(_Tidied):
-    """The code of a helper and of its helpers, not optimised, and no machine code."""
+    """The code of a helper and of its helpers, not optimised, without machine code."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -53,7 +53,7 @@ class _Part(_Tidied):
 
 
 class _NoEngine:
-    """What numba tells where a function's constant Python objects are: helpers of kernels have none."""
+    """Stands in where numba registers a function's constant Python objects: helpers of kernels have none."""
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
@@ -61,7 +61,7 @@ class _NoEngine:
 
 
 class _Made(AnalysisPass):
-    """Settles what kind of library numba's last passes fill."""
+    """Sets the kind of library that numba's last passes fill."""
 
     kind: type[JITCodeLibrary]
 
@@ -90,7 +90,7 @@ class WholeCompiler(CompilerBase):
     made: type[_Made] = _MadeWhole
 
     def define_pipelines(self) -> list[Any]:
-        """The usual passes, before whose last ones the kind of the library is settled."""
+        """Return the usual passes, with the kind of the library set before the last ones."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         if known():
             passes.add_pass_after(self.made, AnnotateTypes)

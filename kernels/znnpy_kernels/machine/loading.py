@@ -1,8 +1,8 @@
-"""Compile functions of the package, or load them from numba's cache without what only its compiler needs.
+"""Compiles functions, or loads them from numba's cache without importing what only its compiler needs.
 
-Before it loads the first function, numba imports and registers all that it can compile, which takes
-0.3 to 0.5 s, longer than to load all kernels of a network. Machine code needs none of that, only the
-addresses of numba's runtime. A function that must be compiled has it done by the compiler itself.
+Before it loads the first function, numba imports and registers all that it can compile, which takes 0.3 to 0.5 s,
+longer than to load all kernels of a network. Machine code needs none of that, only the addresses of numba's runtime.
+A function that must be compiled goes through the compiler as usual.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from znnpy_kernels.machine.linking import WholeCompiler, known
 
 
 class _Files(CompileResultCacheImpl):
-    """Where numba keeps a function: in the folder that is given, for as long as that stands.
+    """The place of a function in numba's cache: the given folder, for as long as that exists.
 
-    The folder's name says what the function is made of (`cache`), so numba need not look at its file.
+    The folder's name identifies the function's source (`cache`), so numba need not look at its file.
     """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
@@ -46,7 +46,7 @@ class _Files(CompileResultCacheImpl):
 
 
 class _QuickCache(FunctionCache):
-    """numba's cache of one function, but for the refresh of all contexts."""
+    """numba's cache of one function, without the refresh of all contexts."""
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._impl_class = lambda function: _Files(function, folder)
@@ -61,17 +61,17 @@ class _QuickCache(FunctionCache):
 
 
 class _Callback(CFunc):
-    """A callback that has loaded, whenever it is loaded itself, what it calls by name (`shared`)."""
+    """A callback that, whenever it is loaded, first loads the functions that it calls by name (`shared_functions`)."""
 
     def _compile_uncached(self) -> Any:
         made: Any = super()._compile_uncached()  # type: ignore[misc]
-        made.library._ensure_finalized()  # which gathers what its helpers call
+        made.library._ensure_finalized()  # which links the helpers, and so finds all that they call
         made.reload_init.extend(made.library._reload_init)
         return made
 
 
 def kept(function: Callable[..., Any], folder: Path) -> bool:
-    """Whether a folder holds a function's machine code for the CPU that is compiled for; False if damaged."""
+    """Return whether a folder holds a function's machine code for the target CPU; False if damaged."""
     wanted = cpu_target.target_context.codegen().magic_tuple()
     try:
         index = _QuickCache(function, folder)._cache_file._load_index()
@@ -81,7 +81,7 @@ def kept(function: Callable[..., Any], folder: Path) -> bool:
 
 
 def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
-    """`numba.cfunc`, kept in a folder."""
+    """Return `numba.cfunc` of a function, kept in a folder."""
     made: Any = _Callback(
         function,
         (signature.args, signature.return_type),
@@ -95,7 +95,7 @@ def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
 
 
 def dispatcher(function: Callable[..., Any], signature: str, folder: Path) -> Any:
-    """`numba.njit` of one signature, without the GIL, kept in a folder."""
+    """Return `numba.njit` of a function with one signature, without the GIL, kept in a folder."""
     made = njit(nogil=True, error_model="numpy", pipeline_class=WholeCompiler)(function)
     made._cache = _QuickCache(function, folder)
     made.compile(signature)

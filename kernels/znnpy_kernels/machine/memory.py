@@ -1,4 +1,4 @@
-"""Raw memory from numba code: int64 addresses become typed pointers, argument words become floats, arrays borrowed."""
+"""Raw memory in kernels: typed pointers from int64 addresses, floats from argument words, uncounted arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ bytes_ = _pointer_intrinsic("bytes_", types.uint8)
 
 @intrinsic
 def float_argument(typingctx: Any, word: Any) -> Any:
-    """The float64 whose bits an argument word carries."""
+    """Return the float64 whose bits an argument word carries."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -41,9 +41,9 @@ def float_argument(typingctx: Any, word: Any) -> Any:
 
 @intrinsic
 def borrowed(typingctx: Any, array: Any) -> tuple[Signature, Any]:
-    """The same array, which no longer owns its memory: slices of it are not counted, which takes an atomic each.
+    """Return the same array without ownership of its memory, so that slices cost no atomic reference count.
 
-    Somebody else must hold the array meanwhile, as callers do their arguments.
+    The caller must hold the array meanwhile, as callers hold their arguments.
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:

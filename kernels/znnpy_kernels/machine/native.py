@@ -1,4 +1,4 @@
-"""Compiled functions that are not kernels (worker loop, release, wait), and C calls they make."""
+"""Compiled functions that are not kernels (worker loop, release, wait), and the C calls that they make."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEMAPHORE_WORDS = 4
 
 
 class Native:
-    """A function compiled at its first call, without the GIL, and kept in the private cache."""
+    """A function that is compiled at its first call, runs without the GIL, and is kept in the private cache."""
 
     def __init__(self, function: Callable[..., Any], signature: str) -> None:
         self.name: str = function.__name__
@@ -36,11 +36,11 @@ class Native:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process holds the machine code already."""
+        """Whether this process has the machine code already."""
         return self._compiled is not None
 
     def compile(self) -> Any:
-        """The numba dispatcher; later calls are free."""
+        """Return the numba dispatcher, compiled or loaded at the first call."""
         if self._compiled is None:
             self._compiled = cached(
                 self.function, lambda folder: dispatcher(self.function, self.signature, folder)
@@ -57,7 +57,7 @@ class Native:
 
 
 def native(signature: str) -> Callable[[Callable[..., Any]], Native]:
-    """Declare a module-level function as compiled, with this numba signature."""
+    """Declare a module-level function as compiled with this numba signature."""
     return lambda function: Native(function, signature)
 
 
@@ -77,7 +77,7 @@ def call_kernel(typingctx: Any, address: Any, arguments: Any, worker: Any) -> An
 
 @intrinsic
 def call_c(typingctx: Any, address: Any, values: Any) -> Any:
-    """What a C function at an address returns, an int; `values`: a tuple of its arguments as int64 words."""
+    """Call the C function at an address and return its int; `values`: a tuple of its arguments as int64 words."""
     count = len(values)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
@@ -90,7 +90,7 @@ def call_c(typingctx: Any, address: Any, values: Any) -> Any:
 
 @intrinsic
 def stack_words(typingctx: Any) -> Any:
-    """Address of two int64 words on the caller's stack, for C calls that take a timespec."""
+    """Return the address of two int64 words on the caller's stack, for C calls that take a timespec."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         with builder.goto_entry_block():

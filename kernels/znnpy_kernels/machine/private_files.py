@@ -1,7 +1,7 @@
-"""Folders and files that nobody else can have changed: what is kept between runs is read from no others.
+"""Checks that nobody else can have changed a folder or file, before cached data are read from it.
 
-numba's index is a pickle, so whoever writes into the cache runs code in every process that reads it.
-Owners and modes are looked at and never mended: what others could write until now is not to be trusted.
+numba's index is a pickle, so whoever writes into the cache runs code in every process that reads it. Owners and
+modes are checked and never mended: files that others could write until now cannot be trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def others_write(found: os.stat_result) -> bool:
-    """Whether somebody else may write: anybody, or a group that is not this user's alone.
+    """Return whether somebody else may write: anybody, or a group that is not this user's alone.
 
     Where each user has a group of the same name, folders are made writable for it (umask 002).
     """
@@ -26,19 +26,19 @@ def others_write(found: os.stat_result) -> bool:
 def _own_group(number: int) -> bool:
     try:
         user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
-    except KeyError:  # no entry says who is in it
+    except KeyError:  # without an entry its members are unknown
         return False
     return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def shared(folder: Path) -> bool:
-    """Whether a folder that exists belongs to somebody else, or others may write into it."""
+    """Return whether an existing folder belongs to somebody else, or others may write into it."""
     found = folder.stat()
     return found.st_uid != os.getuid() or others_write(found)
 
 
 def make(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone; OSError if that fails."""
+    """Make a folder, and missing ones above it, for this user alone; OSError if that fails."""
     missing = []
     while not os.path.lexists(folder):
         missing.append(folder)
@@ -48,10 +48,10 @@ def make(folder: Path) -> None:
 
 
 def why_not(path: Path) -> str:
-    """Why a folder or file could be changed by others, or have been; "" if it could not.
+    """Return why others could change a folder or file, or could have; "" if they could not.
 
-    It must be no link, belong to this user, and only this user may write into it. The same is asked
-    of all above it, but for folders of root and those that are sticky, in which nobody can replace it.
+    It must be no link, belong to this user, and only this user may write into it. The same holds for all folders
+    above it, except folders of root and sticky ones, in which nobody can replace it.
     """
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
@@ -70,7 +70,7 @@ def why_not(path: Path) -> str:
 
 
 def own_file(path: Path) -> bool:
-    """Whether a file is there, no link, of this user, and written by nobody else."""
+    """Return whether a file exists, is no link, belongs to this user, and nobody else can write it."""
     try:
         found = path.lstat()
     except OSError:
@@ -79,7 +79,7 @@ def own_file(path: Path) -> bool:
 
 
 def foreign(folder: Path) -> Path | None:
-    """A file or folder within that others could have written, or a link; None if there is none.
+    """Return a file or folder within that others could have written, or a link; None if there is none.
 
     Modes do not matter within a folder that only this user can enter.
     """

@@ -1,7 +1,7 @@
-"""Functions that many kernels call: compiled once, kept in a cache directory of their own, linked by name.
+"""Functions that many kernels call: compiled once, cached by themselves, and linked by name.
 
-What a kernel calls otherwise is compiled as part of it. Long straight-line code (`fft/codelets.py`) would
-take most of the time of compiling each of the kernels that call it.
+All other helpers are compiled as part of each kernel. Long straight-line code (`fft/codelets.py`) would take most of
+the compile time of every kernel that calls it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FUNCTION = ir.FunctionType(ir.VoidType(), [ir.IntType(64), POINTER, ir.DoubleTyp
 
 
 class Shared:
-    """A function `(number, words, factor)`: which of several codes, int64 words in memory, a float64."""
+    """A function `(number, words, factor)`: the number of a codelet, int64 words in memory, a float64."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         self.name: str = function.__name__
@@ -34,21 +34,21 @@ class Shared:
         self.__module__ = function.__module__
         self.function = function
         self._compiled: Any = None
-        # numba keeps it with the machine code of a kernel and calls it before that is loaded.
+        # numba stores this call with the machine code of a kernel and makes it before the code is loaded.
         self.load = partial(_load, self.__module__, self.name)
 
     @property
     def loaded(self) -> bool:
-        """Whether this process holds the machine code already."""
+        """Whether this process has the machine code already."""
         return self._compiled is not None
 
     @property
     def symbol(self) -> str:
-        """The name that kernels call."""
+        """The symbol that kernels link to."""
         return f"{self.__module__}.{self.name}"
 
     def compile(self) -> Any:
-        """The numba CFunc; compiled, or loaded from the disk cache, and made known at the first call."""
+        """Return the numba CFunc; compiled, or loaded from the disk cache, and registered at the first call."""
         if self._compiled is None:
             hold(self.function)
             self._compiled = cached(
@@ -59,7 +59,7 @@ class Shared:
 
 
 def call(function: Shared, context: Any, builder: ir.IRBuilder, values: list[Any]) -> None:
-    """Emit a call in code that numba makes; the function is loaded whenever that code is."""
+    """Emit a call in code that numba generates; the function is loaded together with that code."""
     function.compile()
     context.active_code_library._reload_init.add(function.load)
     known = builder.module.globals
@@ -77,9 +77,9 @@ def shared(function: Callable[..., None]) -> Shared:
 
 
 def reached(function: Callable[..., Any]) -> set[Shared]:
-    """Shared functions that a function calls, itself or by its helpers.
+    """Return the shared functions that a function calls, itself or by its helpers.
 
-    Found by the names in compiled Python code; intrinsics tell theirs by an attribute `shared`.
+    Found by the names in compiled Python code; intrinsics name theirs by an attribute `shared`.
     """
     found: set[Shared] = set()
     seen: set[Any] = set()

@@ -1,9 +1,9 @@
-"""What each compiled function is made of: a hash over the definitions of this package that it reaches.
+"""Hashes the source of each compiled function: all definitions of this package that it reaches.
 
-A module is a set of definitions. A function reaches every definition whose name its source has, and what
-those reach; what else stands in modules that are imported on the way (statements, registrations by
-decorators unknown here) counts always. Names that merely look the same are reached too, which costs at
-most a compilation. Comments, docstrings and annotations of parameters do not count.
+A function reaches every definition whose name its source contains, and those that they reach in turn; other
+statements of modules imported on the way, such as registrations by unknown decorators, always count. Names that
+merely look the same count too, which costs a needless compilation at most. Comments, docstrings and annotations of
+parameters do not count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Definition:
 
 @dataclass
 class Module:
-    """Definitions by name, what else is done, imported names by their name here, modules imported."""
+    """Definitions by name, other statements, imported names by their local name, compiled functions."""
 
     definitions: dict[str, list[Definition]] = field(default_factory=dict)
     effects: list[Definition] = field(default_factory=list)
@@ -50,22 +50,22 @@ class Module:
 
     @property
     def modules(self) -> set[str]:
-        """Those that this one imports."""
+        """The modules that this one imports."""
         return {module for module, _ in self.imported.values()}
 
 
 def sources() -> list[Path]:
-    """All modules of this package, in a fixed order."""
+    """Return all modules of this package, in a fixed order."""
     return sorted(FOLDER.rglob("*.py"))
 
 
 def texts() -> dict[str, str]:
-    """The source of each module by its name within the package."""
+    """Return the source of each module by its name within the package."""
     return {module_name(path): path.read_text() for path in sources()}
 
 
 def hashes(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of each function that is compiled by itself, `module:name`, in these `texts` (default: the package's)."""
+    """Return the hash of each function that is compiled by itself, by `module:name`; `given`: sources to hash."""
     modules = {name: parsed(text) for name, text in (given or texts()).items()}
     return {
         f"{name}:{declared}": _digest(modules, (name, declared))
@@ -75,12 +75,12 @@ def hashes(given: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def module_name(path: Path) -> str:
-    """Of a file of this package: `room.module`."""
+    """Return the name `room.module` of a file of this package."""
     return ".".join(path.relative_to(FOLDER).with_suffix("").parts).removesuffix(".__init__")
 
 
 def reached(modules: dict[str, Module], place: Place) -> set[Place]:
-    """The definitions that a function is made of."""
+    """Return the definitions that a function is made of."""
     return {(module, name.partition(" ")[0]) for module, name, _ in _reached(modules, place)}
 
 
@@ -106,7 +106,7 @@ def _reached(modules: dict[str, Module], place: Place) -> Iterator[tuple[str, st
 
 
 def _imported(modules: dict[str, Module], names: Iterable[str]) -> set[str]:
-    """Modules and all that they import."""
+    """Return modules and all that they import, directly or not."""
     found, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
@@ -117,7 +117,7 @@ def _imported(modules: dict[str, Module], names: Iterable[str]) -> set[str]:
 
 
 def _at(module: Module, name: str) -> Iterator[tuple[str, Definition]]:
-    """The definitions of a name; `*`: what counts always; none: all."""
+    """Return the definitions of a name; `*`: those that always count; empty: all."""
     for known, definitions in module.definitions.items():
         if name in (known, ""):
             yield from ((f"{known} {number}", it) for number, it in enumerate(definitions))
@@ -126,7 +126,7 @@ def _at(module: Module, name: str) -> Iterator[tuple[str, Definition]]:
 
 
 def _place(module: Module, here: str, name: str) -> Place:
-    """Where a name that a module uses is defined; a module that does not exist for others."""
+    """Return where a name that a module uses is defined; a module that does not exist for foreign names."""
     if name in module.definitions:
         return here, name
     return module.imported.get(name, ("", name))
@@ -134,7 +134,7 @@ def _place(module: Module, here: str, name: str) -> Place:
 
 @cache
 def parsed(text: str) -> Module:
-    """A module's source, taken apart."""
+    """Return a module's source as definitions, effects and imports."""
     made = Module()
     for statement in ast.parse(text).body:
         _enter(made, statement)
@@ -164,7 +164,7 @@ def _enter(made: Module, statement: ast.stmt) -> None:
 
 
 def _imports(node: ast.ImportFrom | ast.Import) -> dict[str, Place]:
-    """Names that come from this package: of a definition, or of a module as a whole."""
+    """Return names imported from this package: of a definition, or of a module as a whole."""
     found: dict[str, Place] = {}
     for alias in node.names:
         whole = f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
@@ -177,7 +177,7 @@ def _imports(node: ast.ImportFrom | ast.Import) -> dict[str, Place]:
 
 
 def _assigned(statement: ast.stmt) -> list[str]:
-    """The names that an assignment gives a value; none if it does anything else."""
+    """Return the names that an assignment gives a value; none for any other statement."""
     if isinstance(statement, ast.Assign):
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign) and statement.value:
@@ -203,10 +203,11 @@ def _definition(statement: ast.stmt) -> Definition:
 
 
 def _strip(node: ast.AST) -> None:
-    """Take away what the machine code does not come from."""
+    """Remove everything that does not change the machine code."""
     if isinstance(node, ast.FunctionDef):
         node.returns = None
-        # What makes kernels is counted for all of them, and not what else they can do.
+        # The modules that make kernels count for all of them (`COMPILER`); other methods of kernels do not change
+        # code.
         node.decorator_list = [_arguments(it) for it in node.decorator_list]
     elif isinstance(node, ast.arg):
         node.annotation = None

@@ -1,1 +1,1 @@
-"""The worker loop and what it is made of: deques, parking, convergent sums; its serial twin, its simulation."""
+"""The compiled worker loop and its parts (deques, parking, convergent sums), a serial twin, and a simulation."""

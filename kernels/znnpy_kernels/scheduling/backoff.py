@@ -1,7 +1,7 @@
-"""How the communication thread waits: naps, and after each a question to MPI, none of it in Python.
+"""The wait of the communication thread: naps of growing length, polling MPI after each, none of it in Python.
 
-To ask MPI is also what moves messages that are under way. Only what has happened is told to Python: whose
-looks take many times as long, since after a nap all that they touch is out of the caches.
+Polling MPI is also what moves messages that are under way. Python is entered only when something happened: a look in
+Python takes many times as long, since after a nap all data that it touches have left the caches.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def rest(mailbox: int, block: int) -> None:
 
 @part
 def nap_ended(mailbox: int, budget: int) -> Any:
-    """Sleep for so many nanoseconds; whether somebody ended that by a post or a `wake`."""
+    """Sleep for `budget` nanoseconds; return whether a post or a `wake` ended that."""
     until = stack_words()
     clock_gettime(0, until)
     nanos = longs(until)[1] + budget
@@ -62,7 +62,7 @@ def nap_ended(mailbox: int, budget: int) -> Any:
 
 @part
 def anything_new(block: int) -> Any:
-    """Whether requests are complete, a message is there, which stays there, or MPI has an error to tell."""
+    """Return whether requests are complete, a message has arrived (it stays there), or MPI reports an error."""
     at = REST
     given = longs(block)
     if given[at.pending] > 0:

@@ -1,4 +1,4 @@
-"""A task that does nothing: what comes after it waits for all that comes before it."""
+"""The kernel of barrier tasks, which do nothing: tasks after it wait for all tasks before it."""
 
 from __future__ import annotations
 

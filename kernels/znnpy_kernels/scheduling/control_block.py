@@ -1,7 +1,7 @@
-"""Where the scheduler's shared words lie: byte offsets inside one block of memory, the *control block*.
+"""Layout of the control block, the scheduler's shared memory: byte offsets of its words.
 
-Words that different workers write lie 128 bytes apart: x86 fetches lines in pairs. A task record is
-one line: whoever takes the last token off its counter usually runs it next and needs the rest.
+Words that different workers write lie 128 bytes apart: x86 fetches lines in pairs. A task record is one line: the
+worker that takes the last token off its counter usually runs it next and needs the rest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The Chase-Lev deque in a fixed array: the owner pushes and takes at the bottom, thieves at the top.
+"""The Chase-Lev work-stealing deque in a fixed array: the owner pushes and takes at the bottom, thieves at the top.
 
-Source: Chase and Lev, *Dynamic circular work-stealing deque* (SPAA 2005); orderings after Le, Pop,
-Cohen and Zappa Nardelli, *Correct and efficient work-stealing for weak memory models* (PPoPP 2013),
-with ordered accesses in place of fences. The array holds every task of its band, so it never grows
-and a slot is never overwritten while its entry can still be taken. `top` and `bottom` only count
-up (64 bits), so a stale compare-and-swap always fails.
+Source: Chase and Lev, *Dynamic circular work-stealing deque* (SPAA 2005); orderings after Le, Pop, Cohen and Zappa
+Nardelli, *Correct and efficient work-stealing for weak memory models* (PPoPP 2013), with ordered accesses in place
+of fences. The array holds every task of its band, so it never grows and a slot is never overwritten while its entry
+can still be taken. `top` and `bottom` only count up (64 bits), so a stale compare-and-swap always fails.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LOST = -2
 
 @part
 def slot(queue: int, band: int, index: int) -> Any:
-    """Address of the entry with this index; indices count up for ever and wrap around the array."""
+    """Return the address of the entry with this index; indices count up for ever and wrap around the array."""
     return longs(queue + SLOTS)[band] + 4 * (index & longs(queue + MASKS)[band])
 
 
@@ -86,24 +85,24 @@ def steal(queue: int, band: int) -> Any:
 
 @part
 def seems_empty(queue: int, band: int) -> Any:
-    """A glance without ordering: exact for the owner's 'empty', a hint for everybody else."""
-    # Only the owner adds and top only grows, so what is empty for the owner stays so.
+    """Return whether a deque seems empty, without ordering: exact for the owner, a hint for all others."""
+    # Only the owner adds and top only grows, so a deque that is empty for its owner stays so.
     return load_relaxed(queue + TOP + 8 * band) >= load_relaxed(queue + BOTTOM + 8 * band)
 
 
 @native("void(int64,int64,int64)")
 def push_once(queue: int, band: int, entry: int) -> None:
-    """`push`, callable from Python for tests and measurements."""
+    """Call `push` from Python, for tests and measurements."""
     push(queue, band, entry)
 
 
 @native("int64(int64,int64)")
 def take_once(queue: int, band: int) -> Any:
-    """`take`, callable from Python for tests and measurements."""
+    """Call `take` from Python, for tests and measurements."""
     return take(queue, band)
 
 
 @native("int64(int64,int64)")
 def steal_once(queue: int, band: int) -> Any:
-    """`steal`, callable from Python for tests and measurements."""
+    """Call `steal` from Python, for tests and measurements."""
     return steal(queue, band)

@@ -1,7 +1,7 @@
-"""A convergent sum behind a lock: the plain way, to compare the other two with.
+"""A convergent sum behind a lock: the baseline for the fixed tree and ZNN's wait-free sum.
 
-Workers that find the lock taken spin, and give the core away after a while: a worker that waits does
-nothing else. The order of the additions, hence the last bits, depends on the schedule.
+Workers that find the lock taken spin, and yield the core after a while: a waiting worker does nothing else. The
+order of the additions, hence the last bits, depends on the schedule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EAGER_ROUNDS = 1000
 
 @part
 def acquire(lock: int) -> Any:
-    """Take the lock; returns the nanoseconds that this took if it was not free, else 0."""
+    """Take the lock; return the nanoseconds of waiting if it was not free, else 0."""
     if exchange_acq_rel(lock, 1) == 0:
         return 0
     start, rounds = nanoseconds(), 0

@@ -1,10 +1,10 @@
-"""Where tasks ask for messages: a ring with many writers and one reader, the communication thread.
+"""The mailbox in which tasks ask for messages: a ring with many writers, and the communication thread as reader.
 
-A number is in the ring at most once: it is posted again only after what it asked for has been done, so
-after it was taken. With as many slots as numbers, a writer therefore never meets a slot that is in use:
-among the entries since that slot was last reserved some number is twice, its second post comes after the
-reader took the first, and the reader empties slots in order. `place`, which a writer reserves by an
-addition (acq_rel: reservations see what the writers before them saw), makes slots of their own for all.
+A number is in the ring at most once: it is posted again only after its message is done, so after it was taken. With
+as many slots as numbers, a writer therefore never meets a slot in use: among the entries since that slot was last
+reserved some number occurs twice, its second post comes after the reader took the first, and the reader empties
+slots in order. A writer reserves `place` by an addition (acq_rel: reservations see what the writers before them
+saw), so no two writers share a slot.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def post(args: Any, worker: int) -> None:
     mask = longs(mailbox + MASK)[0]
     longs(mailbox + SLOTS)[mask + 1 + number] = nanoseconds()
     place = add_acq_rel(mailbox + PLACE, 1) & mask
-    # Release: what the tasks before this one wrote, for the thread that hands it to MPI.
+    # Release: publishes the writes of earlier tasks to the thread that hands them to MPI.
     store_release(mailbox + SLOTS + 8 * place, number + 1)
     sem_post(mailbox + SEMAPHORE)
 
 
 @native("void(int64)")
 def prepare(mailbox: int) -> None:
-    """Make the semaphore."""
+    """Initialise the semaphore."""
     sem_init(mailbox + SEMAPHORE, 0, 0)
 
 
 @native("int64(int64,int64,int64)")
 def take(mailbox: int, numbers: int, most: int) -> int:
-    """Write at most `most` posted numbers to an address, in their order; returns how many."""
+    """Write at most `most` posted numbers to an address, in their order; return how many."""
     taken, mask = longs(mailbox + TAKEN)[0], longs(mailbox + MASK)[0]
     found = 0
     while found < most:
@@ -65,7 +65,8 @@ def take(mailbox: int, numbers: int, most: int) -> int:
             break
         store_relaxed(slot, 0)
         longs(numbers)[found] = number - 1
-        sem_trywait(mailbox + SEMAPHORE)  # its post, if that has come: else one nap ends early
+        # Consumes its post if that has come; else one nap ends early.
+        sem_trywait(mailbox + SEMAPHORE)
         taken += 1
         found += 1
     longs(mailbox + TAKEN)[0] = taken

@@ -1,8 +1,8 @@
-"""How idle workers sleep and are woken without a lost wake-up: announce, fence, look again, sleep.
+"""Parking: idle workers sleep and are woken without a lost wake-up, by announce, fence, look again, sleep.
 
-A worker that is about to sleep announces itself and then looks at every deque once more; whoever
-pushes looks for announcements after the push. The two fences make it impossible that both miss each
-other. The waker claims the sleeper by compare-and-swap, so every wake-up is posted once.
+A worker that is about to sleep announces itself and then looks at every deque once more; a worker that pushes looks
+for announcements after the push. The two fences make it impossible that both miss each other. The waker claims the
+sleeper by compare-and-swap, so every wake-up is posted once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from znnpy_kernels.scheduling.deque import seems_empty
 
 @part
 def nanoseconds() -> Any:
-    """CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
+    """Return CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
     words = stack_words()
     clock_gettime(1, words)
     return longs(words)[0] * 1_000_000_000 + longs(words)[1]
@@ -47,7 +47,7 @@ def nanoseconds() -> Any:
 
 @part
 def anything_to_do(control: int) -> Any:
-    """Whether any deque, the injector's too, seems to hold an entry, or the stop flag is up."""
+    """Return whether any deque or the injector seems to hold an entry, or the stop flag is up."""
     if load_relaxed(control + STOP) != 0:
         return True
     for index in range(longs(control + WORKERS)[0] + 1):
@@ -59,7 +59,7 @@ def anything_to_do(control: int) -> Any:
 
 @part
 def claim(control: int, queue: int) -> Any:
-    """End a worker's announcement; true for the one caller that ended it."""
+    """End a worker's announcement; return true to the one caller that ended it."""
     if not swap_acq_rel(queue + STATE, PARKED, AWAKE):
         return False
     add_relaxed(control + SLEEPERS, -1)
@@ -68,7 +68,7 @@ def claim(control: int, queue: int) -> Any:
 
 @part
 def park(control: int, queue: int) -> None:
-    """Sleep until somebody claims this worker; returns at once when there is something to do."""
+    """Sleep until another worker claims this one; return at once if there is something to do."""
     # The count first: were the state set before, a waker could take one off that is not yet on, and
     # another sleeper would be invisible for a moment.
     add_relaxed(control + SLEEPERS, 1)
@@ -82,7 +82,7 @@ def park(control: int, queue: int) -> None:
         )  # where a waker was faster, the post it leaves is absorbed below, later
         return
     start = nanoseconds()
-    # A loop, for posts of earlier announcements. Acquire: what the waker did before its claim.
+    # A loop, as posts of earlier announcements may end a wait. Acquire: sees the waker's writes before its claim.
     while load_acquire(queue + STATE) == PARKED:
         sem_wait(queue + SEMAPHORE)
     longs(queue + PARKS)[0] += 1
@@ -102,7 +102,7 @@ def wake_some(control: int, count: int) -> None:
     """Claim sleepers and post their semaphores."""
     for worker in range(longs(control + WORKERS)[0]):
         queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
-        # A look first: a failing swap would take the line away from the worker that owns it.
+        # Read first: a failing swap would take the cache line from the worker that owns it.
         if load_relaxed(queue + STATE) == PARKED and claim(control, queue):
             sem_post(queue + SEMAPHORE)  # by the one whose swap succeeded: once
             count -= 1

@@ -1,4 +1,4 @@
-"""Which earlier tasks a task reaches, as rows of bits: transitive reduction while a graph is declared."""
+"""Transitive reduction while a graph is declared: which earlier tasks a task reaches, as rows of bits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LIST = "int64[::1]"
 
 @native(f"int64(uint64[::1],{LIST},int64,{LIST},int64)")
 def keep_unreached(bits: Any, starts: Any, moment: int, candidates: Any, count: int) -> int:
-    """Reduce a task's predecessors to those that no other of them reaches, and write its row.
+    """Reduce a task's predecessors to those that no other of them reaches, and write its row of bits.
 
-    bits: rows one after the other, row m begins at word starts[m], has m // 64 + 1 words and one bit
-    for each earlier task. candidates: the first `count` are predecessors of task `moment`, the latest
-    first; the kept ones are moved to the front, in that order. Returns how many were kept.
+    bits: rows one after the other, row m begins at word starts[m], has m // 64 + 1 words and one bit for each
+    earlier task. candidates: the first `count` are predecessors of task `moment`, the latest first; the kept ones
+    are moved to the front, in that order. Returns how many were kept.
     """
     row = starts[moment]
     kept = 0

@@ -1,6 +1,6 @@
 """The serial twin of the worker loop: one thread, a binary heap, a fixed order, no atomics.
 
-It shares no protocol with the parallel workers, so that it can be the judge of them.
+It shares no protocol with the parallel workers, so that it can serve as their oracle.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIST = "int64[::1]"
 
 @part
 def nanoseconds() -> Any:
-    """CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
+    """Return CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
     words = stack_words()
     clock_gettime(1, words)
     return longs(words)[0] * 1_000_000_000 + longs(words)[1]
@@ -75,7 +75,7 @@ def arrive(tasks: Any, ranks: Any, heap: Any, state: Any, task: int) -> None:
 def execute(
     tasks: Any, successors: Any, ranks: Any, groups: Any, heap: Any, state: Any, task: int
 ) -> None:
-    """Run a task, tell its successors, count it in its group."""
+    """Run a task, bring tokens to its successors, count it in its group."""
     tasks[task, COUNTER] = tasks[task, JOINS]
     call_kernel(tasks[task, KERNEL], tasks[task, ARGUMENTS], 0)
     for place in range(tasks[task, FIRST], tasks[task, LAST]):
@@ -99,7 +99,7 @@ def step(
     state: Any,
     events: Any,
 ) -> None:
-    """Run the most urgent ready task, and write down when it ran if there is a ring for it."""
+    """Run the most urgent ready task, and record when it ran if there is a ring for events."""
     task = order[heap_pop(heap, state[READY])]
     state[READY] -= 1
     start = nanoseconds() if len(events) else 0

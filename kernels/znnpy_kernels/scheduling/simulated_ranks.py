@@ -1,12 +1,9 @@
-"""The simulated loop: any number of processes (ranks), each with its graph and workers, and messages.
+"""The simulated loop of ranks: each with its graph and workers, and messages between them over ports.
 
-A single rank without messages is what the simulator runs for one process.
-
-Messages in time that is added up: every port carries one at a time, each way.
-
-A message leaves when all that it waits for is there and its port has sent those that waited before
-it; it comes in a latency later, behind what comes in at the other port already (LogGP: Alexandrov et
-al. 1995). What takes all ranks at once has a port of its own, from itself to itself.
+A single rank without messages is the simulation of one process. Time is added up, not measured; every port carries
+one message at a time, each way. A message leaves when all tasks that it waits for have run and its port has sent the
+earlier ones; it arrives a latency later, behind those that the other port already receives (LogGP: Alexandrov et al.
+1995). A message that occupies all ranks at once has a port of its own, from itself to itself.
 """
 
 from __future__ import annotations
@@ -47,8 +44,8 @@ STACKED_FLOATS = "float64[:,:,::1]"
 class Net(NamedTuple):
     """Messages on their way.
 
-    Task t (counted over all ranks) posts posted[posts[t] : posts[t + 1]]. `ends`: first and last
-    message of each port and way; `free`: since when it carries nothing. `carried`: seconds that it carried.
+    Task t (counted over all ranks) posts posted[posts[t] : posts[t + 1]]. `ends`: first and last message of each
+    port and way; `free`: since when it carries nothing. `carried`: seconds for which it was busy.
     """
 
     messages: Any
@@ -62,7 +59,7 @@ class Net(NamedTuple):
 
 @inlined
 def enqueue(net: Net, port: int, way: int, message: int) -> Any:
-    """Put a message behind the others; whether it is the first."""
+    """Queue a message behind the others; return whether it is the first."""
     last = net.ends[port, way, 1]
     net.messages[message, NEXT] = NONE
     net.ends[port, way, 1] = message
@@ -75,7 +72,7 @@ def enqueue(net: Net, port: int, way: int, message: int) -> Any:
 
 @inlined
 def dequeue(net: Net, port: int, way: int) -> Any:
-    """Take the first message away."""
+    """Remove the first message."""
     message = net.ends[port, way, 0]
     following = net.messages[message, NEXT]
     net.ends[port, way, 0] = following
@@ -86,9 +83,9 @@ def dequeue(net: Net, port: int, way: int) -> Any:
 
 @inlined
 def post(net: Net, times: Any, task: int, now: float) -> None:
-    """A task has ended: what waited for nothing else leaves as soon as its port is free.
+    """End a task: its messages that wait for nothing else leave as soon as their port is free.
 
-    `times[port, way]`: when something happens there next.
+    `times[port, way]`: when the next event happens there.
     """
     for place in range(net.posts[task], net.posts[task + 1]):
         message = net.posted[place]
@@ -103,7 +100,7 @@ def post(net: Net, times: Any, task: int, now: float) -> None:
 
 @inlined
 def leave(net: Net, times: Any, port: int) -> None:
-    """The first message of a port begins to leave, and is put behind others at the other port."""
+    """Start to send the first message of a port, and queue it at the other port."""
     now = times[port, OUT]
     message = dequeue(net, port, OUT)
     target, lasts = net.messages[message, TARGET], net.seconds[message, LASTS]
@@ -119,7 +116,7 @@ def leave(net: Net, times: Any, port: int) -> None:
 
 @inlined
 def come(net: Net, times: Any, port: int) -> Any:
-    """The first message at a port is there; returns it."""
+    """Finish receiving the first message at a port; return it."""
     message = dequeue(net, port, IN)
     first = net.ends[port, IN, 0]
     times[port, IN] = FOREVER if first == NONE else net.seconds[first, COMES]
@@ -128,9 +125,10 @@ def come(net: Net, times: Any, port: int) -> Any:
 
 @inlined
 def play(winners: Any, ranks: Any, rank: int) -> None:
-    """The rank whose time is new plays against others again; of equals the first wins.
+    """Update the tournament tree after a rank's time changed; of equal times the first rank wins.
 
-    `ranks`: times, as many as a power of two. Node n has the winner of 2 n and 2 n + 1, the last nodes are the ranks.
+    `ranks`: times, as many as a power of two. Node n has the winner of 2 n and 2 n + 1, the last nodes are the
+    ranks.
     """
     node = (len(ranks) + rank) // 2
     while node > 0:
@@ -141,7 +139,7 @@ def play(winners: Any, ranks: Any, rank: int) -> None:
 
 @inlined
 def soonest(times: Any) -> Any:
-    """(port, way) where something happens next, (0, 0) where nothing does."""
+    """Return (port, way) of the next event, (0, 0) if there is none."""
     port, way = 0, 0
     for number in range(len(times)):
         for side in range(2):
@@ -183,12 +181,12 @@ def simulate(
     steps: Any,
     due: Any,
 ) -> int:
-    """Run as many steps as `completions` has columns on every rank; writes when each was complete.
+    """Run as many steps as `completions` has columns on every rank; write when each was complete.
 
-    Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts
-    from its offsets[r] of `successors`, which are numbered within the rank. Message m brings a token
-    to each (rank, task) of targets[comes[m] : comes[m + 1]]. Returns how many steps were completed over all
-    ranks: fewer than asked for when the graphs can make no progress.
+    Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts from its
+    offsets[r] of `successors`, which are numbered within the rank. Message m brings a token to each (rank, task) of
+    targets[comes[m] : comes[m + 1]]. Returns how many steps were completed over all ranks: fewer than asked for if
+    the graphs can make no progress.
     """
     count = len(hands)
     ports = len(carried)

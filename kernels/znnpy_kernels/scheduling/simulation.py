@@ -1,8 +1,8 @@
-"""The scheduler's protocol in time that is added up: the workers of one process and what they run.
+"""The scheduler's protocol in simulated time: the workers of one process and the tasks that they run.
 
-It follows `worker.py` where that decides who runs what and when: the kept successor, deques by band,
-the injector, thieves from a random victim on, parking and wake-ups. Time is not measured but added
-up: the tasks' own, and so much for each dispatch, steal and wake-up. `ranks.py` has the loop.
+It follows `worker.py` in all that decides who runs what and when: the kept successor, deques by band, the injector,
+thieves from a random victim on, parking and wake-ups. Time is not measured but added up: the tasks' own, and a cost
+for each dispatch, steal and wake-up. `simulated_ranks.py` has the loop.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ FOREVER = 1e300
 
 
 class World(NamedTuple):
-    """Everything that changes or is looked up while time passes.
+    """The state of a simulated process: all that changes or is looked up while time passes.
 
-    Successors of task t: successors[starts[t] : starts[t + 1]]. `costs[t, r]`: seconds of run r of
-    task t, the columns in turn. `links`: the entry below and above each task in its deque. `ends`:
-    oldest and newest entry of each queue and band; the last queue is the injector's. `queued`:
-    entries of each band in all queues. `log`: task, worker and start of each run, as many as it has
-    rows. `members`: tasks of each copy. `steps`: how many were released and completed, `completions` when;
-    `due`: when the next one may be released.
+    Successors of task t: successors[starts[t] : starts[t + 1]]. `costs[t, r]`: seconds of run r of task t, the
+    columns in turn. `links`: the entry below and above each task in its deque. `ends`: oldest and newest entry of
+    each queue and band; the last queue is the injector's. `queued`: entries of each band in all queues. `log`: task,
+    worker and start of each run, as many as it has rows. `members`: tasks of each copy. `steps`: how many were
+    released and completed, `completions` when; `due`: when the next one may be released.
     """
 
     tasks: Any
@@ -90,7 +89,7 @@ def remove(world: World, queue: int, band: int, side: int) -> Any:
 
 @inlined
 def more_urgent(world: World, queue: int, band: int) -> Any:
-    """Whether the own deques or the injector hold something of an earlier band."""
+    """Return whether the worker's own deques or the injector hold a task of an earlier band."""
     injector = len(world.hands)
     for earlier in range(band):
         own = world.ends[queue * BANDS + earlier, 0]
@@ -101,7 +100,7 @@ def more_urgent(world: World, queue: int, band: int) -> Any:
 
 @inlined
 def nearby(world: World, worker: int) -> Any:
-    """(task, whether it came from the injector): the own newest or the injector's oldest."""
+    """Return (task, whether it came from the injector): the worker's newest or the injector's oldest."""
     for band in range(BANDS):
         if world.queued[band] == 0:
             continue
@@ -116,7 +115,7 @@ def nearby(world: World, worker: int) -> Any:
 
 @inlined
 def random_number(world: World, worker: int) -> Any:
-    """The next of the worker's own xorshift numbers, not negative."""
+    """Return the next of the worker's own xorshift numbers, not negative."""
     number = world.hands[worker, RANDOM]
     number ^= number << 13
     number ^= (number >> 7) & ((1 << 57) - 1)
@@ -127,7 +126,7 @@ def random_number(world: World, worker: int) -> Any:
 
 @inlined
 def far(world: World, worker: int) -> Any:
-    """(task, whether its deque holds more): the oldest of the most urgent band of any victim."""
+    """Return (task, whether its deque holds more): the oldest of the most urgent band of any victim."""
     victims = len(world.hands) + 1
     first = random_number(world, worker) % victims
     for band in range(BANDS):
@@ -145,7 +144,7 @@ def far(world: World, worker: int) -> Any:
 
 @inlined
 def start(world: World, worker: int, task: int, extra: float) -> None:
-    """Give a worker a task: its own seconds, dispatch, and what finding it took."""
+    """Start a task on a worker: its own seconds, dispatch, and the time of finding it."""
     tasks, clock, rates, totals = world.tasks, world.clock, world.rates, world.totals
     own = world.costs[task, tasks[task, RUNS] % world.costs.shape[1]]
     told = world.starts[task + 1] - world.starts[task]
@@ -164,7 +163,7 @@ def start(world: World, worker: int, task: int, extra: float) -> None:
 
 @inlined
 def spins(world: World, worker: int) -> Any:
-    """Whether an idle worker still looks for work, and is not parked yet."""
+    """Return whether an idle worker still looks for work, and is not parked yet."""
     return world.totals[NOW] - world.clock[worker, IDLE_SINCE] <= world.rates[SPIN]
 
 
@@ -183,7 +182,7 @@ def wake(world: World, count: int) -> None:
 
 @inlined
 def look(world: World, worker: int) -> Any:
-    """An idle worker looks for a task everywhere; whether it found one."""
+    """Let an idle worker look for a task everywhere; return whether it found one."""
     task, stolen = nearby(world, worker)
     more = False
     if task == NONE:
@@ -200,7 +199,7 @@ def look(world: World, worker: int) -> Any:
 
 @inlined
 def look_all(world: World, first: int) -> None:
-    """Every worker that is idle and not yet parked looks for a task, from `first` on in turn."""
+    """Let every worker that is idle and not yet parked look for a task, from `first` on in turn."""
     for turn in range(first, first + len(world.hands)):
         worker = turn % len(world.hands)
         idle = world.hands[worker, DOING] == NONE and spins(world, worker)
@@ -210,14 +209,14 @@ def look_all(world: World, first: int) -> None:
 
 @inlined
 def arrive(world: World, task: int) -> Any:
-    """Bring one token to a task; true for the last."""
+    """Bring one token to a task; return true for the last."""
     world.tasks[task, COUNTER] -= 1
     return world.tasks[task, COUNTER] == 0
 
 
 @inlined
 def tell(world: World, worker: int, task: int) -> Any:
-    """Bring a token to every successor; returns the one to run next, or NONE."""
+    """Bring a token to every successor; return the one to run next, or NONE."""
     tasks = world.tasks
     kept, pushed = NONE, 0
     for place in range(world.starts[task], world.starts[task + 1]):
@@ -253,7 +252,7 @@ def release(world: World, phase: int) -> None:
 
 @inlined
 def take_core(world: World) -> None:
-    """The caller, who prepares a step, has a worker's core meanwhile: an idle one's if there is one."""
+    """Give the caller, who prepares a step, a worker's core: an idle one's if there is one."""
     unlucky = random_number(world, 0) % len(world.hands)
     for worker in range(len(world.hands)):
         if world.hands[worker, DOING] == NONE:
@@ -266,7 +265,7 @@ def take_core(world: World) -> None:
 
 @inlined
 def in_tasks(world: World) -> Any:
-    """How many workers run a task."""
+    """Return how many workers run a task."""
     busy = 0
     for worker in range(len(world.hands)):
         busy += world.hands[worker, DOING] >= 0
@@ -275,13 +274,13 @@ def in_tasks(world: World) -> Any:
 
 @inlined
 def slower(world: World, worker: int, busy: int) -> Any:
-    """How many times as long as alone a worker's task takes when so many run."""
+    """Return by which factor a worker's task is slower when `busy` workers run tasks."""
     return 1 + world.clock[worker, SHARE] * max(0, busy - 1) / world.rates[BANDWIDTH]
 
 
 @inlined
 def advance(world: World, until: float) -> Any:
-    """Let time pass to the next end of a task, or to `until`; returns the worker, or NONE."""
+    """Let time pass to the next end of a task, or to `until`; return the worker, or NONE."""
     hands, clock, now = world.hands, world.clock, world.totals[NOW]
     busy = in_tasks(world)
     first, soonest = NONE, until - now
@@ -299,7 +298,7 @@ def advance(world: World, until: float) -> Any:
 
 @inlined
 def finish(world: World, worker: int) -> Any:
-    """End what a worker does and let it go on; returns the task, or WAKING."""
+    """End a worker's task and let it go on; return the task, or WAKING."""
     task, kept = world.hands[worker, DOING], NONE
     world.hands[worker, DOING] = NONE
     world.clock[worker, IDLE_SINCE] = world.totals[NOW]
@@ -313,7 +312,7 @@ def finish(world: World, worker: int) -> Any:
 
 @inlined
 def waits(world: World) -> Any:
-    """Whether a step is to be released as soon as it is due: its copy's last one is complete."""
+    """Return whether a step is to be released as soon as it is due: its copy's last one is complete."""
     released = world.steps[RELEASED]
     copy = released % len(world.members)
     return released < len(world.completions) and world.totals[MISSING + copy] == 0
@@ -321,7 +320,7 @@ def waits(world: World) -> Any:
 
 @inlined
 def horizon(world: World) -> Any:
-    """When something happens next, if nothing comes from outside; FOREVER if nothing does."""
+    """Return the time of the next event, if nothing arrives from outside; FOREVER if there is none."""
     soonest, busy = FOREVER, in_tasks(world)
     for worker in range(len(world.hands)):
         if world.hands[worker, DOING] != NONE:
@@ -345,7 +344,7 @@ def begin(world: World) -> None:
 
 @inlined
 def complete(world: World, copy: int) -> None:
-    """A step of this copy is complete."""
+    """Count a completed step of this copy."""
     world.completions[world.steps[COMPLETED]] = world.totals[NOW]
     world.steps[COMPLETED] += 1
     if copy == world.steps[RELEASED] % len(world.members):
@@ -354,10 +353,9 @@ def complete(world: World, copy: int) -> None:
 
 @inlined
 def turn(world: World) -> Any:
-    """Let the next thing happen; returns the task that ended, or NONE.
+    """Process the next event; return the task that ended, or NONE.
 
-    `members`: a step is released when the last one of its copy is complete and the time of a
-    submission has passed since.
+    A step is released when the last one of its copy is complete and the time of a submission has passed since.
     """
     if waits(world) and world.due[0] <= world.totals[NOW]:
         begin(world)
@@ -377,7 +375,7 @@ def turn(world: World) -> Any:
 
 @inlined
 def deliver(world: World, task: int, now: float) -> None:
-    """Bring a token from outside, before anything else happens here."""
+    """Bring a token from outside, before any other event here."""
     advance(world, now)
     if arrive(world, task):
         push(world, len(world.hands), task)

@@ -1,8 +1,8 @@
-"""ZNN's convergent sum: contributions meet in one slot by exchanging pointers, whoever meets adds.
+"""ZNN's wait-free convergent sum: contributions meet in one slot by exchanging pointers; the finder adds.
 
-Source: Zlateski, Lee, Seung, *ZNN* (arXiv 1510.06706), section on wait-free summation. The order of
-the additions, hence the last bits, depends on the schedule; the fixed combining tree does not have
-that fault. This one is here to compare with.
+Source: Zlateski, Lee, Seung, *ZNN* (arXiv 1510.06706), section on wait-free summation. The order of the additions,
+hence the last bits, depends on the schedule, unlike with the fixed combining tree that the engine uses; kept for
+comparison.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def exchange_deposit(args: Any, worker: int) -> None:
     may run at the same time on one slot.
     """
     deposit(args[AT.slot], args[AT.buffer], args[AT.count])
-    # Who counts the last deposit has all of them in the slot: acquire, with the others' release.
+    # The worker that counts the last deposit finds all of them in the slot: acquire, with the others' release.
     if add_acq_rel(args[AT.remaining], -1) != 1:
         return
     store_relaxed(args[AT.remaining], longs(args[AT.remaining] + 8)[0])

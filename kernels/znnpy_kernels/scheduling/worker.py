@@ -1,7 +1,8 @@
-"""The worker loop and what the outside does to it: release a phase, wait for a group, stop.
+"""The worker loop: runs tasks, steals when its own deques are empty, parks; and release, wait, stop from outside.
 
-The loop knows no kernel and no network: it runs (function pointer, argument block) pairs, brings
-tokens to join counters, and finds the next task. `znnpy/scheduler/README.md` has the protocol as a whole.
+The loop knows no kernel and no network: it runs (function pointer, argument block) pairs, brings tokens to join
+counters, and finds the next task; steals happen in `far`. `znnpy/scheduler/README.md` has the whole
+protocol.
 """
 
 from __future__ import annotations
@@ -90,15 +91,15 @@ REACHED, NOT_YET, FAILED = range(3)
 
 @part
 def record_of(control: int, entry: int) -> Any:
-    """Address of the task record that an entry stands for."""
+    """Return the address of the task record that an entry stands for."""
     return longs(control + TASKS)[0] + ((entry >> BAND_BITS) << TASK_SHIFT)
 
 
 @part
 def arrive(control: int, entry: int) -> Any:
-    """Bring one token to a task; true for the one that brings the last."""
+    """Bring one token to a task; return true to the caller that brings the last."""
     record = record_of(control, entry)
-    # Acquire, with the release half of the others' decrements: what earlier predecessors wrote.
+    # Acquire, with the release half of the others' decrements: makes earlier predecessors' writes visible.
     missing = load_acquire(record + COUNTER)
     # If one is missing, it is ours and nobody else will touch the counter: no read-modify-write. Else
     # release our predecessor's writes to the last, and acquire, as others may have come since the
@@ -114,19 +115,19 @@ def arrive(control: int, entry: int) -> Any:
 
 @part
 def complete(control: int, group: int) -> None:
-    """Count a task in its group; the last one re-arms the group and wakes whoever waits."""
+    """Count a task in its group; the last one re-arms the group and wakes its waiters."""
     place = longs(control + GROUPS)[0] + group * GROUP_BYTES
     if add_acq_rel(place + MISSING, -1) == 1:
         # Relaxed: members run again only after somebody has waited for this completion.
         store_relaxed(place + MISSING, longs(place + MEMBERS)[0])
-        # Release, with the acquire in `wait`: all that the members wrote. One writer: no add needed.
+        # Release, with the acquire in `wait`: publishes the members' writes. One writer: no add needed.
         store_release(place + COMPLETED, load_relaxed(place + COMPLETED) + 1)
         sem_post(place + DONE_SEMAPHORE)
 
 
 @part
 def more_urgent(control: int, queue: int, band: int) -> Any:
-    """Whether the own deques or the injector seem to hold something of an earlier band."""
+    """Return whether the own deques or the injector seem to hold a task of an earlier band."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
     earlier = 0
     while earlier < band and seems_empty(queue, earlier) and seems_empty(injector, earlier):
@@ -136,10 +137,10 @@ def more_urgent(control: int, queue: int, band: int) -> Any:
 
 @part
 def tell_successors(control: int, queue: int, record: int) -> Any:
-    """Bring a token to every successor; returns one that became ready and is to run next, or NONE.
+    """Bring a token to every successor; return one that became ready and is to run next, or NONE.
 
-    The newest of the most urgent band is kept back: nobody could steal it before it runs, and it
-    saves the way through the deque. The others are pushed, and sleepers are woken for them.
+    The newest of the most urgent band is kept back: no thief could take it before it runs, and it saves the way
+    through the deque. The others are pushed, and sleepers are woken for them.
     """
     kept, pushed = NONE, 0
     place, last = longs(record + FIRST)[0], longs(record + LAST)[0]
@@ -158,8 +159,8 @@ def tell_successors(control: int, queue: int, record: int) -> Any:
         push(queue, kept & BAND_MASK, kept)
         kept = NONE
         pushed += 1
-    if pushed > 0:  # else not even a fence: a chain of tasks runs without one
-        wake(control, min(pushed, 2))  # each thief that leaves something wakes one more
+    if pushed > 0:  # without pushes no fence either: a chain of tasks runs without one
+        wake(control, min(pushed, 2))  # two at most: each thief that leaves tasks wakes one more
     return kept
 
 
@@ -176,7 +177,7 @@ def note(control: int, queue: int, item: int, start: int) -> None:
 
 @part
 def note_search(control: int, queue: int, start: int, slept: int, failed: int) -> None:
-    """Write down a time without a task; `slept`: when the worker lay down, or 0."""
+    """Record a time without a task; `slept`: when the worker lay down, or 0."""
     row = longs(queue + SEARCHES)[0] % longs(control + RING_ROWS)[0]
     search = longs(longs(queue + SEARCH_RING)[0] + row * EVENT_BYTES)
     search[0] = start
@@ -188,7 +189,7 @@ def note_search(control: int, queue: int, start: int, slept: int, failed: int) -
 
 @part
 def execute(control: int, worker: int, queue: int, item: int) -> Any:
-    """Run one task and tell its successors; returns the task to run next, or NONE."""
+    """Run one task and tell its successors; return the task to run next, or NONE."""
     record = record_of(control, item & ENTRY_MASK)
     # Relaxed: the next token comes from a predecessor that runs again, which it may only after this
     # task has told its own successors, by release, below.
@@ -207,7 +208,7 @@ def execute(control: int, worker: int, queue: int, item: int) -> Any:
 
 @part
 def nearby(control: int, queue: int) -> Any:
-    """The most urgent of the own deques' newest and the injector's oldest entries, or NONE."""
+    """Return the most urgent of the own deques' newest and the injector's oldest entries, or NONE."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
     for band in range(BANDS):
         if not seems_empty(queue, band):
@@ -223,7 +224,7 @@ def nearby(control: int, queue: int) -> Any:
 
 @part
 def random_number(queue: int) -> Any:
-    """The next of the worker's own xorshift numbers, not negative."""
+    """Return the next of the worker's own xorshift numbers, not negative."""
     number = longs(queue + RANDOM)[0]
     number ^= number << 13
     number ^= (number >> 7) & ((1 << 57) - 1)  # masked: int64 shifts copies of the sign in
@@ -234,9 +235,9 @@ def random_number(queue: int) -> Any:
 
 @part
 def far(control: int, queue: int) -> Any:
-    """Steal the oldest entry of the most urgent band, victims in turn from a random one; or NONE.
+    """Steal the oldest entry of the most urgent band, victims in turn from a random one; or return NONE.
 
-    A thief that leaves something behind wakes one sleeper more, so that wake-ups spread as a tree.
+    A thief that leaves tasks behind wakes one sleeper more, so that wake-ups spread as a tree.
     """
     queues, victims = longs(control + QUEUES)[0], longs(control + WORKERS)[0] + 1
     first = random_number(queue) % victims
@@ -292,7 +293,7 @@ def search(control: int, queue: int) -> Any:
 
 @native("void(int64,int64)")
 def work(control: int, worker: int) -> None:
-    """The life of a worker: runs tasks until the stop flag is up, with denormals flushed to zero."""
+    """Run tasks until the stop flag is up, with denormals flushed to zero: the life of a worker."""
     mode = float_mode()
     set_float_mode(mode | FLUSH)
     queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
@@ -331,7 +332,8 @@ def wait(control: int, group: int, count: int, budget: int) -> int:
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
-    while load_acquire(place + COMPLETED) < count:  # acquire: all that the step wrote, for Python
+    # Acquire: makes the step's writes visible to Python.
+    while load_acquire(place + COMPLETED) < count:
         if load_relaxed(control + TOO_EARLY) > 0:
             return FAILED
         if sem_timedwait(place + DONE_SEMAPHORE, until) != 0:
@@ -341,7 +343,7 @@ def wait(control: int, group: int, count: int, budget: int) -> int:
 
 @native("int64(int64,int64)")
 def completed(control: int, group: int) -> Any:
-    """How many times the group has completed."""
+    """Return how many times the group has completed."""
     return load_acquire(longs(control + GROUPS)[0] + group * GROUP_BYTES + COMPLETED)
 
 
@@ -349,13 +351,13 @@ def completed(control: int, group: int) -> Any:
 def stop(control: int) -> None:
     """Raise the stop flag and wake everybody; workers leave after the task they are in."""
     store_seq_cst(control + STOP, 1)
-    fence_seq_cst()  # as in `wake`: whoever lies down sees the flag, or is seen
+    fence_seq_cst()  # as in `wake`: a worker that lies down sees the flag, or is seen
     wake_some(control, longs(control + WORKERS)[0])
 
 
 @native("void(int64)")
 def prepare(control: int) -> None:
-    """Turn the offsets in a freshly filled control block into addresses; make the semaphores."""
+    """Turn the offsets in a freshly filled control block into addresses; initialise the semaphores."""
     for word in (TASKS, QUEUES, GROUPS, PHASES):
         longs(control + word)[0] += control
     for task in range(longs(control + TASK_COUNT)[0]):

@@ -1,1 +1,1 @@
-"""Vectors of LANES floats as values, and rows of them: what all other kernels are built from."""
+"""SIMD vectors of LANES floats as values, and rows of them: the base of all other kernels."""

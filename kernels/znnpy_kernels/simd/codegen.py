@@ -1,7 +1,7 @@
-"""Building blocks for SIMD code generated inside numba intrinsics: llvmlite vectors of LANES floats.
+"""LLVM code generation for intrinsics: loads, stores, masks, multiply-adds and loops on vectors of LANES floats.
 
-All functions here run while a kernel is compiled: they take and return LLVM values. Addresses are
-int64 values in bytes; steps and offsets are int64 values in floats.
+All functions here run while a kernel is compiled: they take and return LLVM values. Addresses are int64 values in
+bytes; steps and offsets are int64 values in floats.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ Body = Callable[[Value, list[Value]], list[Value]]
 
 
 def word(value: int) -> Value:
-    """A constant int64."""
+    """Return a constant int64."""
     return ir.Constant(WORD, value)
 
 
 def float_pointer(builder: ir.IRBuilder, address: Value) -> Value:
-    """An address in bytes as a pointer to floats."""
+    """Return an address in bytes as a pointer to floats."""
     return builder.inttoptr(address, FLOAT.as_pointer())
 
 
 def moved(builder: ir.IRBuilder, pointer: Value, step: Value | int) -> Value:
-    """The pointer `step` floats further on."""
+    """Return the pointer `step` floats further on."""
     return builder.gep(pointer, [word(step) if isinstance(step, int) else step])
 
 
 def load_vector(builder: ir.IRBuilder, pointer: Value) -> Value:
-    """LANES floats from a pointer to floats of any alignment."""
+    """Load LANES floats from a pointer to floats of any alignment."""
     return builder.load(builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
 
 def store_vector(builder: ir.IRBuilder, value: Value, pointer: Value) -> None:
-    """LANES floats to a pointer to floats of any alignment."""
+    """Store LANES floats to a pointer to floats of any alignment."""
     builder.store(value, builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
 
 def load_broadcast(builder: ir.IRBuilder, pointer: Value) -> Value:
-    """One float in all lanes; LLVM folds it into the instruction that uses it where it can."""
+    """Load one float into all lanes; LLVM folds it into the instruction that uses it where it can."""
     return broadcast(builder, builder.load(pointer))
 
 
 def broadcast(builder: ir.IRBuilder, value: Value) -> Value:
-    """One float in all lanes."""
+    """Return one float in all lanes."""
     undefined = ir.Constant(VECTOR, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     return shuffled(builder, first, undefined, [0] * LANES)
 
 
 def shuffled(builder: ir.IRBuilder, low: Value, high: Value, lanes: Sequence[int]) -> Value:
-    """A vector of the lanes named: those of `low` count from 0, those of `high` from LANES."""
+    """Return the lanes named: those of `low` count from 0, those of `high` from LANES."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(lanes))
     return builder.shuffle_vector(low, high, mask)
 
 
 def first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
-    """A mask of the first `count` lanes."""
+    """Return a mask of the first `count` lanes."""
     words = ir.VectorType(count.type, LANES)
     empty = ir.Constant(words, ir.Undefined)
     first = builder.insert_element(empty, count, ir.Constant(ir.IntType(32), 0))
@@ -76,7 +76,7 @@ def first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
 
 
 def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
-    """The first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
+    """Load the first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
     if count == LANES:
         return load_vector(builder, pointer)
     place = builder.bitcast(pointer, VECTOR.as_pointer())
@@ -84,7 +84,7 @@ def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
 
 
 def store_first(builder: ir.IRBuilder, value: Value, pointer: Value, count: int) -> None:
-    """The first `count` lanes to a pointer; nothing else is written."""
+    """Store the first `count` lanes to a pointer; nothing else is written."""
     if count == LANES:
         store_vector(builder, value, pointer)
         return
@@ -93,7 +93,7 @@ def store_first(builder: ir.IRBuilder, value: Value, pointer: Value, count: int)
 
 
 def store_masked(builder: ir.IRBuilder, value: Value, pointer: Value, mask: Value) -> None:
-    """The lanes of a mask to a pointer; nothing else is written."""
+    """Store the lanes of a mask to a pointer; nothing else is written."""
     place = builder.bitcast(pointer, VECTOR.as_pointer())
     _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, mask])
 
@@ -116,7 +116,7 @@ def _masked(builder: ir.IRBuilder, what: str, result: Any, values: list[Value]) 
 
 
 def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) -> None:
-    """Ask for the cache line at an address in bytes, into the cache of this level, 1 to 3."""
+    """Prefetch the cache line at an address in bytes into the cache of this level, 1 to 3."""
     number = ir.IntType(32)
     pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
@@ -128,12 +128,12 @@ def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) 
 
 
 def argument(builder: ir.IRBuilder, arguments: Value, number: int) -> Value:
-    """One word of a kernel's argument block."""
+    """Load one word of a kernel's argument block."""
     return builder.load(builder.gep(arguments, [word(number)]))
 
 
 def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c, in one rounding where the CPU has a fused instruction."""
+    """Return a * b + c, in one rounding where the CPU has a fused instruction."""
     name = f"llvm.fmuladd.v{LANES}f32"
     function = builder.module.globals.get(name)
     if function is None:
@@ -142,7 +142,7 @@ def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
 
 
 def add(builder: ir.IRBuilder, a: Value, b: Value) -> Value:
-    """a + b."""
+    """Return a + b."""
     return builder.fadd(a, b)
 
 
@@ -154,10 +154,10 @@ def counted_loop(
     *,
     maybe_empty: bool = False,
 ) -> list[Value]:
-    """A loop over 0 <= index < count that carries values, such as accumulators, in registers.
+    """Emit a loop over 0 <= index < count that carries values, such as accumulators, in registers.
 
-    `body(index, values)` emits one turn and returns the new values. Unless `maybe_empty`, the count
-    must be at least 1.
+    `body(index, values)` emits one turn and returns the new values. Unless `maybe_empty`, the count must be at least
+    1.
     """
     entry = builder.block
     block = builder.append_basic_block("turn")
@@ -187,7 +187,7 @@ def counted_loop(
 def add_outer(
     builder: ir.IRBuilder, vectors: Sequence[Value], places: Iterable[Value], sums: Sequence[Value]
 ) -> list[Value]:
-    """Sums of each place's float times each vector, those of a place side by side."""
+    """Add each place's float times each vector to sums, those of a place side by side."""
     found = []
     for number, place in enumerate(places):
         factor = load_broadcast(builder, place)
@@ -199,7 +199,7 @@ def add_outer(
 def by_count(
     builder: ir.IRBuilder, count: Value, numbers: Iterable[int], emit: Callable[[int], object]
 ) -> None:
-    """Code of its own for each of these counts; none runs for others."""
+    """Emit code for each of these counts, of which the one equal to `count` runs, or none."""
     done = builder.append_basic_block("stored")
     choice = builder.switch(count, done)
     for number in numbers:
@@ -213,7 +213,7 @@ def by_count(
 def when(
     builder: ir.IRBuilder, condition: Value, otherwise: Sequence[Value], body: Callable[[], Any]
 ) -> list[Value]:
-    """The values that `body` returns where the condition holds, else `otherwise`."""
+    """Return the values that `body` returns if the condition holds, else `otherwise`."""
     entry = builder.block
     then = builder.append_basic_block("then")
     done = builder.append_basic_block("after")

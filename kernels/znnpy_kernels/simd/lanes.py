@@ -1,7 +1,7 @@
-"""How many floats a vector register holds, for the CPU that numba compiles for.
+"""The width of vectors (LANES floats) and the number of vector registers of the target CPU.
 
-`NUMBA_CPU_FEATURES` (and with it `NUMBA_CPU_NAME`) decides where set, else the host. The number is
-a matter of speed alone: LLVM splits vectors that the CPU lacks, so every kernel is right for any.
+`NUMBA_CPU_FEATURES` (with `NUMBA_CPU_NAME`) decides if set, else the host. The width is a matter of speed alone:
+LLVM splits vectors that the CPU lacks, so every kernel is right for any.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from numba.core.codegen import get_host_cpu_features
 
 
 def target_features() -> str:
-    """The feature list that numba hands to LLVM, such as "+avx2,-avx512f"."""
+    """Return the feature list that numba hands to LLVM, such as "+avx2,-avx512f"."""
     chosen = config.CPU_FEATURES
     return str(get_host_cpu_features() if chosen is None else chosen)
 
 
 def lanes_for(features: str, machine: str) -> int:
-    """Floats in a vector: 16 with AVX-512, 8 with AVX, else 4; a feature's last mark counts."""
+    """Return the floats in a vector: 16 with AVX-512, 8 with AVX, else 4; a feature's last mark counts."""
     marks = {mark.strip()[1:]: mark.strip()[0] for mark in features.split(",") if mark.strip()}
     if machine.lower() not in ("x86_64", "amd64", "i686", "i386"):
         return 4
@@ -29,7 +29,7 @@ def lanes_for(features: str, machine: str) -> int:
 
 
 def registers_for(lanes: int, machine: str) -> int:
-    """Vector registers: 32 with AVX-512 and on ARM, else 16."""
+    """Return the number of vector registers: 32 with AVX-512 and on ARM, else 16."""
     x86 = machine.lower() in ("x86_64", "amd64", "i686", "i386")
     return 16 if x86 and lanes < 16 else 32
 

@@ -1,10 +1,10 @@
-"""Moving rows of floats: copy, add, zero, embed, pack and unpack, copy channels.
+"""Kernels that move rows of floats: copy, add, zero, embed, pack and unpack channel blocks, copy channels.
 
-Words shared by all kernels here: `source`, `target`, `first`, `second` are byte addresses of the
-part's first float; `*_z`, `*_y` are strides in floats; `planes`, `rows` count z and y. `length`
-is a row in floats, `width` a row in voxels of LANES floats. Rows may have gaps, which are neither
-read nor written. Tasks that get disjoint ranges of planes, rows or blocks may run at once. The
-target of an addition may be one of its terms; other targets must not overlap their sources.
+Words shared by all kernels here: `source`, `target`, `first`, `second` are byte addresses of the part's first float;
+`*_z`, `*_y` are strides in floats; `planes`, `rows` count z and y. `length` is a row in floats, `width` a row in
+voxels of LANES floats. Rows may have gaps, which are neither read nor written. Tasks that get disjoint ranges of
+planes, rows or blocks may run at once. The target of an addition may be one of its terms; other targets must not
+overlap their sources.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COPY_ROWS = words("source source_z source_y target target_z target_y planes rows
 
 @kernel(COPY_ROWS)
 def copy_rows(args: Any, worker: int) -> None:
-    """target = source, row by row: crop forward (the caller offsets `source`), layout changes."""
+    """Copy row by row: crop forward (the caller offsets `source`), layout changes."""
     at = COPY_ROWS
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -81,7 +81,7 @@ COPY_FLAT = words("source target length")
 
 @kernel(COPY_FLAT)
 def copy_flat(args: Any, worker: int) -> None:
-    """target = source over one range."""
+    """Copy one range."""
     at = COPY_FLAT
     copy_row(args[at.source], args[at.target], args[at.length])
 
@@ -93,7 +93,7 @@ ADD_ROWS = words(
 
 @kernel(ADD_ROWS)
 def add_rows(args: Any, worker: int) -> None:
-    """target = first + second, row by row: the inner node of a combining tree."""
+    """Write target = first + second, row by row: the inner node of a combining tree."""
     at = ADD_ROWS
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -108,7 +108,7 @@ ADD_FLAT = words("first second target length")
 
 @kernel(ADD_FLAT)
 def add_flat(args: Any, worker: int) -> None:
-    """target = first + second over one range."""
+    """Write target = first + second over one range."""
     at = ADD_FLAT
     add_row(args[at.first], args[at.second], args[at.target], args[at.length])
 
@@ -118,7 +118,7 @@ ZERO_ROWS = words("target target_z target_y planes rows length")
 
 @kernel(ZERO_ROWS)
 def zero_rows(args: Any, worker: int) -> None:
-    """target = 0, row by row."""
+    """Write 0, row by row."""
     at = ZERO_ROWS
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -133,7 +133,7 @@ ZERO_FLAT = words("target length")
 
 @kernel(ZERO_FLAT)
 def zero_flat(args: Any, worker: int) -> None:
-    """target = 0 over one range."""
+    """Write 0 over one range."""
     at = ZERO_FLAT
     zero_row(args[at.target], args[at.length])
 
@@ -146,12 +146,12 @@ EMBED_ROWS = words(
 
 @kernel(EMBED_ROWS)
 def embed_rows(args: Any, worker: int) -> None:
-    """Crop backward: write source into a larger target at an offset, zeros around it.
+    """Write a source into a larger target at an offset, with zeros around it: crop backward.
 
-    `target` is the address of this part's first row, which is plane `first_plane`, row `first_row`
-    of the whole target; `planes`, `rows`, `length` measure the part, `length` being a whole row.
-    `source` is the address of the whole inner image of inner_planes x inner_rows x inner_length
-    floats. `offset_z`, `offset_y` in planes and rows, `offset_x` in floats.
+    `target` is the address of this part's first row, which is plane `first_plane`, row `first_row` of the whole
+    target; `planes`, `rows`, `length` measure the part, `length` being a whole row. `source` is the address of the
+    whole inner channel of inner_planes x inner_rows x inner_length floats. `offset_z`, `offset_y` in planes and
+    rows, `offset_x` in floats.
     """
     at = EMBED_ROWS
     for z in range(args[at.planes]):
@@ -178,10 +178,10 @@ PACK_IMAGES = words(
 
 @kernel(PACK_IMAGES)
 def pack_images(args: Any, worker: int) -> None:
-    """Planar images [channel][z][y][x] (x contiguous) into one channel block [z][y][x][lane].
+    """Pack planar channels [channel][z][y][x] (x contiguous) into one channel block [z][y][x][lane].
 
-    `source_image`: floats from image to image; `channels`: images in this block, 1..LANES. The pad
-    lanes are written as 0.
+    `source_image`: floats from channel to channel; `channels`: channels in this block, 1..LANES. The pad lanes are
+    written as 0.
     """
     at = PACK_IMAGES
     tile = scratch_tile()
@@ -208,7 +208,7 @@ UNPACK_IMAGES = words(
 
 @kernel(UNPACK_IMAGES)
 def unpack_images(args: Any, worker: int) -> None:
-    """The reverse of `pack_images`: the real channels of one block to planar images."""
+    """Unpack the real channels of one block to planar ones: the reverse of `pack_images`."""
     at = UNPACK_IMAGES
     tile = scratch_tile()
     for z in range(args[at.planes]):
@@ -231,7 +231,7 @@ def unpack_images(args: Any, worker: int) -> None:
 def _channels_row(
     low: int, high: int, cut: int, target: int, wanted: Any, write: Any, width: int
 ) -> None:
-    """Lanes below `cut` come from `low`, the others from `high`, both shifted to match."""
+    """Join lanes below `cut` from `low` and the others from `high`, both shifted to match."""
     from_low = wanted & below(cut)
     from_high = wanted ^ from_low
     for x in range(width):
@@ -248,13 +248,12 @@ COPY_CHANNELS = words(
 
 @kernel(COPY_CHANNELS)
 def copy_channels(args: Any, worker: int) -> None:
-    """Copy `channels` channels from `first_source` of one blocked tensor to `first_target` of
-    another.
+    """Copy `channels` channels from `first_source` of one blocked tensor to `first_target` of another.
 
-    `source` and `target` are the addresses of block 0 (at the part's first row); `*_block` are
-    strides in floats. Only the lanes of these channels are written, so several tasks may fill one
-    target at once; with `pad` = 1 the lanes behind the last channel in its block become 0 too.
-    For concat forward (pad for the last edge only) and backward (pad always).
+    `source` and `target` are the addresses of block 0 (at the part's first row); `*_block` are strides in floats.
+    Only the lanes of these channels are written, so several tasks may fill one target at once; with `pad` = 1 the
+    lanes behind the last channel in its block become 0 too. For concat forward (pad for the last edge only) and
+    backward (pad always).
     """
     at = COPY_CHANNELS
     shift = (args[at.first_source] - args[at.first_target]) % LANES

@@ -1,7 +1,7 @@
-"""Stores of whole vectors that pass by the caches: what is written is not read first.
+"""Stores of whole vectors that bypass the caches: the target's cache lines are not read first.
 
-For targets that no cache holds until they are read. Nothing orders such stores before later ones but a
-fence: a kernel that uses them ends with `atomics.fence_seq_cst`.
+For targets that no cache holds until they are read. Only a fence orders such stores before later ones: a kernel that
+uses them ends with `atomics.fence_seq_cst`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from znnpy_kernels.simd.vectors import FLOATS
 
 
 def stream_vector(builder: ir.IRBuilder, value: Any, pointer: Any) -> None:
-    """LANES floats to a pointer to floats that is aligned to their bytes."""
+    """Store LANES floats, bypassing caches, to a pointer that is aligned to their bytes."""
     place = builder.bitcast(pointer, FLOATS.ir.as_pointer())
     made = builder.store(value, place, align=VECTOR_BYTES)
     one = ir.Constant(ir.IntType(32), 1)

@@ -1,4 +1,4 @@
-"""LANES x LANES tiles: turn rows of one image each into vectors of one voxel each, and back."""
+"""Transposes LANES x LANES tiles: rows of one channel each into vectors of one voxel each, and back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import FLOATS, below, load_masked, store, store_masked
 
 _I32 = ir.IntType(32)
-# Reading planar images is many slow streams, which the hardware does not prefetch well.
+# Floats to prefetch ahead: planar channels are many slow streams, which the hardware does not prefetch well.
 AHEAD = 16 * LANES
 
 
 @intrinsic
 def scratch_tile(typingctx: Any) -> Any:
-    """Address of a LANES x LANES float32 tile on the stack of the calling kernel."""
+    """Return the address of a LANES x LANES float32 tile on the stack of the calling kernel."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.ArrayType(FLOATS.ir, LANES)
@@ -32,7 +32,7 @@ def scratch_tile(typingctx: Any) -> Any:
 
 
 def _transposed(b: Any, rows: list[Any]) -> list[Any]:
-    """log2(LANES) stages; each exchanges the off-diagonal halves of 2k x 2k squares."""
+    """Transpose in log2(LANES) stages; each exchanges the off-diagonal halves of 2k x 2k squares."""
     half = LANES // 2
     while half:
         low = [i if not i & half else i - half + LANES for i in range(LANES)]
@@ -48,7 +48,7 @@ def _transposed(b: Any, rows: list[Any]) -> list[Any]:
 
 
 def _transpose(changed: Any) -> tuple[Any, Any]:
-    """Signature and emitter of a transposition that puts each row through `changed` first."""
+    """Return the signature and emitter of a transposition that applies `changed` to each row first."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         source, source_step, target, target_step = args
@@ -69,7 +69,7 @@ def _transpose(changed: Any) -> tuple[Any, Any]:
 def transpose_tile(
     typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
 ) -> Any:
-    """target[j][i] = source[i][j] for a full tile; steps are bytes from row to row."""
+    """Write target[j][i] = source[i][j] for a full tile; steps are bytes from row to row."""
     return _transpose(lambda builder, row: row)
 
 
@@ -77,7 +77,7 @@ def transpose_tile(
 def transpose_negated(
     typingctx: Any, source: Any, source_step: Any, target: Any, target_step: Any
 ) -> Any:
-    """target[j][i] = -source[i][j] for a full tile; steps are bytes from row to row."""
+    """Write target[j][i] = -source[i][j] for a full tile; steps are bytes from row to row."""
     return _transpose(lambda builder, row: builder.fneg(row))
 
 
@@ -102,7 +102,7 @@ def store_tile(tile: int, target: int, step: int, rows: int, columns: int) -> No
 
 @inlined
 def to_rows(source: int, width: int, tile: int) -> None:
-    """Tile row c = channel c of `width` <= LANES blocked voxels; the rest is 0."""
+    """Transpose `width` <= LANES blocked voxels to tile rows: row c = channel c; the rest is 0."""
     if width >= LANES:
         transpose_tile(source, VECTOR_BYTES, tile, VECTOR_BYTES)
     else:
@@ -112,7 +112,7 @@ def to_rows(source: int, width: int, tile: int) -> None:
 
 @inlined
 def to_voxels(tile: int, target: int, width: int) -> None:
-    """Blocked voxels from tile rows (row c = channel c); writes `width` <= LANES voxels."""
+    """Transpose tile rows (row c = channel c) to `width` <= LANES blocked voxels."""
     if width >= LANES:
         transpose_tile(tile, VECTOR_BYTES, target, VECTOR_BYTES)
     else:

@@ -1,10 +1,9 @@
-"""exp, expm1, tanh, logistic, log, log1p, softplus and the normal distribution of float32 vectors,
-to a few units in the last place.
+"""Elementary functions of float32 vectors (exp, log, tanh, logistic, softplus, normal ...), to a few ulps.
 
-Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64,
-rounded to float32): exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2
-q(s^2)); the normal distribution's tail as e^(-x^2 / 2) t q(t), t = 1 / (1 + 0.35 x), to 3e-8.
-NaN gives NaN everywhere; arguments too large or small give the right limits.
+Polynomials are minimax fits made for this file (weighted least squares after Lawson, float64, rounded to float32):
+exp on |r| <= ln(2)/2 as 1 + r + r^2 q(r); log through atanh, 2 s (1 + s^2 q(s^2)); the normal distribution's tail as
+e^(-x^2 / 2) t q(t), t = 1 / (1 + 0.35 x), to 3e-8. NaN gives NaN everywhere; arguments too large or small give the
+right limits.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ROUND_BITS = 0x4B400000
 
 @inlined
 def larger(a: Any, b: Any) -> Any:
-    """Lanewise maximum; NaN in `b` wins, NaN in `a` is lost."""
+    """Return the lanewise maximum; NaN in `b` wins, NaN in `a` is lost."""
     return select(a > b, a, b)
 
 
@@ -45,7 +44,7 @@ def _two_to(n: Any) -> Any:
 
 @inlined
 def _reduced(x: Any) -> Any:
-    """n and expm1(r) with x = n ln 2 + r."""
+    """Return n and expm1(r) with x = n ln 2 + r."""
     rounded = fma(x, splat(LOG2_E), splat(ROUND))
     n = rounded - splat(ROUND)
     r = fma(n, splat(-LN2_LOW), fma(n, splat(-LN2_HIGH), x))
@@ -58,7 +57,7 @@ def _reduced(x: Any) -> Any:
 
 @inlined
 def exp(x: Any) -> Any:
-    """e^x; results below 1.2e-38 may flush to 0, above 3.4e38 become Inf."""
+    """Return e^x; results below 1.2e-38 may flush to 0, above 3.4e38 become Inf."""
     x = select(x < splat(-110.0), splat(-110.0), x)
     x = select(x > splat(100.0), splat(100.0), x)
     n, small = _reduced(x)
@@ -72,7 +71,7 @@ def exp(x: Any) -> Any:
 
 @inlined
 def expm1(x: Any) -> Any:
-    """e^x - 1 for x <= 0 (relative accuracy also near 0)."""
+    """Return e^x - 1 for x <= 0 (relative accuracy also near 0)."""
     x = select(x < splat(-80.0), splat(-80.0), x)
     n, small = _reduced(x)
     scale = _two_to(n)
@@ -81,7 +80,7 @@ def expm1(x: Any) -> Any:
 
 @inlined
 def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     t = expm1(splat(-2.0) * absolute(x))
     y = t / (t + splat(2.0))
     return select(x > splat(0.0), -y, y)
@@ -89,14 +88,14 @@ def tanh(x: Any) -> Any:
 
 @inlined
 def logistic(x: Any) -> Any:
-    """1 / (1 + e^-x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
+    """Return 1 / (1 + e^-x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
     e = exp(-absolute(x))
     return select(x > splat(0.0), splat(1.0), e) / (splat(1.0) + e)
 
 
 @inlined
 def logistics(x: Any) -> Any:
-    """The logistic of x and that of -x, by one e^-|x|."""
+    """Return the logistic of x and that of -x, by one e^-|x|."""
     e = exp(-absolute(x))
     positive, sum_ = x > splat(0.0), splat(1.0) + e
     return select(positive, splat(1.0), e) / sum_, select(positive, e, splat(1.0)) / sum_
@@ -104,7 +103,7 @@ def logistics(x: Any) -> Any:
 
 @inlined
 def log1p(x: Any) -> Any:
-    """log(1 + x) for x in [0, 1]."""
+    """Return log(1 + x) for x in [0, 1]."""
     s = x / (x + splat(2.0))
     u = s * s
     q = fma(u, splat(0.12187469750642776), splat(0.10704740881919861))
@@ -117,17 +116,17 @@ def log1p(x: Any) -> Any:
 
 @inlined
 def softplus(x: Any) -> Any:
-    """log(1 + e^x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
+    """Return log(1 + e^x), by e^-|x|: nothing overflows, and values near 0 keep their digits."""
     return select(x > splat(0.0), x, splat(0.0)) + log1p(exp(-absolute(x)))
 
 
 @inlined
 def normal(x: Any) -> Any:
-    """The normal distribution up to x, and e^(-x^2 / 2); values near 0 keep their digits."""
+    """Return the normal distribution function at x, and e^(-x^2 / 2); values near 0 keep their digits."""
     a = absolute(x)
     a = select(a > splat(20.0), splat(20.0), a)
     square = a * a
-    # What the square lost to rounding is put back: the exponent's error would be the tail's.
+    # Put back the rounding error of the square: an absolute error of the exponent is a relative one of the tail.
     lost = fma(a, a, -square)
     e = exp(splat(-0.5) * square)
     e = fma(e, splat(-0.5) * lost, e)
@@ -146,7 +145,7 @@ def normal(x: Any) -> Any:
 
 @inlined
 def log(x: Any) -> Any:
-    """Natural logarithm for normal x > 0; Inf and NaN give NaN."""
+    """Return the natural logarithm for normal x > 0; Inf and NaN give NaN."""
     # sqrt(1/2) as bits: mantissas m run over [sqrt(1/2), sqrt(2)).
     shifted = bits(x) - splat_int(0x3F3504F3)
     # These shifts bring zeros in: 512 less where the sign was set.

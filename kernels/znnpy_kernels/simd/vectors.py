@@ -1,9 +1,8 @@
-"""Vectors of LANES elements as numba values: `load(p) * scale + bias` is three instructions.
+"""SIMD vectors as numba values: `load(p) * scale + bias` is three instructions.
 
-A `Vector` is an LLVM vector, so nothing depends on the loop vectoriser: kernels may run in place
-and with any strides. Arithmetic has no fast-math flags: NaN and Inf propagate, nothing is
-reordered or contracted; `fma` is explicit. Addresses are int64 bytes and need only the element's
-own alignment.
+A `Vector` is an LLVM vector, so nothing depends on the loop vectoriser: kernels may run in place and with any
+strides. Arithmetic has no fast-math flags: NaN and Inf propagate, nothing is reordered or contracted; `fma` is
+explicit. Addresses are int64 bytes and need only the element's own alignment.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ for _name, _symbol in (
 
 
 def _function(name: str, emit: Emit, *parameters: Any, result: Any) -> Any:
-    """An intrinsic with fixed parameter types; `emit(builder, *values)` builds its instructions."""
+    """Return an intrinsic with fixed parameter types; `emit(builder, *values)` builds its instructions."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         out = emit(builder, *args)
