@@ -1,1 +1,1 @@
-"""Tasks that ask for messages between ranks, and tasks that wait for them."""
+"""Tasks of data-parallel training: post messages between ranks, wait for them, add up gradients (all-reduce)."""

@@ -1,4 +1,4 @@
-"""What of an update goes between ranks, and when: sums of gradients first, then what was made of them."""
+"""Data-parallel updates: adds the tasks that sum gradients over ranks (all-reduce) or hand out rank 0's weights."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Record = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Party:
-    """The ranks that train together: what each owns, their strategy, and which this one is.
+    """The ranks that train together: the microbatches of each, their strategy, and this rank's number.
 
-    `near`: those whose memory is to be read where it is. `beside`: how many run on this one's host, itself
-    too. Without a `world` its graphs can be looked at, and not run.
+    `near`: ranks of this host whose memory is read in place. `beside`: how many ranks run on this host, this one
+    included. Without a `world`, graphs can be inspected but not run.
     """
 
     ranks: Ranks
@@ -56,7 +56,7 @@ class Party:
     def of(
         cls, world: World | None, microbatches: int, network: Network, wanted: DistributedSection
     ) -> Party | None:
-        """None for who is alone; DistributedError where there are more ranks than microbatches."""
+        """Return the ranks of a world; None for a single one. DistributedError for more ranks than microbatches."""
         if world is None or world.size == 1:
             return None
         ranks = Ranks.of(microbatches, world.size)
@@ -71,13 +71,13 @@ class Party:
 
     @property
     def world(self) -> World:
-        """What the ranks tell each other by."""
+        """The connection between the ranks."""
         assert self._world, "a party without a world only shows its graphs"
         return self._world
 
     @property
     def moves(self) -> bool:
-        """Whether this rank moves parameters by itself."""
+        """Whether this rank runs the optimiser itself."""
         return self.strategy.moves(self.rank)
 
     @property
@@ -86,16 +86,16 @@ class Party:
         return self.ranks.owned[self.rank].numbers
 
     def exchange(self) -> Exchange:
-        """This rank's part, of which nothing is declared yet."""
+        """Return a new `Exchange`, of which nothing is declared yet."""
         mailbox = self._world.messenger.address if self._world else 0
-        # Without memory any place will do: it is only known that nothing has to be made room for.
+        # Without windows the shift is never used: only its presence counts, which says that no room is needed.
         shifts = self.windows.shifts if self.windows else dict.fromkeys(self.near, 0)
         return Exchange(self.ranks, self.strategy, Outbox(self.rank, mailbox, shifts))
 
     def seeing(self, build: Build) -> Party:
-        """With windows on the parameters of others of this host, whose memory nobody has touched yet.
+        """Return the party with windows on the parameters of other ranks of this host; all ranks call it together.
 
-        DistributedError where another is not to be seen any more: nothing that it sends has room.
+        Raises DistributedError if a rank's memory cannot be read any more: no room is planned for its messages.
         """
         if not any(self.world.exchange(bool(self.near))):
             return self
@@ -116,12 +116,12 @@ class Party:
         return replace(self, windows=windows)
 
     def close(self) -> None:
-        """Show others nothing more."""
+        """Close the windows."""
         if self.windows:
             self.windows.close()
 
     def planned(self, record: Record | None, plan: Callable[[Record | None], Plan]) -> Plan:
-        """Rank 0's plan, which all repeat: the others wait here until `tell` says it."""
+        """Return rank 0's plan on every rank: rank 0 makes it, the others wait until `tell` sends it."""
         if self.world.rank == 0:
             return plan(record)
         told = self.world.broadcast()
@@ -130,18 +130,18 @@ class Party:
         return plan(told["layers"])
 
     def tell(self, plan: Plan) -> None:
-        """Once rank 0's kernels are compiled and its FFTs planned, the others find both done."""
+        """Send rank 0's plan to the others, after its kernels are compiled: these find them in the cache."""
         if self.world.rank == 0:
             saved = saved_plan(plan)
             self.world.broadcast({"layers": saved.layers, "fftw": saved.fftw})
 
     def added_pairs(self, own: Mapping[str, Pair]) -> dict[str, Pair]:
-        """Pairs of numbers of all ranks by name, added up by the tree; all ranks must come here."""
+        """Return pairs of numbers summed over all ranks by the tree, by name; all ranks must call it."""
         told = self.world.exchange(own)
         return {name: self.ranks.add_up([it[name] for it in told], _add_pairs) for name in own}
 
     def added_arrays(self, own: Mapping[str, Floats]) -> dict[str, Floats]:
-        """The same of float32 arrays, the whole of which all ranks tell each other."""
+        """Return float32 arrays summed over all ranks by the tree, by name; all ranks must call it."""
         return {
             name: self.ranks.add_up(
                 [
@@ -155,7 +155,7 @@ class Party:
 
 
 def _layers(network: Network) -> list[list[Pieces]]:
-    """What layers add up, about: filters alone, cut between those of one output and of the next."""
+    """Return about what layers add up, to choose a strategy: filters alone, a piece for each output channel."""
     filters = [it for it in parameter_shapes(network).items() if len(it[1]) > 1]
     return [
         [Pieces(name, tuple(prod(shape[1:]) * (n + 1) for n in range(shape[0])))]
@@ -169,7 +169,7 @@ def _add_pairs(first: Pair, second: Pair) -> Pair:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One rank's part in the updates of all: `rank` of `ranks`, by a strategy, through an outbox."""
+    """One rank's share of data-parallel updates: the tasks for sums and messages that it adds to its graph."""
 
     ranks: Ranks
     strategy: Strategy
@@ -177,13 +177,13 @@ class Exchange:
 
     @property
     def moves(self) -> bool:
-        """Whether this rank moves parameters by itself."""
+        """Whether this rank runs the optimiser itself."""
         return self.strategy.moves(self.outbox.rank)
 
     def add_up(self, step: Step, build: Build) -> None:
-        """Loss and error, gradients and what running statistics move by become those of all ranks.
+        """Declare the all-reduce of loss, error, gradients and the statistics of normalisation.
 
-        Where rank 0 hands out weights, only its gradients do.
+        With a strategy in which rank 0 hands out weights, gradients are summed for rank 0 alone.
         """
         self.outbox.begin()
         self._add_results(step, build)
@@ -197,13 +197,13 @@ class Exchange:
                 hand_down(step, self.outbox, hops, bundle)
 
     def hand_out(self, step: Step, build: Build) -> None:
-        """What rank 0 has moved, for all ranks, where the others have not moved it themselves."""
+        """Declare the broadcast of parameters that rank 0 has updated, where the others do not update them."""
         if self.strategy.weights_down:
             for color, bundle in self._in_turn(build, moved(build)):
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
     def hasten(self, step: Step, workers: int) -> None:
-        """Put before others, of an update's tasks, those that other ranks wait for."""
+        """Mark the tasks that other ranks wait for as urgent."""
         step.tasks[:] = [
             replace(it, urgent=hastened(it.what, self.strategy, workers)) for it in step.tasks
         ]

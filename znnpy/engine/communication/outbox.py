@@ -1,13 +1,11 @@
-"""The messages of one rank's graph: each is declared as a task that posts it and tasks that wait for it.
+"""`Outbox`: declares each message between ranks as a task that posts it and tasks that wait for it.
 
-Who posts reads or writes what the message touches, and who waits does too: so that the order of messages,
-additions and updates, within a step and from one to the next, follows from regions like any other. A
-message's memory is touched by nobody between the two, and its post of the next step comes after whoever
-waits in this one: no phase is ever released twice before its tasks have run.
+The posting task reads or writes what the message touches, and so does the waiting one: the order of messages,
+additions and updates, within a step and between steps, follows from regions like any other. Nobody touches a
+message's memory between the two, and its post of the next step comes after the task that waits in this one: so no
+phase is released twice before its tasks have run.
 
-Which of a rank's tasks come before all others: other ranks wait for them, which no path of its own graph shows.
-
-What one message carries, and what makes a layer of what is added up.
+`by_layer` groups what is summed, `hastened` says which tasks come first because other ranks wait for them.
 """
 
 from __future__ import annotations
@@ -29,20 +27,20 @@ from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Network
 
 Bundle = tuple[Total, ...]
-"""Pieces of totals that go together; all are numbers of the same size."""
+"""Pieces of sums that one message carries; all of the same dtype size."""
 
 _FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
-"""What posts a message, or brings on what the next one carries."""
+"""Parts that post a message, or compute what the next one carries."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
-"""What ranks at the other end of a tree wait for beside it."""
+"""Passes whose results ranks at the other end of the tree wait for."""
 TICKETS = Use("messages that are under way", SMALL)
 SEEN = (VALUES, PARAMETER_GRADIENTS)
-"""What other ranks of the host can read."""
-SECONDS = 2e-7  # of a task that posts or has waited
+"""Uses of buffers that other ranks of the host can read in place."""
+SECONDS = 2e-7  # estimated cost of a task that posts a message or has waited for one: a few writes to memory
 
 
 def by_layer(network: Network, totals: Iterable[Total]) -> list[list[Total]]:
-    """Totals of the same layer together, in the order in which backward passes make them."""
+    """Return sums grouped by layer, in the order in which the backward pass makes them."""
     targets = {edge.name: edge.target for edge in network.edges}
     layers: dict[str, list[Total]] = {node.name: [] for node in reversed(network.nodes)}
     for total in totals:
@@ -52,10 +50,10 @@ def by_layer(network: Network, totals: Iterable[Total]) -> list[list[Total]]:
 
 
 def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
-    """Whether a task of an update comes before others on a rank of so many workers, in training and simulated.
+    """Return whether a task of an update comes first on a rank with so many workers, in training and simulation.
 
-    Where rank 0 hands out weights and a rank has one worker, gradients then leave while the backward pass goes on
-    here, and weights while it does elsewhere. Several workers would all leave the critical path for that.
+    If rank 0 hands out weights and a rank has one worker, gradients then leave while its backward pass continues, and
+    weights while that of others does. Several workers would all leave the critical path for that.
     """
     awaited = strategy.weights_down and workers == 1
     return what.part in _FOR_OTHERS or (awaited and what.serves in _AWAITED)
@@ -63,11 +61,11 @@ def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
 
 @dataclass
 class Outbox:
-    """Numbers messages as they are declared. Every rank declares those of all ranks, in the same order.
+    """Numbers messages as they are declared; every rank declares those of all ranks, in the same order.
 
-    So the n-th has the same tag at both its ends. `mailbox`: address of the ring of posted numbers, 0 for
-    graphs that are never run. `shifts`: by how many bytes the same buffers of other ranks lie behind our own,
-    for ranks whose memory can be read: messages to and from them carry nothing, and only say that it may be.
+    So a message has the same tag at both its ends. `mailbox`: address of the ring of posted numbers, 0 for graphs
+    that are never run. `shifts`: by how many bytes the same buffers of another rank lie behind our own, for ranks
+    whose memory can be read in place: messages with these carry no data and only say that it may be read.
     """
 
     rank: int
@@ -78,38 +76,38 @@ class Outbox:
     _rooms: int = 0
 
     def begin(self) -> None:
-        """Another step, whose rooms are those of the one before."""
+        """Begin another step, which reuses the rooms of the one before."""
         self._rooms = 0
 
     def room(self) -> int:
-        """Number of the next room that this step needs."""
+        """Return the number of the next room (a receive buffer) of this step."""
         self._rooms += 1
         return self._rooms - 1
 
     def tag(self) -> int:
-        """That of the next message between any two ranks; the one after it is that of its answer."""
+        """Return the tag of the next message between any two ranks; the tag after it is that of its answer."""
         self._tags += 2
         return self._tags - 2
 
     def theirs(self, peer: int, bundle: Bundle) -> Bundle | None:
-        """The same bundle in another rank's memory, where we can read it and it can read ours."""
+        """Return the same bundle in another rank's memory; None if that cannot be read in place."""
         if peer not in self.shifts or any(it.buffer.name.use not in SEEN for it in bundle):
             return None
         return tuple(_shifted(total, self.shifts[peer]) for total in bundle)
 
     def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
-        """Let another rank read a bundle, which stays as it is until that has answered."""
+        """Declare that another rank may read a bundle, which stays unchanged until that rank has answered."""
         self.send(step, peer, tag, bundle, empty=True)
         ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
         phase = self._post(step, Way.RECEIVE, peer, tag + 1, bundle, [], [ticket], empty=True)
         self._wait(step, Part.SENT, bundle, phase, [*touched(bundle), ticket], [])
 
     def answer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
-        """Say that what another rank offered has been read, into this bundle."""
+        """Declare the answer that a bundle which another rank offered has been read."""
         self.send(step, peer, tag + 1, bundle, empty=True)
 
     def send(self, step: Step, peer: int, tag: int, bundle: Bundle, *, empty: bool = False) -> None:
-        """A message to another rank; what it carries stays as it is until it has gone."""
+        """Declare a message to another rank; what it carries stays unchanged until it has gone."""
         ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
         what = touched(bundle)
         phase = self._post(step, Way.SEND, peer, tag, bundle, what, [ticket], empty=empty)
@@ -118,19 +116,19 @@ class Outbox:
     def receive(
         self, step: Step, peer: int, tag: int, bundle: Bundle, *, empty: bool = False
     ) -> int:
-        """The same from another rank: the phase for which its first readers wait."""
+        """Declare a message from another rank; return the phase for which its first readers wait."""
         return self._post(step, Way.RECEIVE, peer, tag, bundle, [], touched(bundle), empty=empty)
 
     def take(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
-        """The same for memory that others read, who need not know of messages."""
+        """Declare a message from another rank into memory whose readers need not know of messages."""
         self._received(step, bundle, self.receive(step, peer, tag, bundle))
 
     def sum(self, step: Step, bundle: Bundle) -> int:
-        """Have the library add up a bundle that lies in one place: the phase for its first readers."""
+        """Declare a sum over ranks by the library, of a contiguous bundle; return the phase for its first readers."""
         return self._post(step, Way.SUM, -1, self.tag(), bundle, what := touched(bundle), what)
 
     def sum_in_place(self, step: Step, bundle: Bundle) -> None:
-        """The same for memory that others read."""
+        """Declare a sum over ranks by the library, in memory whose readers need not know of messages."""
         self._received(step, bundle, self.sum(step, bundle))
 
     def _received(self, step: Step, bundle: Bundle, phase: int) -> None:
@@ -190,5 +188,5 @@ def _shifted(total: Total, shift: int) -> Total:
 
 
 def touched(bundle: Bundle) -> list[Region]:
-    """What a bundle's messages read or write."""
+    """Return the regions that messages with a bundle read or write."""
     return [total.region() for total in bundle]

@@ -1,4 +1,4 @@
-"""Additions over ranks: by the tree, hop after hop, or by the library."""
+"""Sums over ranks (all-reduce): by a tree of fixed shape, hop after hop, or by the message-passing library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUCKETS = Use("gradients that are sent together", RECEIVED.what)
 
 
 def add_up(step: Step, build: Build, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -> None:
-    """The sum over ranks, at the last hop's end."""
+    """Declare the sum of a bundle over ranks, by hops (into, from) of the tree; the root ends with it."""
     for into, source in hops:
         tag = outbox.tag()
         if outbox.rank == source:
@@ -39,7 +39,7 @@ def add_up(step: Step, build: Build, outbox: Outbox, hops: Sequence[Hop], bundle
 
 
 def hand_down(step: Step, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -> None:
-    """What the last hop's end has, for all ranks, by the same hops."""
+    """Declare the broadcast of the root's bundle to all ranks, by the same hops in reverse."""
     for into, source in reversed(hops):
         tag = outbox.tag()
         if outbox.rank == into:
@@ -65,7 +65,7 @@ def _take(step: Step, outbox: Outbox, peer: int, tag: int, bundle: Bundle) -> No
 
 
 def add_by_library(step: Step, build: Build, outbox: Outbox, bundle: Bundle) -> None:
-    """The sum over ranks, for all of them, in the library's order; what lies apart is brought together."""
+    """Declare the all-reduce of a bundle by the library, in its order; what lies apart is copied together first."""
     if len(bundle) == 1:
         outbox.sum_in_place(step, bundle)
         return
@@ -78,7 +78,7 @@ def add_by_library(step: Step, build: Build, outbox: Outbox, bundle: Bundle) -> 
 
 
 def _room(build: Build, outbox: Outbox, use: Use, bundle: Bundle) -> Bundle:
-    """Memory for another bundle like this, in one place, its pieces counted through."""
+    """Return a bundle of the same sizes in one contiguous buffer, its pieces numbered through."""
     name = Name(use, bundle[0].owner, (outbox.room(),))
     buffer = build.common(name, size_of(bundle) // 4)
     found, pieces, numbers = list[Total](), 0, 0
@@ -89,7 +89,7 @@ def _room(build: Build, outbox: Outbox, use: Use, bundle: Bundle) -> Bundle:
 
 
 def _together(bucket: Bundle) -> Total:
-    """All totals of a bucket as one."""
+    """Return all sums of a bucket as one."""
     ends = [total.before[1] + end for total in bucket for end in total.ends]
     return replace(bucket[0], ends=tuple(ends), before=(0, 0))
 

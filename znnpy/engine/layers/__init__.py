@@ -1,1 +1,1 @@
-"""Tasks of nodes and of edges that are not convolutions, of losses and of updates."""
+"""Tasks of everything but convolution: activation, pooling, normalisation, loss, optimiser, gradient accumulation."""

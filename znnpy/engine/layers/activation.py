@@ -1,4 +1,4 @@
-"""Tasks of activation functions: kernels by name, words of their parameters, softmax over all channels of a voxel."""
+"""Activation functions in tasks: the kernel and argument words of each, and the tasks of softmax."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def softmax_forward(step: Step, build: Build, node: Node) -> None:
-    """Bias and softmax in place, for every range of every image of the batch."""
+    """Declare the tasks of bias and softmax over channels, in place."""
     tensor = build.maps.activations[node.name]
     for batch in range(tensor.batch):
         for low, high in plane_ranges(tensor, 4 * tensor.blocks):
@@ -42,7 +42,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
 
 
 def softmax_backward(step: Step, build: Build, node: Node) -> None:
-    """From the gradient by the softmax's values to that by its logits, in place."""
+    """Declare the tasks that turn the gradient by the softmax's values into that by its logits, in place."""
     output, target = build.maps.activations[node.name], build.maps.gradients[node.name]
     for batch in range(target.batch):
         for low, high in plane_ranges(target, 6 * target.blocks):
@@ -67,7 +67,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
 
 
 def shape_words(build: Build, node: Node, block: int) -> dict[str, float]:
-    """Words of a task for one block of images."""
+    """Return the argument words that shape a node's function, for one channel block."""
     return {
         "slope": node.slope,
         "amplitude": node.amplitude,
@@ -77,12 +77,12 @@ def shape_words(build: Build, node: Node, block: int) -> dict[str, float]:
 
 
 def slopes_read(build: Build, node: Node) -> list[Region]:
-    """What such a task reads."""
+    """Return the regions that a task reads if it uses `shape_words`."""
     return build.values_read(f"{node.name}.slopes")
 
 
 def kernel_of(kernels: Mapping[str, Kernel], function: str, node: Node) -> Kernel:
-    """That of a node's function; NetworkError for a function that float64 alone knows."""
+    """Return the kernel of a node's function; NetworkError for a function that only float64 has."""
     if function not in kernels:
         behind = " behind a norm" if node.norm else ""
         what = f"node '{node.name}': {function} has no kernel{behind} in float32"

@@ -1,4 +1,4 @@
-"""Tasks of avg_pool edges: means of windows, and gradients shared among their voxels."""
+"""Tasks of average pooling (avg_pool edges), forward and backward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from znnpy.network.types import Edge
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Means of one edge's windows."""
+    """Declare the tasks that compute the means of an edge's windows."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
@@ -39,7 +39,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Each output's gradient in equal shares to the voxels of its window."""
+    """Declare the tasks that spread each output's gradient equally over the voxels of its window."""
     target = build.maps.backward[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):

@@ -1,9 +1,8 @@
-"""Tasks for filters that cannot be just any: the gradients are those of what can.
+"""Tasks for constrained filters: repeated taps, groups of channels, weight standardisation.
 
-Filters whose taps repeat: an average over each block of equal taps. Filters of groups: none between images of
-different groups.
-
-Tasks of weight standardisation: filters that passes read, and the gradient of those that are learned.
+Repeated taps: gradients are averaged over each block of equal taps. Groups: filters and gradients between channels of
+different groups are set to 0. Weight standardisation: filters are standardised before passes read them, and the
+gradient by these becomes that by the learned ones.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def average_gradient(step: Step, build: Build, edge: Edge) -> None:
-    """Project a conv's weight gradient on filters that repeat; nothing where none do."""
+    """Declare the tasks that average a weight gradient over blocks of equal taps; none without `repeat`."""
     if edge.repeat == ONCE:
         return
     parameter = build.parameters[edge.name]
@@ -48,13 +47,13 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
 
 
 def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
-    """Project an edge's weight gradient on filters within groups; nothing where all images are one."""
+    """Declare the tasks that set a weight gradient between groups to 0; none without groups."""
     parameter = build.parameters[edge.name]
     clear_groups(step, parameter, parameter.gradient_buffer, Pass.WEIGHT)
 
 
 def clear_groups(step: Step, parameter: Parameter, bank: Buffer, serves: Pass) -> None:
-    """Filters between images of different groups become 0; nothing where all images are one."""
+    """Declare the tasks that set filters between channels of different groups to 0; none without groups."""
     if parameter.groups == 1:
         return
     outputs, inputs, *size = parameter.packed_shape
@@ -79,7 +78,7 @@ def clear_groups(step: Step, parameter: Parameter, bank: Buffer, serves: Pass) -
 
 
 def standardize(step: Step, build: Build, edge: Edge) -> None:
-    """Fill the filters that passes read from those that are stored; nothing where they are the same."""
+    """Declare the tasks that standardise the stored filters for the passes; none for edges without."""
     parameter = build.parameters[edge.name]
     if not parameter.standardized:
         return
@@ -96,7 +95,7 @@ def standardize(step: Step, build: Build, edge: Edge) -> None:
 
 
 def standardized_gradient(step: Step, build: Build, edge: Edge) -> None:
-    """From the gradient by the filters that passes read, in place, that by those that are stored."""
+    """Declare the tasks that turn the gradient by standardised filters into that by the stored ones, in place."""
     parameter = build.parameters[edge.name]
     if not parameter.standardized:
         return
@@ -113,7 +112,7 @@ def standardized_gradient(step: Step, build: Build, edge: Edge) -> None:
 
 
 def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], int]]:
-    """Of each output group its pieces low..high, which lie together, words that kernels share, and its floats."""
+    """Yield for each group of outputs its pieces low..high, words that both kernels share, and its floats."""
     _, inputs, *size = parameter.packed_shape
     numbered = enumerate(parameter.pieces)
     for _, group in groupby(numbered, lambda one: one[1].first_output):

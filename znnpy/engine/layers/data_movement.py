@@ -1,4 +1,4 @@
-"""Tasks of edges that only move voxels: dropout and crop, forward and backward, and packed inputs."""
+"""Tasks that only move voxels: dropout, crop and identity edges, and packing of planar inputs into channel blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def pack_input(step: Step, build: Build, name: str) -> None:
-    """Staged planar images into channel blocks, for inputs that meet more than convolutions and crops."""
+    """Declare the tasks that pack a staged planar input into channel blocks, where it cannot be used in place."""
     what = Identity(name, Pass.FORWARD, Part.COPY)
     _pack(step, build.staged.inputs[name], build.maps.activations[name], (0, 0, 0), what)
 
@@ -25,14 +25,14 @@ def pack_input(step: Step, build: Build, name: str) -> None:
 def _pack(
     step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
 ) -> None:
-    """Planar images, from an offset on, into channel blocks."""
+    """Declare the tasks that pack planar channels, from an offset (z, y, x) on, into channel blocks."""
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 2):
                 z, _, y, _ = target.box(low, high)
                 first, shift = block * target.lanes, offset[target.cut]
                 place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
-                images = range(first, first + target.block_channels(block))
+                channels = range(first, first + target.block_channels(block))
                 step.add(
                     pack_images,
                     {
@@ -47,13 +47,13 @@ def _pack(
                     },
                     what=what,
                     cost=_seconds(target, low, high),
-                    reads=[source.region(batch, i, low + shift, high + shift) for i in images],
+                    reads=[source.region(batch, i, low + shift, high + shift) for i in channels],
                     writes=[target.region(batch, block, low, high)],
                 )
 
 
 def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
-    """Drop voxels when training; a plain copy otherwise."""
+    """Declare the tasks of dropout in training, of a plain copy otherwise."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     if build.layout.training and build.dropping:
         what = Identity(edge.name, Pass.FORWARD, Part.DROPOUT)
@@ -63,32 +63,32 @@ def dropout_forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """The same voxels drop out of the gradient."""
+    """Declare the tasks that drop the same voxels from the gradient: the mask is drawn again, not kept."""
     what = Identity(edge.name, Pass.BACKWARD, Part.DROPOUT)
     _drop(step, build, edge, gradient, build.maps.backward[edge.name], what)
 
 
 def identity_forward(step: Step, build: Build, edge: Edge) -> None:
-    """Nothing, but where no other edge makes the images that are summed: then a copy."""
+    """Declare a copy where the edge's output is not its source's activation itself; else nothing."""
     if not is_passed_on(build.layout.network, edge):
         crop_forward(step, build, edge)
 
 
 def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Nothing where the gradient itself is what is brought back, else a copy."""
+    """Declare a copy where the edge's data gradient is not its target's gradient itself; else nothing."""
     if build.maps.backward[edge.name] != gradient:
         crop_backward(step, build, edge, gradient)
 
 
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
-    """Keep what lies inside the offset on both sides."""
+    """Declare the tasks that copy what lies inside the offset on both sides."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     move = _copy if source.lanes == target.lanes else _pack
     move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
 
 
 def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """The gradient inside, zeros around it."""
+    """Declare the tasks that write the gradient inside and zeros around it."""
     target = build.maps.backward[edge.name]
     depth, height, _ = gradient.shape
     for batch in range(target.batch):

@@ -1,4 +1,4 @@
-"""What is added up over microbatches: gradients of parameters, and what running statistics move by."""
+"""Gradient accumulation: tasks that sum gradients, statistics and losses over microbatches."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from znnpy.plan.cost import MEMORY_RATE
 
 @dataclass(frozen=True, kw_only=True)
 class Total(Pieces):
-    """What is added up in one slot: pieces of a buffer, whose regions count them.
+    """One array to be summed, in one slot: pieces of a buffer whose regions count pieces.
 
-    `before`: pieces and numbers of the buffer that lie before it.
+    `before`: how many pieces and numbers of the buffer lie before it.
     """
 
     buffer: Buffer
     before: tuple[int, int] = (0, 0)
 
     def at(self, piece: int) -> int:
-        """Address of a piece."""
+        """Return the address of a piece."""
         return self.buffer.address + self.bytes * (self.before[1] + self.start(piece))
 
     def region(self, low: int = 0, high: int | None = None) -> Region:
-        """Pieces low..high."""
+        """Return the region of pieces low..high."""
         first = self.before[0]
         return self.buffer.region(first + low, first + (self.pieces if high is None else high))
 
     def cut(self, low: int, high: int) -> Self:
-        """Pieces low..high as a total of their own."""
+        """Return pieces low..high as a total of their own."""
         pieces, numbers = self.before
         before = pieces + low, numbers + self.start(low)
         return replace(super().cut(low, high), before=before)
 
 
 def totals(build: Build) -> list[Total]:
-    """All that is added up, in the slot of a microbatch; what backward passes make first comes first."""
+    """Return all that is summed over microbatches, in the slot of one; in the order in which it is computed."""
     normed = (node for node in build.layout.network.nodes if node.norm and node.norm.running)
     gradients = [_gradient(parameter) for parameter in reversed(build.moving)]
     return gradients + [_statistics(build, node) for node in normed]
@@ -67,7 +67,7 @@ def _statistics(build: Build, node: Node) -> Total:
 
 
 def add_totals(step: Step, build: Build, into: int, other: int, made: Collection[str] = ()) -> None:
-    """Add what one slot holds to what another does, but for gradients whose own tasks have `made` it."""
+    """Declare the addition of slot `other` to slot `into`, except for gradients whose own tasks have `made` it."""
     first, second = totals(build.of(0, into)), totals(build.of(0, other))
     for total, more in zip(first, second, strict=True):
         if total.owner not in made:
@@ -77,7 +77,7 @@ def add_totals(step: Step, build: Build, into: int, other: int, made: Collection
 def add_total(
     step: Step, total: Total, more: Total, part: Part = Part.MICROBATCHES, phase: int = -1
 ) -> None:
-    """Add the same of another slot, or what a message of that phase has brought; cut into tasks."""
+    """Declare the tasks that add `more` to `total`: another slot's, or what a message of that phase has brought."""
     kernel, rate = (add_flat if total.bytes == 4 else add_doubles), 3 * total.bytes / MEMORY_RATE
     for low, high in ranges(total.pieces, total.ends[-1] * rate):
         length = total.ends[high - 1] - total.start(low)
@@ -99,12 +99,12 @@ def add_total(
 
 
 def results(build: Build) -> list[Total]:
-    """Loss and error of each output, in the results of a microbatch."""
+    """Return loss and error of each output, in the results of a microbatch."""
     return [Total(name, (2,), bytes=8, buffer=it) for name, it in build.staged.results.items()]
 
 
 def add_results(step: Step, build: Build) -> list[Total]:
-    """Add up loss and error over the microbatches that are computed here, in those of the first."""
+    """Declare the sum of loss and error over the microbatches computed here; return the first one's, which takes it."""
     found = [results(build.of(microbatch, 0)) for microbatch in range(len(build.layout.numbers))]
     for into, other in tree(len(found)):
         for total, more in zip(found[into], found[other], strict=True):
@@ -113,9 +113,9 @@ def add_results(step: Step, build: Build) -> list[Total]:
 
 
 def moved(build: Build) -> list[Total]:
-    """The parameters that updates move, running statistics too: what is stored of them, not what follows.
+    """Return all that an update changes, as stored: parameters and running statistics, nothing derived from them.
 
-    In the order of `totals`, so that messages with parameters carry the same pieces as those with their gradients.
+    In the order of `totals`, so that messages with parameters carry the same pieces as those with gradients.
     """
     running = (
         f"{node.name}.running_{what}"

@@ -1,8 +1,8 @@
-"""Tasks of the loss: gradients of output nodes, and sums that become loss and error of the step.
+"""Tasks of the loss: the gradient of each output node, and the sums that become loss and error of the step.
 
-Tasks of MALIS that come before its loss: edges in order of their values, and what each of them weighs.
-
-Tasks of losses of overlap: sums over whole images first, from them the loss and each image's slopes.
+Means over voxels (square, cross-entropies, focal) take one pass. Losses of overlap (Dice) first need sums over whole
+samples, from which the loss and the slopes of each channel follow. MALIS first sorts its edges and counts the pairs of
+voxels that each decides on, which become the weights of its mean.
 """
 
 from __future__ import annotations
@@ -36,132 +36,12 @@ ORDERS = Use("orders of edges", "images of losses")
 SORTING = Use("edges as they are sorted", "images of losses")
 SHARES = Use("shares of pairs", "images of losses")
 COUNTS = Use("counts of edges", SMALL)
-PASSES = 60  # over an image's memory, about: what sorting and joining cost
+PASSES = 60  # about what sorting and joining cost, in passes over the memory of a sample's edges
 LOSS_PARTIALS = Use("partial losses", SMALL)
 
 
-def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
-    """Sums of each part, one task that adds them up in order, and the gradient; the loss ends `group`."""
-    images, name = parts.output.channels, parts.node.name
-    entries = 2 + SUMS * images
-    partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
-    slopes = build.scratch(Name(SLOPES, name), 2 * images * parts.output.batch)
-    entropy = parts.objective.numbers["entropy"]
-    sums, gradient = _kernels(parts.objective)
-    assert sums
-    for leaf in parts.leaves:
-        step.add(
-            sums,
-            {
-                **parts.words(leaf),
-                "partial": partials.address + 8 * entries * leaf.number,
-                "slopes": 0,
-                "entropy": entropy,
-            },
-            what=Identity(name, Pass.LOSS, Part.LOSS),
-            cost=parts.cost,
-            reads=[*parts.read(leaf), build.staged.given.region()],
-            writes=[partials.region(leaf.number, leaf.number + 1)],
-        )
-    _emit_total(step, build, parts, partials, slopes, group)
-    for leaf in parts.leaves if parts.gradient else ():
-        step.add(
-            gradient,
-            {
-                **parts.words(leaf),
-                **parts.gradient_words(leaf),
-                "slopes": slopes.address + 8 * images * leaf.batch,
-                "entropy": entropy,
-            },
-            what=Identity(name, Pass.LOSS, Part.LOSS),
-            cost=parts.cost,
-            reads=[*parts.read(leaf), build.staged.given.region(), slopes.region()],
-            writes=parts.written(leaf),
-        )
-
-
-def _emit_total(
-    step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
-) -> None:
-    name, staged, batch = parts.node.name, build.staged, parts.output.batch
-    factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
-    step.add(
-        overlap_total,
-        {
-            **parts.objective.numbers,
-            "overlap": factor * parts.objective.numbers["overlap"],
-            "partials": partials.address,
-            "count": parts.count // batch,
-            "batch": batch,
-            "channels": parts.output.channels,
-            "classes": staged.classes[name],
-            "normaliser": staged.normalizers[name],
-            "slopes": slopes.address,
-            "target": staged.results[name].address,
-        },
-        what=Identity(name, Pass.LOSS, Part.LOSS_SUM),
-        cost=1e-6,
-        reads=[partials.region(0, parts.count), staged.given.region()],
-        writes=[staged.results[name].region(), slopes.region()],
-        group=group,
-    )
-
-
-class Weighed(NamedTuple):
-    """Where a sample's loss reads the places of targets and weights, and what it then reads."""
-
-    places: int
-    regions: tuple[Region, Region]
-
-
-def emit_shares(step: Step, build: Build, parts: Parts) -> list[Weighed]:
-    """By sample: weights that are shares of pairs."""
-    output, name = parts.output, parts.node.name
-    edges = output.channels * output.shape[0] * output.shape[1] * output.shape[2]
-    shares = build.shared(Name(SHARES, name), edges * output.batch)
-    return [_emit_sample(step, build, parts, shares, edges, b) for b in range(output.batch)]
-
-
-def _emit_sample(
-    step: Step, build: Build, parts: Parts, shares: Buffer, edges: int, batch: int
-) -> Weighed:
-    name, staged = parts.node.name, build.staged
-    order = build.shared(Name(ORDERS, name, (batch,)), edges)
-    sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
-    counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
-    words = parts.words(Leaf(0, batch, 0, parts.output.extent))
-    cost = PASSES * 4 * edges / MEMORY_RATE
-    what = Identity(name, Pass.LOSS, Part.LOSS)
-    common = {"order": order.address, "count": counts.address, "scratch": sorting.address}
-    common["offsets"] = staged.tables[name]
-    given = {**words, **common, "positive": parts.objective.numbers["positive"]}
-    given |= {"shares": shares.address + 4 * edges * batch, "base": shares.address}
-    given["given"] = counts.address + 8
-    read = parts.output.regions(batch, 0, parts.output.extent)
-    step.add(
-        malis_order,
-        {word: given[word] for word in malis_order.fields},
-        what=what,
-        cost=cost,
-        reads=[*read, staged.given.region()],
-        writes=[order.region(), sorting.region(), counts.region(0, 1)],
-    )
-    step.add(
-        malis_shares,
-        {word: given[word] for word in malis_shares.fields},
-        what=what,
-        cost=cost,
-        reads=[order.region(), counts.region(0, 1), staged.given.region()],
-        writes=[
-            sorting.region(),
-            *(regions := (counts.region(1, 2), shares.region(batch, batch + 1))),
-        ],
-    )
-    return Weighed(counts.address + 8, regions)
-
-
 def refuse_without_kernel(losses: Objectives) -> None:
-    """NetworkError for an output whose loss float64 alone knows."""
+    """Raise NetworkError for an output whose loss only float64 has."""
     for name, objective in losses.items():
         if objective.kernel is None:
             what = f"output {name!r}: loss {objective.loss.name} has no kernel in float32"
@@ -169,19 +49,19 @@ def refuse_without_kernel(losses: Objectives) -> None:
 
 
 def _kernels(objective: Objective) -> tuple[Kernel | None, Kernel]:
-    """The kernel of sums that come first, if there are any, and that of the gradient."""
+    """Return the kernel of the sums that come first, if there are any, and that of the gradient."""
     found = objective.kernel
     assert found  # others are refused before
     return resolved(found.sums), resolved(found.gradient)
 
 
 def loss_group(parity: int) -> int:
-    """Group of the tasks that end the forward pass and loss of a step."""
+    """Return the group of the tasks that end the forward pass and loss of a step."""
     return 2 * parity
 
 
 def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> None:
-    """Loss of one output node: its gradient, partial sums, and their sum in the step's results."""
+    """Declare the loss of an output node: its gradient, partial sums, and their sum in the step's results."""
     parts = Parts.of(build, node, objective)
     group = loss_group(build.parity)
     if _kernels(objective)[0]:
@@ -191,7 +71,7 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
 
 
 def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
-    """A mean over voxels: its weight is known before, so loss and gradient are of one pass."""
+    """Declare a mean over voxels: its total weight is known beforehand, so one pass gives loss and gradient."""
     node, staged = parts.node, build.staged
     biases = _bias_partials(build, parts)
     _, kernel = _kernels(parts.objective)
@@ -247,3 +127,123 @@ def _bias_partials(build: Build, parts: Parts) -> Buffer | None:
     if parts.gradient is None or not biased_in_loss(parts.node, parts.objective):
         return None
     return build.bias_partials(parts.node, 0, parts.count * parts.width // LANES)
+
+
+def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
+    """Declare a loss of overlap: sums of each part, one task that adds them up, and the gradient."""
+    channels, name = parts.output.channels, parts.node.name
+    entries = 2 + SUMS * channels
+    partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
+    slopes = build.scratch(Name(SLOPES, name), 2 * channels * parts.output.batch)
+    entropy = parts.objective.numbers["entropy"]
+    sums, gradient = _kernels(parts.objective)
+    assert sums
+    for leaf in parts.leaves:
+        step.add(
+            sums,
+            {
+                **parts.words(leaf),
+                "partial": partials.address + 8 * entries * leaf.number,
+                "slopes": 0,
+                "entropy": entropy,
+            },
+            what=Identity(name, Pass.LOSS, Part.LOSS),
+            cost=parts.cost,
+            reads=[*parts.read(leaf), build.staged.given.region()],
+            writes=[partials.region(leaf.number, leaf.number + 1)],
+        )
+    _emit_total(step, build, parts, partials, slopes, group)
+    for leaf in parts.leaves if parts.gradient else ():
+        step.add(
+            gradient,
+            {
+                **parts.words(leaf),
+                **parts.gradient_words(leaf),
+                "slopes": slopes.address + 8 * channels * leaf.batch,
+                "entropy": entropy,
+            },
+            what=Identity(name, Pass.LOSS, Part.LOSS),
+            cost=parts.cost,
+            reads=[*parts.read(leaf), build.staged.given.region(), slopes.region()],
+            writes=parts.written(leaf),
+        )
+
+
+def _emit_total(
+    step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
+) -> None:
+    name, staged, batch = parts.node.name, build.staged, parts.output.batch
+    factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
+    step.add(
+        overlap_total,
+        {
+            **parts.objective.numbers,
+            "overlap": factor * parts.objective.numbers["overlap"],
+            "partials": partials.address,
+            "count": parts.count // batch,
+            "batch": batch,
+            "channels": parts.output.channels,
+            "classes": staged.classes[name],
+            "normaliser": staged.normalizers[name],
+            "slopes": slopes.address,
+            "target": staged.results[name].address,
+        },
+        what=Identity(name, Pass.LOSS, Part.LOSS_SUM),
+        cost=1e-6,
+        reads=[partials.region(0, parts.count), staged.given.region()],
+        writes=[staged.results[name].region(), slopes.region()],
+        group=group,
+    )
+
+
+class Weighed(NamedTuple):
+    """The address of a sample's two places, of target and weight, and the regions that its loss then reads."""
+
+    places: int
+    regions: tuple[Region, Region]
+
+
+def emit_shares(step: Step, build: Build, parts: Parts) -> list[Weighed]:
+    """Declare the tasks that compute the weights of MALIS, the share of pairs of each edge; return them by sample."""
+    output, name = parts.output, parts.node.name
+    edges = output.channels * output.shape[0] * output.shape[1] * output.shape[2]
+    shares = build.shared(Name(SHARES, name), edges * output.batch)
+    return [_emit_sample(step, build, parts, shares, edges, b) for b in range(output.batch)]
+
+
+def _emit_sample(
+    step: Step, build: Build, parts: Parts, shares: Buffer, edges: int, batch: int
+) -> Weighed:
+    name, staged = parts.node.name, build.staged
+    order = build.shared(Name(ORDERS, name, (batch,)), edges)
+    sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
+    counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
+    words = parts.words(Leaf(0, batch, 0, parts.output.extent))
+    cost = PASSES * 4 * edges / MEMORY_RATE
+    what = Identity(name, Pass.LOSS, Part.LOSS)
+    common = {"order": order.address, "count": counts.address, "scratch": sorting.address}
+    common["offsets"] = staged.tables[name]
+    given = {**words, **common, "positive": parts.objective.numbers["positive"]}
+    given |= {"shares": shares.address + 4 * edges * batch, "base": shares.address}
+    given["given"] = counts.address + 8
+    read = parts.output.regions(batch, 0, parts.output.extent)
+    step.add(
+        malis_order,
+        {word: given[word] for word in malis_order.fields},
+        what=what,
+        cost=cost,
+        reads=[*read, staged.given.region()],
+        writes=[order.region(), sorting.region(), counts.region(0, 1)],
+    )
+    step.add(
+        malis_shares,
+        {word: given[word] for word in malis_shares.fields},
+        what=what,
+        cost=cost,
+        reads=[order.region(), counts.region(0, 1), staged.given.region()],
+        writes=[
+            sorting.region(),
+            *(regions := (counts.region(1, 2), shares.region(batch, batch + 1))),
+        ],
+    )
+    return Weighed(counts.address + 8, regions)

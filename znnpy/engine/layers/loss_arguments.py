@@ -1,4 +1,4 @@
-"""The parts in which tasks of a loss take an output's images, and the words of its kernels for them."""
+"""How an output is cut into tasks of its loss, and the argument words and regions of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Parts:
-    """What one output's loss reads and writes; `gradient` is None where nothing before the output learns."""
+    """What the loss of one output reads and writes, cut into leaves; `gradient` is None if nothing before it learns."""
 
     node: Node
     objective: Objective
@@ -40,7 +40,7 @@ class Parts:
 
     @classmethod
     def of(cls, build: Build, node: Node, objective: Objective) -> Parts:
-        """The parts of a node's images."""
+        """Return the parts of an output node."""
         output = build.maps.activations[node.name]
         cuts = plane_ranges(output, 6 * output.blocks)
         leaves = tuple(
@@ -54,32 +54,32 @@ class Parts:
 
     @property
     def count(self) -> int:
-        """Parts of all samples."""
+        """The number of leaves of all samples."""
         return len(self.leaves)
 
     @property
     def width(self) -> int:
-        """Images, rounded up to whole vectors."""
+        """The number of channels, rounded up to whole vectors."""
         return -(-self.output.channels // LANES) * LANES
 
     @property
     def cost(self) -> float:
-        """Estimated seconds of one part."""
+        """Estimated seconds of one leaf."""
         output = self.output
         each = self.count // output.batch
         return output.batch_stride * output.blocks * 24 / MEMORY_RATE / each
 
     def read(self, leaf: Leaf) -> list[Region]:
-        """The output's values."""
+        """Return the regions of the output's values."""
         return self.output.regions(leaf.batch, leaf.low, leaf.high)
 
     def written(self, leaf: Leaf) -> list[Region]:
-        """The gradient."""
+        """Return the regions of the gradient, none if there is none."""
         gradient = self.gradient
         return [] if gradient is None else gradient.regions(leaf.batch, leaf.low, leaf.high)
 
     def words(self, leaf: Leaf) -> dict[str, float]:
-        """Words of `loss_rows` but those of the gradient; sums are not wanted."""
+        """Return the argument words of `loss_rows` except those of the gradient and of partial sums."""
         output, name = self.output, self.node.name
         numbers = self.objective.numbers
         return {
@@ -99,7 +99,7 @@ class Parts:
         }
 
     def gradient_words(self, leaf: Leaf) -> dict[str, int]:
-        """Words of the gradient, if there is one."""
+        """Return the argument words of the gradient, none if there is none."""
         if self.gradient is None:
             return {}
         return {
@@ -109,13 +109,13 @@ class Parts:
 
 
 def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]:
-    """Words of a planar target or weight array of the output's shape: an offset in bytes."""
+    """Return the words of a planar target or weight of the output's shape: offset in bytes, strides in floats."""
     depth, height, width = output.shape
-    image = depth * height * width
+    channel = depth * height * width
     z, _, y, _ = output.box(low, low + 1)
     return {
-        prefix: 4 * (batch * output.channels * image + (z * height + y) * width),
-        f"{prefix}_image": image,
+        prefix: 4 * (batch * output.channels * channel + (z * height + y) * width),
+        f"{prefix}_image": channel,
         f"{prefix}_z": height * width,
         f"{prefix}_y": width,
     }

@@ -1,4 +1,4 @@
-"""Tasks of max_filter and max_pool edges: maxima, the taps that won, gradients to the winners."""
+"""Tasks of max pooling and max_filter edges: maxima with the winning taps, and gradients to the winners."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from znnpy.network.types import Edge, Triple
 
 TAPS = Use("taps of maxima")
 
-# Of images that pass by the caches: most of them would leave before they are read.
+# Bytes of outputs from which on stores bypass the caches: most of them would be evicted before they are read.
 STREAMED_BYTES = 1 << 26
-PLANES = 6  # of one task at least, where no cache holds two large planes
+PLANES = 6  # of one task at least: neighbouring tasks read a plane twice where no cache holds two large ones
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Maxima of one edge; with the winning taps when a backward pass follows."""
+    """Declare the tasks that compute an edge's maxima, with the winning taps if a backward pass follows."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     keep_taps = edge.name in build.maps.backward
     for batch in range(target.batch):
@@ -67,7 +67,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 def _forward_kernel(
     build: Build, edge: Edge, batch: int, block: int, low: int, high: int, first: int
 ) -> tuple[Kernel, dict[str, float]]:
-    """What makes planes low..high, which read the source's from `first` on, and its words."""
+    """Return the kernel and words for planes low..high, which read the source's planes from `first` on."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     keep_taps = edge.name in build.maps.backward
@@ -84,22 +84,22 @@ def _forward_kernel(
 
 
 def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
-    """For maxima without taps."""
+    """Return the kernel of maxima without winning taps."""
     large = 4 * target.blocks * target.block_stride >= STREAMED_BYTES
     neighbours = (edge.size[2] - 1) * dilation[2] == 1
     return max_filter_streamed if large and neighbours else max_filter_values
 
 
 def _floor(build: Build, edge: Edge) -> float:
-    """The maximum that has no gradient, nor has any below; a NaN where all have."""
+    """Return the value at and below which a maximum has no gradient: 0 with a fused relu, else NaN (all have one)."""
     node = masked_by_maxima(build.layout, edge)
     return 0.0 if node and node.function == "relu" else nan
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Hand each output's gradient to the input voxel that won.
+    """Declare the tasks that add each output's gradient to the input voxel that won.
 
-    The gradients of the source's function and bias are made where nothing else reads its images.
+    They also apply the gradients of the source's function and bias, where `masked_by_maxima` says so.
     """
     target = build.maps.backward[edge.name]
     node = masked_by_maxima(build.layout, edge)
@@ -151,7 +151,7 @@ def _far(edge: Edge, dilation: Triple) -> dict[str, float]:
 
 
 def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
-    """The winning taps: dense, a byte or two for each lane; planes of each block of the batch."""
+    """Return the buffer of winning taps: one or two bytes for each output, dense; regions count planes of a block."""
     lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
     return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
 
@@ -170,7 +170,7 @@ def _tap_bytes(edge: Edge) -> int:
 def _taps_words(
     build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
 ) -> dict[str, float]:
-    """Words `index`, `index_z`, `index_y` of the winning taps."""
+    """Return the words `index`, `index_z`, `index_y` of the winning taps."""
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride

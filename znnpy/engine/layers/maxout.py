@@ -1,4 +1,4 @@
-"""Tasks of max nodes: the largest of what the edges bring, and gradients to the edge that brought it."""
+"""Tasks of maxout (`max` nodes): the maximum over incoming edges, and gradients to the edge that won."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINNERS = Use("winners of maxout")
 
 
 def largest(step: Step, build: Build, node: Node) -> None:
-    """The images that the first edge left become the largest of all, one edge after the other."""
+    """Declare the tasks that take the maximum over edges, one after the other, in the first one's output."""
     target = build.maps.activations[node.name]
     for number, edge in _others(build, node):
         source = build.maps.contributions[edge.name]
@@ -46,7 +46,7 @@ def largest(step: Step, build: Build, node: Node) -> None:
 
 
 def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
-    """What of a max node's gradient belongs to one edge, as a tensor of its own."""
+    """Declare the tasks that pick the part of a max node's gradient that belongs to one edge; return its tensor."""
     gradient, values = build.maps.gradients[node.name], build.maps.activations[node.name]
     incoming = build.layout.network.incoming(node.name)
     if len(incoming) == 1:
@@ -75,12 +75,12 @@ def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
 
 
 def _others(build: Build, node: Node) -> Sequence[tuple[int, Edge]]:
-    """All edges but the first, with their numbers."""
+    """Return all edges but the first, with their numbers."""
     return list(enumerate(build.layout.network.incoming(node.name)))[1:]
 
 
 def _parts(tensor: Tensor) -> list[tuple[int, int, int, int]]:
-    """Image of the batch, block and planes of each task."""
+    """Return sample, block and planes of each task."""
     return [
         (batch, block, low, high)
         for batch in range(tensor.batch)
@@ -94,7 +94,7 @@ def _cost(tensor: Tensor, low: int, high: int) -> float:
 
 
 def _winners(build: Build, node: Node, values: Tensor) -> Buffer | None:
-    """A byte for each float of a node's images; None where no gradient comes back."""
+    """Return the buffer of winners, a byte for each value of the node; None if it has no gradient."""
     if node.name not in build.maps.gradients:
         return None
     depth, height, _ = values.shape
@@ -110,7 +110,7 @@ def _noted(
 
 
 def _index(won: Buffer | None, values: Tensor, batch: int, block: int, low: int) -> dict[str, int]:
-    """Words `index`, `index_z`, `index_y`; address 0 where nobody asks who won."""
+    """Return the words `index`, `index_z`, `index_y`; address 0 if no gradient needs the winners."""
     if won is None:
         return dict.fromkeys(("index", "index_z", "index_y"), 0)
     depth, height, _ = values.shape

@@ -1,4 +1,4 @@
-"""Tasks of nodes: converging sums, bias and transfer function, and their way back."""
+"""Tasks of nodes: sum or concatenation of incoming edges, bias and activation function, and their gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def converge_forward(step: Step, build: Build, node: Node) -> None:
-    """Sum or concatenate what the incoming edges brought, then apply bias and function in place."""
+    """Declare the tasks that combine a node's incoming edges, then apply normalisation, bias and function in place."""
     incoming = build.layout.network.incoming(node.name)
     match node.kind:
         case "concat":
@@ -58,9 +58,9 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
 
 
 def converge_backward(step: Step, build: Build, node: Node, objective: Objective | None) -> None:
-    """Sum what the outgoing edges brought back, then turn it into the gradient of the node's sum.
+    """Declare the tasks that sum the data gradients of a node's outgoing edges, then apply the function's gradient.
 
-    `objective`: the loss of an output.
+    `objective`: the loss, if the node is an output.
     """
     outgoing = build.layout.network.outgoing(node.name)
     included = summed_elsewhere(build, outgoing, "gradient")
@@ -84,15 +84,15 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
 def _converge(
     step: Step,
     edges: Sequence[Edge],
-    images: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     passed: set[str],
     what: Identity,
 ) -> None:
-    """Sum what edges brought; what some only passed on belongs to others, and is read alone."""
-    first = first_of(edges)  # whose images become the sum
+    """Declare the sum of edges' tensors; those of `passed` edges belong to other nodes and are only read."""
+    first = first_of(edges)  # whose tensor becomes the sum
     made = [edge for edge in edges if edge is not first and edge.name not in passed]
-    leaves = [images[edge.name] for edge in (first, *made)]
-    others = [images[edge.name] for edge in edges if edge.name in passed]
+    leaves = [tensors[edge.name] for edge in (first, *made)]
+    others = [tensors[edge.name] for edge in edges if edge.name in passed]
     combine_tensors(step, leaves, what, others)
 
 
@@ -187,14 +187,14 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
 
 
 def _partials(build: Build, node: Node) -> list[Buffer | None]:
-    """Rooms for the partial sums of each block, the same whatever the loss makes of them."""
+    """Return a buffer for the partial bias gradients of each block, reserved even if the loss computes them."""
     gradient = build.maps.gradients[node.name]
     count = gradient.batch * len(plane_ranges(gradient, 3))
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
 def _concatenate(step: Step, build: Build, node: Node) -> None:
-    """Stack what edges brought that could not write it into whole blocks."""
+    """Declare copies of the edges that could not write into whole blocks of the concat node."""
     target, first = build.maps.activations[node.name], 0
     what = Identity(node.name, Pass.FORWARD, Part.COPY)
     for edge in build.layout.network.incoming(node.name):
@@ -206,9 +206,9 @@ def _concatenate(step: Step, build: Build, node: Node) -> None:
 
 
 def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -> Tensor:
-    """The part of a concat node's gradient that belongs to one edge, copied unless it has whole blocks.
+    """Return one edge's part of a concat node's gradient; declare its copy unless it has whole blocks.
 
-    What an identity brings back is copied at once to where it belongs.
+    That of an identity edge is copied straight into the data gradient.
     """
     source, block = build.maps.gradients[node.name], build.layout.stacked(edge)
     if block is not None:

@@ -1,8 +1,8 @@
-"""Tasks of normalisation: statistics of a node's sum, what follows from them, and the way back.
+"""Tasks of batch, instance, group and layer normalisation, forward and backward, and of running statistics.
 
-Tasks leave statistics of their planes of a block; small tasks merge them, in fixed order, into the
-coefficients by which the function's pass normalises what it reads. Backward the same once more with
-sums of gradients. So images are read twice forward and twice backward, and written once.
+Tasks leave statistics of their planes of a channel block; small tasks merge them, in fixed order, into coefficients
+by which the pass of the activation function normalises what it reads. Backward does the same with sums of gradients.
+So feature maps are read twice forward and twice backward, and written once in each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
 CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
 
 DOUBLE = 2  # floats of a float64
-CHANNEL_SECONDS = 1e-8  # of one part of one channel that is merged
+CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,24 @@ class Table:
     blocks: int
 
     def at(self, sample: int, block: int) -> int:
-        """Address of an entry."""
+        """Return the address of an entry."""
         return self.buffer.address + 4 * self.entry * (sample * self.blocks + block)
 
     def region(self, sample: int, block: int) -> Region:
-        """An entry."""
+        """Return the region of an entry."""
         index = sample * self.blocks + block
         return self.buffer.region(index, index + 1)
 
     def regions(self, samples: int, blocks: range) -> list[Region]:
-        """Entries of some blocks of all samples."""
+        """Return the regions of the entries of some blocks of all samples."""
         return [self.region(sample, block) for sample in range(samples) for block in blocks]
 
 
 @dataclass(frozen=True)
 class Normed:
-    """A node whose sum is normalised, with its tables.
+    """A node whose sum is normalised, with its tables of statistics and coefficients.
 
-    A sample is what is normalised by itself: an image of the batch, or the whole batch as one.
+    A sample here is what has statistics of its own: an item of the batch, or with batch normalisation all of them.
     """
 
     build: Build
@@ -70,47 +70,47 @@ class Normed:
 
     @classmethod
     def of(cls, build: Build, node: Node) -> Normed:
-        """Of a node that has a normalisation."""
+        """Return the tables of a node that has a normalisation."""
         assert node.norm is not None
         return cls(build, node, node.norm, build.summed(node.name))
 
     @property
     def samples(self) -> int:
-        """How many are normalised by themselves."""
+        """How many samples have statistics of their own."""
         return 1 if self.norm.kind == "batch" else self.summed.batch
 
     @property
     def merged(self) -> int:
-        """Images of the batch that make a sample."""
+        """How many items of the batch make a sample."""
         return self.summed.batch // self.samples
 
     @property
     def units(self) -> list[range]:
-        """Blocks that one task merges: no group of images lies in two of them."""
+        """The channel blocks that each merging task takes: no group of channels lies in two of them."""
         single = self.norm.kind in ("batch", "instance")
         blocks = self.summed.blocks
         return [range(b, b + 1) for b in range(blocks)] if single else [range(blocks)]
 
     def channels(self, unit: range) -> int:
-        """Images in a unit."""
+        """Return the number of channels in a unit."""
         return min(self.node.channels - unit.start * LANES, len(unit) * LANES)
 
-    def sample(self, image: int) -> int:
-        """The sample to which an image of the batch belongs."""
-        return image // self.merged
+    def sample(self, batch: int) -> int:
+        """Return the sample to which an item of the batch belongs."""
+        return batch // self.merged
 
     def kept(self, what: str) -> str:
-        """Name of what the node keeps beside its bias."""
+        """Return the parameter name of what the node keeps beside its bias."""
         return f"{self.node.name}.{what}"
 
     @property
     def coefficients(self) -> Table:
-        """By which the function's pass normalises."""
+        """The coefficients by which the pass of the function normalises."""
         return self.table(COEFFICIENTS, self.samples, normalization_statistics.COEFFICIENTS)
 
     @property
     def moments(self) -> Table:
-        """What the way back and running statistics need; those of running ones are added up over microbatches."""
+        """The statistics that gradients and running statistics need; for the latter summed over microbatches."""
         entry, blocks = normalization_statistics.MOMENTS * LANES * DOUBLE, self.summed.blocks
         if not self.norm.running:
             return self.table(MOMENTS, self.samples, entry)
@@ -118,26 +118,26 @@ class Normed:
         return Table(self.build.added_up(name, entry * blocks), entry, blocks)
 
     def table(self, use: Use, samples: int, entry: int) -> Table:
-        """Entries of so many floats."""
+        """Return a table with entries of `entry` floats."""
         blocks = self.summed.blocks
         name = Name(use, self.node.name)
         return Table(self.build.scratch(name, entry * blocks * samples), entry, blocks)
 
-    def affine_words(self, image: int, block: int) -> dict[str, int]:
-        """Words by which a function is of normalised values."""
-        here = self.coefficients.at(self.sample(image), block)
+    def affine_words(self, batch: int, block: int) -> dict[str, int]:
+        """Return the argument words by which the kernel of a function normalises its input."""
+        here = self.coefficients.at(self.sample(batch), block)
         return {"affine": here, "bias": here + 4 * 2 * LANES}
 
-    def affine_reads(self, image: int, block: int) -> Region:
-        """What they stand for."""
-        return self.coefficients.region(self.sample(image), block)
+    def affine_reads(self, batch: int, block: int) -> Region:
+        """Return the region that `affine_words` make a kernel read."""
+        return self.coefficients.region(self.sample(batch), block)
 
     def table_words(self, leaves: Table, unit: range, cuts: int) -> dict[str, int]:
-        """Words of a task that merges what parts left; `leaves` has an entry for all parts of a block."""
-        first, images = unit.start, LANES * unit.start
+        """Return the words of a task that merges statistics; `leaves` has an entry for all parts of a block."""
+        first, channel = unit.start, LANES * unit.start
         parameters = {
-            "bias": self.build.values_address(self.node.name, images),
-            "scale": self.build.values_address(self.kept("scale"), images),
+            "bias": self.build.values_address(self.node.name, channel),
+            "scale": self.build.values_address(self.kept("scale"), channel),
         }
         blocks = self.summed.blocks
         return parameters | {
@@ -160,7 +160,7 @@ def _cost(tensor: Tensor, planes: int, operands: int) -> float:
 
 
 def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-    """(image of the batch, block, number of the part, its planes) of each part."""
+    """Yield (item of the batch, block, number of the part, its planes) of each part."""
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
             for index, planes in enumerate(plane_ranges(tensor, operands)):
@@ -168,7 +168,7 @@ def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple
 
 
 def emit_statistics(step: Step, build: Build, node: Node) -> None:
-    """Coefficients of a node's normalisation, from its sum or from running statistics."""
+    """Declare the tasks that compute a normalisation's coefficients, from the sum or from running statistics."""
     normed = Normed.of(build, node)
     if normed.norm.running and not (build.layout.training and build.dropping):
         _from_running(step, build, normed)
@@ -222,15 +222,15 @@ def _from_sums(step: Step, build: Build, normed: Normed) -> None:
 
 
 def _part(leaves: Table, batch: int, block: int, index: int) -> Region:
-    """What one part leaves in the entry of its block."""
+    """Return the region of one part's statistics in the entry of its block."""
     return leaves.buffer.region(index, index + 1, section=batch * leaves.blocks + block)
 
 
 def _left(leaves: Table, batch: int, unit: range, cuts: int) -> list[Region]:
-    """What all parts of some blocks have left."""
+    """Return the regions of all parts' statistics of some blocks."""
     return [
-        leaves.buffer.region(0, cuts, section=image * leaves.blocks + block)
-        for image in range(batch)
+        leaves.buffer.region(0, cuts, section=item * leaves.blocks + block)
+        for item in range(batch)
         for block in unit
     ]
 
@@ -258,7 +258,10 @@ def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range,
 
 
 def norm_backward(step: Step, build: Build, node: Node) -> None:
-    """From the gradient by a node's values to that by its sum, in place; of scale, shift and bias."""
+    """Declare the tasks that turn the gradient by a node's values into that by its sum, in place.
+
+    They also compute the gradients of scale, shift and bias.
+    """
     normed, gradient = Normed.of(build, node), build.maps.gradients[node.name]
     cuts = len(plane_ranges(gradient, 2))
     leaves = normed.table(
@@ -294,7 +297,7 @@ def _way_back(
     reads: list[Region],
     writes: list[Region],
 ) -> None:
-    """One of both passes over a part: image of the batch, block and planes."""
+    """Declare one of the two passes over a part: item of the batch, block and planes."""
     (batch, block, low, high), node, summed = where, normed.node, normed.summed
     function = "linear" if node.function == "softmax" else node.function
     none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
@@ -368,7 +371,7 @@ def _merge_gradients(
 
 
 def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
-    """Running statistics of a node take some of the mean of all microbatches'."""
+    """Declare the task that moves a node's running statistics towards the mean of all microbatches' statistics."""
     normed = Normed.of(build, node)
     names = [normed.kept("running_mean"), normed.kept("running_variance")]
     kept = build.values_read(*names)

@@ -1,4 +1,7 @@
-"""How parameters move: the optimiser's settings and the block of numbers that its kernels read."""
+"""`Optimizer`: the optimiser's kind and keys (momentum, betas, weight decay), and the numbers that its kernel reads.
+
+The formulas are in `learning/optimizers.py`, the kernels in `znnpy_kernels.layers.optimizers`.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,25 @@ from znnpy.registry import resolved
 
 
 class _Own(Strict):
-    """What no config has."""
+    """Arguments that configs do not have."""
 
     decoupled: Bool
 
 
 class _Named(Strict):
-    """As a config has it."""
+    """The `optimizer` key of a config."""
 
     optimizer: AnyOptimizer
 
 
 @dataclass(frozen=True, init=False)
 class Optimizer:
-    """One of `OPTIMIZERS`, with its keys, which are its attributes too; definitions as in PyTorch.
+    """An optimiser: one of `OPTIMIZERS` with its keys, which are its attributes too; definitions as in PyTorch.
 
-    `numbers`: keys of its kind as a config holds them; those of other kinds may be given, and are not looked at.
-    sgd: `momentum` 0.9, `nesterov`; adam: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; both: `weight_decay` 0, which is
-    added to the gradient of filters, never of biases; with `decoupled` it shrinks
-    them directly (AdamW, so with Adam alone). ZnnpyError says which value no config may hold.
+    `numbers`: keys of its kind as a config holds them; those of other kinds are checked and ignored. sgd: `momentum`
+    0.9, `nesterov`; adam: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; both: `weight_decay` 0, which is added to the
+    gradient of filters, never of biases; with `decoupled` it shrinks them directly (AdamW, so with adam alone).
+    Raises ZnnpyError for a value that a config could not hold.
     """
 
     kind: str
@@ -58,14 +61,14 @@ class Optimizer:
             )
 
     def __getattr__(self, name: str) -> Any:
-        """A key of its kind."""
+        """Return a key of its kind."""
         if name in OPTIMIZERS[self.__dict__.get("kind", "sgd")].keys.model_fields:
             return getattr(self.keys, name)
         raise AttributeError(f"an Optimizer of kind {self.kind} has no {name!r}")
 
     @classmethod
     def of(cls, given: Any) -> Optimizer:
-        """Itself, or one of a name or a mapping as a config has it, or of its keys; ConfigError for others."""
+        """Return an optimiser from one, from a name or mapping as in a config, or from keys; ConfigError for others."""
         if isinstance(given, cls):
             return given
         if given is None:
@@ -76,12 +79,12 @@ class Optimizer:
 
     @property
     def entry(self) -> OptimizerKind:
-        """What there is to say of its kind."""
+        """The entry of its kind."""
         return OPTIMIZERS[self.kind]
 
     @property
     def kernel(self) -> Kernel:
-        """The update's kernel; PlanError where there is none."""
+        """The kernel of an update; PlanError if float32 has none."""
         if self.entry.kernel is None:
             raise PlanError(
                 f"optimizer {self.kind} has no kernel in float32; precision float64 runs it"
@@ -100,7 +103,7 @@ class Optimizer:
         return float(getattr(self.keys, "weight_decay", 0.0))
 
     def hyperparameters(self, learning_rate: float, update: int, *, decay: bool) -> list[float]:
-        """Values in the kernel's order for update number `update`, counted from 1."""
+        """Return the numbers that the kernel reads, in its order, for update number `update`, counted from 1."""
         now = Now(learning_rate, update, self.weight_decay if decay else 0.0, self.decoupled)
         values = [float(value) for value in self.entry.hyper(self.keys, now)]
         if len(values) > HYPER_WORDS:
@@ -111,7 +114,7 @@ class Optimizer:
 
 
 def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:
-    """The keys of a kind; what is another's must be what that takes."""
+    """Return the checked keys of a kind; keys of other kinds are checked too and dropped."""
     own = {name: numbers[name] for name in numbers if name in entry.keys.model_fields}
     keys = check_section(entry.keys, own | {"kind": entry.name}, "optimizer")
     others = {name: value for name, value in numbers.items() if name not in own}

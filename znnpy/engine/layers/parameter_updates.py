@@ -1,4 +1,4 @@
-"""Tasks that move parameters: gradient norm and clipping, the optimiser, and what filters imply."""
+"""Tasks of the update: gradient norm and clipping, the optimiser's step on each parameter, running statistics."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SCALE = Use("clip scale", SMALL)
 
 
 def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
-    """Update every parameter; with `clip_norm` all wait for the norm over all gradients.
+    """Declare the update of every parameter and of running statistics.
 
-    Running statistics move by those of the step.
+    With `clip_norm` all wait for the norm over all gradients.
     """
     scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
     for parameter in build.moving:
@@ -67,7 +67,7 @@ def _emit_update(
 
 
 def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
-    """Sum of squares of every gradient, then one scale for all, which is returned."""
+    """Declare the tasks of the norm over all gradients; return the buffer of the factor by which all are scaled."""
     parameters = build.moving
     partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
     scale = build.scratch(Name(SCALE), 1)

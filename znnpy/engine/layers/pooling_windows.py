@@ -1,4 +1,4 @@
-"""What tasks of pooling have in common: the words of a window, the planes that it joins, cuts and costs."""
+"""Shared by all pooling tasks: argument words of windows, the planes that tasks read, cuts and cost estimates."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.partition import TARGET_SECONDS
 
-SECONDS_PER_VOXEL = 4e-11  # one lane of one tap, on one core
-SLAB_BYTES = 1 << 19  # of one task's images
+SECONDS_PER_VOXEL = 4e-11  # estimated cost of one tap for one channel of one voxel, on one core
+# Bytes of one task's outputs: half of an L2 cache of 1 MiB, so that the next layer finds them there.
+SLAB_BYTES = 1 << 19
 
 
 def block_seconds(tensor: Tensor, edge: Edge) -> float:
-    """Estimated seconds of one block of images."""
+    """Return the estimated seconds of one channel block."""
     return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_VOXEL
 
 
 def window_ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
-    """Cuts of one block: small enough that what one task wrote is in the cache for the next.
+    """Return the ranges of planes of each task, so small that the next layer finds its input in the cache.
 
-    At least `least` planes, which share what they read, are kept together.
+    At least `least` planes, which share what they read, stay together.
     """
     slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
     wanted = max(block_seconds(tensor, edge), slabs * TARGET_SECONDS)
@@ -33,7 +34,7 @@ def window_ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int,
 
 
 def read_planes(build: Build, edge: Edge, source: Tensor, low: int, high: int) -> tuple[int, int]:
-    """Planes of the source that planes low..high of the target read, without those beyond it."""
+    """Return the planes of the source that planes low..high of the target read, without padding."""
     cut, dilation = source.cut, build.layout.geometry.dilations[edge.name]
     before, stride = sides(edge, dilation)[cut][0], edge.stride[cut]
     reach = (edge.size[cut] - 1) * dilation[cut]
@@ -42,7 +43,7 @@ def read_planes(build: Build, edge: Edge, source: Tensor, low: int, high: int) -
 
 
 def seen_planes(build: Build, edge: Edge, gradient: Tensor, low: int, high: int) -> tuple[int, int]:
-    """Planes of the gradient that reach planes low..high of the source."""
+    """Return the planes of the gradient that contribute to planes low..high of the source."""
     cut, dilation = gradient.cut, build.layout.geometry.dilations[edge.name]
     before, stride = sides(edge, dilation)[cut][0], edge.stride[cut]
     reach = (edge.size[cut] - 1) * dilation[cut]
@@ -53,7 +54,7 @@ def seen_planes(build: Build, edge: Edge, gradient: Tensor, low: int, high: int)
 def forward_words(
     build: Build, edge: Edge, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
-    """Words of planes low..high of what an edge brings to its target."""
+    """Return the argument words for planes low..high of an edge's output."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     first_z, _, first_y, _ = target.box(low, high)
     return {
@@ -70,7 +71,7 @@ def forward_words(
 def backward_words(
     build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
-    """Words of planes low..high of what goes back to an edge's source."""
+    """Return the argument words for planes low..high of an edge's data gradient."""
     target = build.maps.backward[edge.name]
     first_z, _, first_y, _ = target.box(low, high)
     z, y, x = gradient.shape

@@ -1,4 +1,4 @@
-"""Tasks of prelu: gradients of the slopes that it learns."""
+"""Tasks of the gradients of prelu's learned slopes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOPE_PARTIALS = Use("partial gradients of slopes", SMALL)
 
 
 def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -> None:
-    """Gradient of a node's slopes, from that by its values and the sums that its function is of."""
+    """Declare the tasks of the gradient by a node's slopes, from that by its values and from its sum."""
     gradient, parameter = build.maps.gradients[node.name], build.parameters[f"{node.name}.slopes"]
     normed = None if node.norm is None else Normed.of(build, node)
     cuts = plane_ranges(gradient, 2)

@@ -1,4 +1,4 @@
-"""From output values to what a loss takes them for, in NumPy and compiled code."""
+"""Turns output values into probabilities, by the logistic or softmax that a loss implies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from znnpy.learning.readings import LOGITS, Array, Reading
 
 
 def probabilities(reading: Reading, values: Array, out: Array | None = None) -> Array:
-    """What output values (..., channel, z, y, x) mean, in their dtype.
+    """Return the probabilities that output values (..., channel, z, y, x) stand for, in their dtype.
 
-    Right to a few units in the last place for any logit. `out`: where to write them; otherwise a new
-    array, or `values` itself.
+    Right to a few units in the last place for any logit. `out`: where to write them; without it a new array, or
+    `values` itself if the loss takes them as they are.
     """
     if reading == LOGITS and values.dtype == np.float32:
         return _logistic(values, np.empty_like(values) if out is None else out)
@@ -24,7 +24,7 @@ def probabilities(reading: Reading, values: Array, out: Array | None = None) -> 
 
 
 def _logistic(values: Array, out: Array) -> Array:
-    """Of float32, in pieces that lie in one row in memory."""
+    """Write the logistic of float32 values to `out`, piece by contiguous piece."""
     if values.flags.c_contiguous and out.flags.c_contiguous:
         logistic_values(values.ctypes.data, out.ctypes.data, values.size)
     elif values.ndim == 1:

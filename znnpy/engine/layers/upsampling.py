@@ -1,4 +1,4 @@
-"""Tasks of upsample edges: planes of the larger image forward, of the smaller one backward."""
+"""Tasks of upsampling (upsample edges), forward and backward."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Larger images, into the edge's contribution."""
+    """Declare the tasks that upsample an edge's source."""
     small, large = build.value(edge.source), build.maps.contributions[edge.name]
     factor = edge.factor[large.cut]
     for low, high in _planes(small, large):
@@ -28,7 +28,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """What all voxels of the larger images bring back to those that they were made of."""
+    """Declare the tasks of the data gradient: each source voxel sums the voxels made from it."""
     small, factor = build.maps.backward[edge.name], edge.factor[gradient.cut]
     for low, high in _planes(small, gradient):
         more = factor // 2 if edge.mode == "linear" else 0
@@ -39,12 +39,12 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
 
 
 def _planes(small: Tensor, large: Tensor) -> list[tuple[int, int]]:
-    """Ranges of the smaller image's planes; the larger one's are cut where these are."""
+    """Return ranges of planes of the smaller feature map; the larger one is cut at the same places."""
     return ranges(small.extent, 4 * (_floats(small) + _floats(large)) / MEMORY_RATE)
 
 
 def _floats(tensor: Tensor) -> int:
-    """Of one block."""
+    """Return the floats of one channel block."""
     return tensor.shape[0] * tensor.shape[1] * tensor.row
 
 
@@ -57,7 +57,7 @@ def _add(
     made: tuple[Tensor, tuple[int, int]],
     seen: tuple[Tensor, tuple[int, int]],
 ) -> None:
-    """One task for each block: planes of one tensor made of those seen of the other."""
+    """Declare a task for each block, which computes planes `made` of one tensor from planes `seen` of the other."""
     (small, large), (target, planes), (source, read) = ends, made, seen
     z0, z1, y0, y1 = target.box(*planes)
     words = {f"size_{axis}": size for axis, size in zip("zyx", small.shape, strict=True)}

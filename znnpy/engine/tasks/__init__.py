@@ -1,1 +1,1 @@
-"""Tasks in the making: what they touch, the order that follows, buffers that they share."""
+"""Declared tasks, before they become a graph: their order, shared buffers, rematerialisation, fusion, identities."""

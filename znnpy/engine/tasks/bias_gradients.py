@@ -1,4 +1,4 @@
-"""Gradients of biases: sums that tasks leave behind, added up in fixed order."""
+"""Tasks that add up the gradients of biases, in fixed order, from the partial sums that other tasks leave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from znnpy.plan.cost import MEMORY_RATE
 def sum_bias(
     step: Step, build: Build, node: Node, first: int, blocks: int, partials: Buffer, count: int
 ) -> None:
-    """Add up `count` partial sums of `blocks` channel blocks each, from block `first` on."""
+    """Declare the task that adds up `count` partial sums of `blocks` channel blocks each, from block `first` on."""
     parameter = build.parameters[node.name]
     step.add(
         sum_vectors,
@@ -34,26 +34,29 @@ def sum_bias(
 
 
 def sum_planar_bias(
-    step: Step, build: Build, node: Node, image: int, partials: Buffer, count: int, together: int
+    step: Step, build: Build, node: Node, channel: int, partials: Buffer, count: int, together: int
 ) -> None:
-    """Add up `count` vectors for one image of a planar node; each partial is of `together` images."""
+    """Declare the task that adds up `count` vectors for a channel of a planar node.
+
+    Each partial sum holds `together` channels, a vector of each.
+    """
     parameter = build.parameters[node.name]
-    block = image // LANES
+    block = channel // LANES
     step.add(
         sum_lanes,
         {
-            "source": partials.address + 4 * LANES * (image % together),
-            "target": parameter.gradient + 4 * image,
+            "source": partials.address + 4 * LANES * (channel % together),
+            "target": parameter.gradient + 4 * channel,
             "count": count,
             "step": LANES * together,
         },
         what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
         cost=count * LANES * 4 / MEMORY_RATE,
         reads=[partials.region(0, count)],
-        writes=[parameter.gradient_region(block, block + 1, image % LANES)],
+        writes=[parameter.gradient_region(block, block + 1, channel % LANES)],
     )
 
 
 def left_behind(partials: Buffer | None, leaf: int) -> list[Region]:
-    """What a task writes that leaves partial sum `leaf` behind; nothing where there is no bias."""
+    """Return the regions that a task writes if it leaves partial sum `leaf`; none if there is no bias."""
     return [partials.region(leaf, leaf + 1)] if partials else []

@@ -1,10 +1,9 @@
-"""Buffers that are never needed at once share memory: who lies where, and what waits for whom.
+"""Places buffers that are never needed at the same time in the same memory, and adds the gates that keep them apart.
 
-A buffer lives from the first task that touches it to the last, in the order of declaration; what is made
-again (`rematerialization.py`) has several such spans. A gate before each stands between all uses of what lies in the
-same memory, so that the order of tasks, within a step and between steps, follows from declared regions as
-ever. With slack, memory is not used again at once: what the workers have begun when a buffer is done with
-can end before anybody waits for it.
+A buffer lives from the first task that touches it to the last, in the order of declaration; a rematerialised one
+has several such spans. Before each span stands a gate, a task without work between all uses of what lies in the
+same memory: so the order of tasks still follows from declared regions. With slack, memory is not reused at once:
+what workers have begun when a buffer's life ends can finish before anybody waits for it.
 """
 
 from __future__ import annotations
@@ -26,38 +25,39 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import GATE
 
 Places = NDArray[np.int64]
-"""Bytes, or offsets in bytes, of buffers by their numbers."""
-ALWAYS = 1 << 62
-ROUNDS = 10  # of placing once more; CTMCTMCTCT gains up to 15 %, and later rounds 3 % at most
+"""Sizes or offsets of buffers, in bytes, by the buffer's number."""
+ALWAYS = 1 << 62  # a moment after every task, and a size above every total
+# Rounds of placing: for the net CTMCTMCTCT they gain up to 15 %, and rounds beyond these 3 % at most.
+ROUNDS = 10
 
 
 class Span(NamedTuple):
-    """Numbers of the first and the last task that touch a buffer, before it is filled anew."""
+    """The first and the last task, by number, that touch a buffer before it is filled anew."""
 
     first: int
     last: int
 
     def meets(self, other: Span) -> bool:
-        """Whether both are under way at some moment."""
+        """Return whether the spans overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
 class Life(NamedTuple):
-    """When a buffer is needed."""
+    """The spans of tasks during which a buffer is needed."""
 
     spans: tuple[Span, ...]
 
     @property
     def length(self) -> int:
-        """Tasks from the first to the last of each span."""
+        """The number of tasks in all spans."""
         return sum(span.last - span.first for span in self.spans)
 
     def meets(self, other: Life) -> bool:
-        """Whether both are needed at some moment."""
+        """Return whether both are needed at the same moment."""
         return any(span.meets(its) for span in self.spans for its in other.spans)
 
     def at(self, moment: int) -> bool:
-        """Whether it is needed at a moment."""
+        """Return whether the buffer is needed at a moment."""
         return any(span.first <= moment <= span.last for span in self.spans)
 
 
@@ -67,11 +67,10 @@ def share(
     slack: float = 0.0,
     room: int | None = None,
 ) -> Sharing:
-    """Places for buffers of these sizes in bytes, by their lifetimes in a step.
+    """Return places for buffers of these sizes, in bytes, by their lifetimes in a step.
 
-    Memory is used again when tasks of `slack` estimated seconds have been declared after its last
-    use; of less, down to none, where more than `room` bytes would be needed. What no task touches shares memory
-    with nobody.
+    Memory is reused once tasks of `slack` estimated seconds have been declared after its last use; of less, down to
+    none, if more than `room` bytes would be needed. A buffer that no task touches shares memory with none.
     """
     used = lifetimes(tasks, sizes)
     always = dict.fromkeys(sizes, Life((Span(0, ALWAYS),)))
@@ -84,7 +83,7 @@ def share(
 
 
 def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Life]:
-    """When each of the named buffers is used; those that no task touches are left out."""
+    """Return the lives of the named buffers; those that no task touches are left out."""
     known, spans = set(names), defaultdict[Buffer, list[Span]](list)
     ended = set[Buffer]()
     for moment, task in enumerate(tasks):
@@ -99,7 +98,7 @@ def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Li
 
 
 def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
-    """The tasks of a step, with a gate before each use of a buffer's memory that others had since its last."""
+    """Return the tasks of a step with a gate wherever memory passes from one buffer to another."""
     keys = defaultdict[Buffer, dict[Key, None]](dict)
     for task in tasks:
         for key in _keys(task):
@@ -120,16 +119,17 @@ def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
 
 
 def gate(keys: Iterable[Key], stage: int) -> Declared:
-    """A task without work that comes after all earlier uses of some keys and before all later ones.
+    """Return a task without work that comes after all earlier uses of some keys and before all later ones.
 
-    `stage`: that of what comes next, so that a barrier between stages makes no cycle with it.
+    `stage`: of the task that comes next, so that a barrier between stages makes no cycle with it.
     """
     nothing = zero_flat.arguments(target=0, length=0)
+    # 1e-7: estimated seconds of a task that does nothing.
     return Declared(zero_flat, nothing, GATE, 1e-7, (), (), stage=stage, between=tuple(keys))
 
 
 def join(step: Step, buffer: Buffer) -> None:
-    """Let later uses of a buffer wait for all earlier ones at one gate, instead of each for each."""
+    """Declare one gate between earlier and later uses of a buffer, in place of an edge from each to each."""
     step.tasks.append(gate([buffer.region().key], step.stage))
 
 
@@ -139,14 +139,14 @@ def _keys(task: Declared) -> Iterator[Key]:
 
 
 def touched(task: Declared) -> list[Buffer]:
-    """The buffers that a task touches."""
+    """Return the buffers that a task touches, each once."""
     return list(dict.fromkeys(buffer for buffer, _ in _keys(task)))
 
 
 def _stretched(
     lives: Mapping[Name, Life], tasks: Sequence[Declared], slack: float
 ) -> dict[Name, Life]:
-    """Lives that go on for the tasks of `slack` seconds after the last use."""
+    """Return lives that end `slack` estimated seconds of tasks later."""
     if slack <= 0:
         return dict(lives)
     done = list(accumulate(task.cost for task in tasks))
@@ -158,7 +158,10 @@ def _stretched(
 
 
 def _offsets(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> dict[Name, int]:
-    """The best that a few orders of placing lead to."""
+    """Return the offset of each buffer: the best placement found from three orders.
+
+    Largest first, longest-lived first, and largest product of both first; each refined by `_attempts`.
+    """
     names = list(sizes)
     own = [lives[name] for name in names]
     lengths, bytes_ = [life.length for life in own], np.array(list(sizes.values()), np.int64)
@@ -179,7 +182,7 @@ def _offsets(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> dict[Name
 
 
 class _Meetings:
-    """Which of some lives, by their numbers, meet each other."""
+    """Answers which lives overlap a given one, by number."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         spans = [span for life in lives for span in life.spans]
@@ -189,7 +192,7 @@ class _Meetings:
         self._lives = lives
 
     def of(self, number: int) -> NDArray[np.bool_]:
-        """Who meets one of them."""
+        """Return by number whether each life overlaps this one."""
         met = np.zeros(len(self._firsts), bool)
         for first, last in self._lives[number].spans:
             met |= (self._firsts <= last) & (self._lasts >= first)
@@ -197,7 +200,7 @@ class _Meetings:
 
 
 def _attempts(order: Sequence[int], sizes: Places, meetings: _Meetings) -> Iterator[Places]:
-    """Offsets by placing in an order again and again; what reached the top comes first the next time."""
+    """Yield offsets of repeated placements; buffers that ended at the top are placed first the next time."""
     for _ in range(ROUNDS):
         offsets = _place(order, sizes, meetings)
         yield offsets
@@ -206,7 +209,7 @@ def _attempts(order: Sequence[int], sizes: Places, meetings: _Meetings) -> Itera
 
 
 def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
-    """Offsets: one after the other, each in the tightest gap between those that live with it."""
+    """Return offsets: buffers in order, each in the tightest gap between those that live at the same time."""
     offsets = np.zeros_like(sizes)
     placed = np.zeros(0, np.int64)  # in the order of their offsets
     for number in order:
@@ -217,7 +220,7 @@ def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
 
 
 def _tightest(lows: Places, highs: Places, size: int) -> int:
-    """The start of the smallest gap that holds `size` bytes between ranges in order, else the end of all."""
+    """Return the start of the smallest gap of at least `size` bytes between ordered ranges, else the end of all."""
     ends = np.maximum.accumulate(np.concatenate([[0], highs]))
     gaps = lows - ends[:-1]
     fitting = np.flatnonzero(gaps >= size)
@@ -231,7 +234,7 @@ def _total(offsets: Places, sizes: Places) -> int:
 def _neighbours(
     sizes: Mapping[Name, int], offsets: Mapping[Name, int]
 ) -> dict[Name, Sequence[Name]]:
-    """Whom each overlaps."""
+    """Return by buffer those that overlap it in memory."""
     names = list(sizes)
     lows = np.array([offsets[name] for name in names], np.int64)
     highs, found = lows + np.array(list(sizes.values()), np.int64), dict[Name, Sequence[Name]]()
@@ -242,13 +245,13 @@ def _neighbours(
 
 
 def busiest(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> list[Name]:
-    """The buffers of the moment that needs most bytes."""
+    """Return the buffers that are needed at the moment of peak memory."""
     at = busiest_moment(sizes, lives)
     return [name for name, life in lives.items() if life.at(at)]
 
 
 def busiest_moment(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> int:
-    """The first moment that needs most bytes: one at which something begins to be needed."""
+    """Return the first moment of peak memory: one at which some buffer's life begins."""
     changes = Counter[int]()
     for name, life in lives.items():
         for first, last in life.spans:

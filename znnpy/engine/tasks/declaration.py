@@ -1,4 +1,4 @@
-"""Tasks as emitters declare them, before anything is known of their order."""
+"""`Declared`: one task as an emitter declares it, before its order among others is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from znnpy.engine.tasks.task_identity import Identity
 
 @dataclass(frozen=True)
 class Declared:
-    """One task as the emitters describe it."""
+    """One task: its kernel with arguments, what it is, and the regions that it reads and writes.
+
+    `cost`: estimated seconds. `group`: tasks that somebody waits for together; -1: none. `stage`: layer and pass, which
+    the policy `layers` alone regards.
+    """
 
     kernel: Kernel
     arguments: list[int]
@@ -23,10 +27,10 @@ class Declared:
     group: int = -1
     stage: int = 0
     phase: int = -1
-    """Of what waits for a message: the phase that its completion releases."""
+    """The phase that releases this task, when a message is complete; -1: none."""
     between: tuple[Key, ...] = ()
-    """Of a gate: whose uses before and after it are kept apart; it touches nothing itself."""
+    """Of a gate: the keys whose uses before and after it are kept apart; a gate touches nothing itself."""
     urgent: bool = False
-    """Whether others than the graph's tasks wait for it: another rank."""
+    """Whether another rank waits for it, which the graph does not show."""
     anew: tuple[Buffer, ...] = ()
-    """Buffers that hold nothing any more: this task and those behind it fill them once more."""
+    """Buffers whose content is dropped here: this task and later ones fill them again."""

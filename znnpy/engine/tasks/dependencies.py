@@ -1,14 +1,12 @@
-"""Tasks declare what they read and write; the order they must keep follows from that.
+"""Derives the edges of the task graph from the regions that tasks read and write, and refuses reads of unwritten data.
 
-Declaring an update twice (even and odd step), and the first once more as a shadow, also yields the
-order between steps: a filter is read only after its last update, a buffer rewritten only after its
-last reader. No barrier stands between steps; what is independent overlaps.
+Tasks declare regions, and the order they must keep follows. An update is declared twice (even and odd step), and the
+first once more as a shadow, which yields the order between steps: a filter is read only after its last update, a
+buffer rewritten only after its last reader. No barrier stands between steps; what is independent overlaps.
 
-Refuses tasks that read what nobody has written: a forgotten task, or regions that do not meet.
-
-A buffer says who fills it. What tasks of a step leave for others of the same step must be written by
-earlier ones, all of what is read; what a step finds must be written by some task wherever steps follow
-each other for ever, so that no filters stay as they once were made.
+A read of what no task has written means a forgotten task or a wrong region: GraphError. A buffer says who fills it
+(`Filled`): what is filled within a step must be written by earlier tasks of the step, all of what is read; what a step
+finds must be written by some task of the steps that follow each other.
 """
 
 from __future__ import annotations
@@ -30,12 +28,13 @@ _Access = tuple[int, int, int, int]
 
 
 class _Written:
-    """Ranges that tasks have written, whatever strands; those that touch are one."""
+    """The ranges that tasks have written, by key; adjacent ones are merged, strands are not told apart."""
 
     def __init__(self) -> None:
         self._ranges: dict[Key, list[tuple[int, int]]] = defaultdict(list)
 
     def add(self, region: Region) -> None:
+        """Note a region as written."""
         low, high = region.low, region.high
         ranges = self._ranges[region.key]
         apart = []
@@ -49,12 +48,12 @@ class _Written:
         ranges[:] = [*apart, (low, high)]
 
     def forget(self, buffers: Collection[Buffer]) -> None:
-        """What buffers held."""
+        """Note buffers as not written."""
         for key in [key for key in self._ranges if key[0] in buffers] if buffers else ():
             del self._ranges[key]
 
     def holds(self, region: Region) -> bool:
-        """Whether all of a region was written; of a whole section, all up to the last that was."""
+        """Return whether all of a region was written; an open end means up to the last that was."""
         ranges = self._ranges.get(region.key, [])
         if region.high < WHOLE:
             return any(low <= region.low and region.high <= high for low, high in ranges)
@@ -62,9 +61,9 @@ class _Written:
 
 
 def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> None:
-    """GraphError for a task that reads what no task has written before it, nor somebody else.
+    """Raise GraphError for a task that reads what nobody has written before it.
 
-    `given`: buffers that are filled though no task of these steps does it.
+    `given`: buffers that are filled by others than these tasks.
     """
     ever, waiting = _Written(), list[tuple[Declared, Region]]()
     for step in steps:
@@ -97,7 +96,7 @@ def _unfilled(task: Declared, region: Region, who: str) -> str:
 class DependencyTracker:
     """Turns declared accesses into edges of a task graph, without those that others imply.
 
-    Moments number declarations in time. Not safe for concurrent use.
+    A moment is the number of a declaration. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -111,9 +110,9 @@ class DependencyTracker:
     def declare(
         self, reads: Iterable[Region], writes: Iterable[Region], between: Iterable[Key] = ()
     ) -> int:
-        """Add the next task in time; returns its moment. A region both read and written counts once.
+        """Add the next task and return its moment; its predecessors are then in `predecessors`.
 
-        `between`: whose uses before and after it are to be kept apart.
+        `between`: keys whose uses before and after it are kept apart.
         """
         moment = len(self.predecessors)
         before: set[int] = set()
@@ -129,7 +128,7 @@ class DependencyTracker:
         return moment
 
     def _write(self, region: Region, moment: int) -> set[int]:
-        """Note a write, which makes the accesses that it covers irrelevant for later ones."""
+        """Note a write and return what must come before it; later tasks need not look at accesses that it covers."""
         reads, writes = self._reads[region.key], self._writes[region.key]
         found = _overlapping(reads, region) | _overlapping(writes, region)
         if found:
@@ -139,7 +138,7 @@ class DependencyTracker:
         return found
 
     def _keep(self, moment: int, candidates: Sequence[int]) -> None:
-        """Transitive reduction: latest first, drop what an already kept predecessor reaches."""
+        """Keep the predecessors that no other one reaches (transitive reduction), latest first."""
         self._rows = _with_room(self._rows, moment + 2)
         self._candidates = _with_room(self._candidates, len(candidates))
         end = int(self._rows[moment]) + moment // WORD + 1
@@ -151,7 +150,7 @@ class DependencyTracker:
 
 
 def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
-    """Moments of the accesses that can mean memory of the region."""
+    """Return the moments of the accesses that can touch memory of the region."""
     _, first, last, _, own = region
     return {
         moment
@@ -161,7 +160,7 @@ def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
 
 
 def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
-    """Those that do not lie in the region as a whole."""
+    """Return the accesses that do not lie wholly in the region."""
     _, first, last, _, own = region
     return [
         access
@@ -171,7 +170,7 @@ def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
 
 
 def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """The array, or a longer one with its content and zeros behind it."""
+    """Return the array, or one at least twice as long with its content and zeros behind it."""
     if size <= len(array):
         return array
     longer = np.zeros(max(size, 2 * len(array)), array.dtype)
@@ -180,15 +179,14 @@ def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> GraphBuilder:
-    """A task graph of one step, or of an even and an odd step that follow each other for ever.
+    """Return the task graph of one step, or of an even and an odd step that follow each other for ever.
 
-    Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no
-    group yet, form group `last_group(s)`. With two steps the first is declared once more as a
-    shadow, whose predecessors in the second step become carried edges: their tokens are there at
-    the start.
+    Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no group yet, form
+    group `last_group(s)`. With two steps the first is declared once more as a shadow, whose predecessors in the
+    second step become carried edges: their tokens are present at the start.
 
-    GraphError where a task reads what nobody has written; `given`: buffers that are filled by others
-    than these tasks, though they do not say so.
+    Raises GraphError if a task reads what nobody has written. `given`: buffers that are filled by others than these
+    tasks.
     """
     refuse_unfilled(steps, given)
     tracker = DependencyTracker()
@@ -211,7 +209,7 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
 
 
 def last_group(step: int) -> int:
-    """Group of the tasks that end a step."""
+    """Return the group of the tasks that end a step."""
     return 2 * step + 1
 
 
@@ -231,7 +229,7 @@ def _add_step(
     stage = 0
     for index, task in enumerate(declared):
         assert inside[index] or task.phase < 0, f"{task.what.label}: who waits follows who posts"
-        stage = max(stage, task.stage)  # gates have none of their own
+        stage = max(stage, task.stage)  # never back, so that barriers between stages make no cycle
         ends = task.group < 0 and index not in waited_for
         builder.task(
             task.kernel.address,

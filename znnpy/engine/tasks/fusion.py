@@ -1,4 +1,4 @@
-"""Which passes of convolutions also do what a node would do in passes of its own."""
+"""Decides which convolution, pooling or loss also applies a node's bias and activation function, or their gradients."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from znnpy.network.types import Edge, Node
 
 
 def slope_of(node: Node) -> float:
-    """Slope of a node's function where its values are not positive."""
+    """Return the slope of a node's activation function where its values are not positive."""
     return {"linear": 1.0, "relu": 0.0}.get(node.function, node.slope)
 
 
 def is_plain(node: Node) -> bool:
-    """Whether a node applies a function to its sum as it is, not normalised."""
+    """Return whether a node applies an activation function to its sum without a normalisation."""
     return node.kind == "transfer" and node.norm is None
 
 
 def applied_forward(layout: Layout, edge: Edge) -> Node | None:
-    """The node whose bias and function an edge's forward pass applies: it alone converges there."""
+    """Return the node whose bias and function an edge's forward pass applies: one with no other edge into it."""
     node = layout.network.node(edge.target)
     traits = layout.traits(edge, "forward")
     known = traits.forward_functions
@@ -31,7 +31,7 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
 
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:
-    """The node whose gradient an edge's data gradient finishes: nothing else reads its images."""
+    """Return the node whose function's gradient an edge's data gradient applies: one that no other edge reads."""
     if layout.folded(edge):
         return None
     node = layout.network.node(edge.source)
@@ -41,15 +41,15 @@ def applied_backward(layout: Layout, edge: Edge) -> Node | None:
 
 
 def is_pair_filter(edge: Edge) -> bool:
-    """Whether an edge takes maxima over at most two voxels along each axis, at every voxel inside."""
+    """Return whether an edge takes maxima over at most two voxels along each axis, without stride or padding."""
     alike = edge.kind in ("max_filter", "max_pool") and edge.padding == BARE
     return alike and max(edge.size) <= 2 and max(edge.stride) == 1
 
 
 def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
-    """The node whose gradient a max-filter finishes: nothing else reads its images.
+    """Return the node whose function's gradient a max filter applies: one that no other edge reads.
 
-    A maximum is the value of the voxel that won, so it tells whether a relu let that one through.
+    A maximum is the value of the voxel that won, so it shows whether a relu let that one through.
     """
     node = layout.network.node(edge.source)
     alone = len(layout.network.outgoing(node.name)) == 1
@@ -58,7 +58,7 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
 
 
 def finished_forward(layout: Layout, node: Node) -> bool:
-    """Whether bias and function are in the node's images once its edges have brought them."""
+    """Return whether an edge into a node applies the node's bias and function."""
     return any(
         edge_kind(edge.kind).learns and applied_forward(layout, edge) is node
         for edge in layout.network.incoming(node.name)
@@ -66,7 +66,7 @@ def finished_forward(layout: Layout, node: Node) -> bool:
 
 
 def finished_backward(layout: Layout, node: Node, objective: Objective | None) -> bool:
-    """Whether a node's gradient and that of its bias need no pass of their own."""
+    """Return whether a node's gradient and that of its bias need no pass of their own."""
     outgoing = layout.network.outgoing(node.name)
     if not outgoing:
         return objective is not None and biased_in_loss(node, objective)
@@ -78,6 +78,6 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
 
 
 def biased_in_loss(node: Node, objective: Objective) -> bool:
-    """Whether the loss adds up the gradient of an output node's bias."""
+    """Return whether the loss adds up the gradient of an output node's bias."""
     linear = is_plain(node) and node.function == "linear"
     return linear and objective.kernel is not None and objective.kernel.biases

@@ -1,10 +1,9 @@
-"""What the forward pass leaves is dropped, and made again before the backward pass needs it: memory for time.
+"""Rematerialisation (activation checkpointing): drops values of the forward pass and recomputes them, to save memory.
 
-The tasks that filled a buffer are repeated with the same kernels and words, so bits are the same. What they
-read must be there still, or is made again before; what else they write is then made again as well. So nobody
-needs to know what a task does: order and lives follow from declared regions as ever.
-
-Which buffers to make again, so that a step needs fewer bytes.
+The tasks that filled a buffer are repeated before the backward pass needs it, with the same kernels and arguments, so
+that bits are the same. What they read must still be there, or is recomputed before; what else they write is
+recomputed as well. Nothing here depends on what a task does: order and lives follow from declared regions.
+`repeated` inserts the tasks, `Sparing` chooses the buffers.
 """
 
 from __future__ import annotations
@@ -20,16 +19,17 @@ from znnpy.engine.tasks.buffer_sharing import Life, Span, busiest_moment, lifeti
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Pass
 
-LEAST = 1e-3  # of the bytes at the peak: smaller buffers are not worth looking at
-MOST_AIMS = 4  # at fewer bytes than there are, where buffers do not fit without gaps; the last at the fewest
+LEAST = 1e-3  # share of the bytes at the peak: smaller buffers save too little to be tried
+# Tries of placing: each aims at fewer bytes than there are, by as many as gaps took; the last aims at the fewest.
+MOST_AIMS = 4
 
 
 @dataclass(frozen=True)
 class Again:
-    """How a buffer is made again: by which tasks of the forward pass, before which of the backward pass.
+    """How a buffer is recomputed: by which tasks of the forward pass, before which task of the backward pass.
 
-    `after`: the last task of the forward pass that touches it. `buffers`: all that the tasks fill anew; `reads`:
-    what they read beside.
+    `after`: the last task of the forward pass that touches it. `buffers`: all that the tasks fill; `reads`: what else
+    they read. `seconds`: estimated.
     """
 
     tasks: Sequence[int]
@@ -41,7 +41,7 @@ class Again:
 
 
 class History:
-    """What touches and what writes each buffer of a microbatch; its backward pass begins at task `turn`."""
+    """The tasks that touch and write each buffer of a microbatch, whose backward pass begins at task `turn`."""
 
     def __init__(self, tasks: Sequence[Declared]) -> None:
         self.tasks = tasks
@@ -57,13 +57,13 @@ class History:
                 self.writers[buffer].append(number)
 
     def left(self) -> Iterator[Buffer]:
-        """Buffers that the forward pass leaves to the backward pass."""
+        """Yield the buffers that the forward pass leaves to the backward pass."""
         for buffer, numbers in self.touches.items():
             if buffer.filled is Filled.STEP and numbers[0] < self.turn <= numbers[-1]:
                 yield buffer
 
     def again(self, buffer: Buffer) -> Again | None:
-        """How a buffer is made again; None where it cannot be."""
+        """Return how a buffer is recomputed; None if it cannot be."""
         if buffer not in self._found:
             self._found[buffer] = self._again(buffer)
         return self._found[buffer]
@@ -91,13 +91,13 @@ class History:
         )  # fmt: skip
 
     def _hole(self, buffer: Buffer) -> tuple[int, int]:
-        """The last task of the forward pass and the first one of the backward pass that touch a buffer."""
+        """Return the last task of the forward pass and the first one of the backward pass that touch a buffer."""
         touches = self.touches[buffer]
         first = bisect_left(touches, self.turn)
         return touches[first - 1], touches[first]
 
     def _is_there(self, buffer: Buffer, read: int, before: int) -> bool:
-        """Whether what a task has read is there still, and not for the sake of another one alone."""
+        """Return whether what task `read` has read is unchanged and still alive at task `before`."""
         writers = self.writers[buffer]
         later = bisect_right(writers, read)
         changed = later < len(writers) and writers[later] < before
@@ -105,19 +105,19 @@ class History:
 
 
 def _read(task: Declared) -> Iterable[Buffer]:
-    """What a task reads that tasks of the step have made."""
+    """Return the buffers that a task reads and that tasks of the step fill."""
     read = (region.buffer for region in task.reads if region.buffer.filled is Filled.STEP)
     return dict.fromkeys(read)
 
 
 class CircleError(Exception):
-    """Of what is made again, each needs the other first."""
+    """Raised if two recomputed buffers each need the other first."""
 
 
 def repeated(tasks: Sequence[Declared], names: Collection[Name]) -> Sequence[Declared]:
-    """The tasks of one microbatch, with those that make the named buffers again before they are needed.
+    """Return the tasks of one microbatch with those that recompute the named buffers before they are needed.
 
-    CircleError where that cannot be. What has no backward pass stays as it is.
+    Raises CircleError where that is not possible. A step without a backward pass stays as it is.
     """
     if not names:
         return tasks
@@ -133,7 +133,7 @@ def repeated(tasks: Sequence[Declared], names: Collection[Name]) -> Sequence[Dec
 
 
 def in_order(history: History, names: Collection[Name]) -> dict[int, list[Again]]:
-    """What is made again before which tasks of the backward pass; CircleError where that cannot be."""
+    """Return what is recomputed before which task of the backward pass; CircleError if there is no order."""
     found = {
         buffer: again
         for buffer in history.left()
@@ -148,7 +148,7 @@ def in_order(history: History, names: Collection[Name]) -> dict[int, list[Again]
 def _add(
     found: Mapping[Buffer, Again], buffer: Buffer, due: list[Again], done: dict[Buffer, bool]
 ) -> None:
-    """Unless it has been made again, make a buffer after what it is made of."""
+    """Append how a buffer is recomputed, after what it is computed from; nothing if it is there already."""
     if done.get(buffer):
         return
     if buffer in done:
@@ -158,14 +158,14 @@ def _add(
     for source in again.reads:
         if source in found:
             _add(found, source, due, done)
-    if not done[buffer]:  # nor with one of those
+    if not done[buffer]:  # else the tasks of a source fill it, too
         done |= {made: True for made in again.buffers if made in found}
         due.append(again)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """Buffers that are made again, and the estimated seconds that this takes."""
+    """Buffers that are recomputed, and the estimated seconds that this takes."""
 
     names: Sequence[Name] = ()
     seconds: float = 0.0
@@ -173,18 +173,18 @@ class Saved:
 
 @dataclass(frozen=True)
 class _Peak:
-    """The moment that needs most bytes."""
+    """The moment of peak memory, and its bytes."""
 
     moment: int
     bytes: int
 
 
 class Sparing:
-    """What to make again in a step so that it needs less memory, and less again.
+    """Chooses what to recompute in a step so that it needs less and less memory.
 
-    `sizes`: bytes of the buffers that share memory. `tasks`: of a step, of which the first `end` are those of a
-    microbatch. At the moment that needs most, what saves most bytes for the seconds that it costs goes first.
-    Repeats count as of the task behind them.
+    `sizes`: bytes of the buffers that share memory. `tasks`: of a step, of which the first `end` are a microbatch's.
+    Greedy: at the moment of peak memory, the buffer that saves most bytes for its seconds goes first. Repeated tasks
+    count as happening at the task that follows them.
     """
 
     def __init__(self, sizes: Mapping[Name, int], tasks: Sequence[Declared], end: int) -> None:
@@ -196,9 +196,9 @@ class Sparing:
         self._peak = self.peak([])
 
     def to(self, room: int) -> Saved:
-        """What to make again so that the buffers need at most `room` bytes, or as few as it gets.
+        """Return what to recompute so that the buffers need at most `room` bytes, or as few as possible.
 
-        Where it was asked for more room before, it goes on from there.
+        A later call with less room continues from the choice of the one before.
         """
         while self._peak.bytes > room and (name := self.best(self._untried, self._peak)):
             del self._untried[name]
@@ -209,13 +209,13 @@ class Sparing:
         return self.needed(self._names, max(room, self._peak.bytes))
 
     def peak(self, names: Collection[Name]) -> _Peak:
-        """When most bytes are needed, if some buffers are made again."""
+        """Return the moment of peak memory if some buffers are recomputed."""
         lives = {name: Life(tuple(spans)) for name, spans in self._spans(names).items()}
         moment = busiest_moment(self.sizes, lives)
         return _Peak(moment, sum(self.sizes[name] for name in lives if lives[name].at(moment)))
 
     def best(self, options: Mapping[Name, Again], peak: _Peak) -> Name | None:
-        """Of what waits at the peak for the backward pass, what costs the fewest seconds for its bytes."""
+        """Return the buffer that waits at the peak for the backward pass and costs the fewest seconds for its bytes."""
         waiting = [
             name
             for name, again in options.items()
@@ -224,7 +224,7 @@ class Sparing:
         return min(waiting, key=lambda it: options[it].seconds / self.sizes[it], default=None)
 
     def needed(self, names: Sequence[Name], room: int) -> Saved:
-        """Those of the buffers without which the others would not fit, the dearest left out first."""
+        """Return those of the buffers that must be recomputed to fit; the most expensive are spared first."""
         for name in sorted(names, key=lambda it: self.options[it].seconds, reverse=True):
             fewer = [other for other in names if other != name]
             if self.peak(fewer).bytes <= room:
@@ -233,10 +233,10 @@ class Sparing:
         return Saved(names, sum(again.seconds for made in due.values() for again in made))
 
     def _spans(self, names: Collection[Name]) -> dict[Name, list[Span]]:
-        """When each buffer is needed."""
+        """Return the spans of each buffer's life if some are recomputed."""
         due = in_order(self.history, names)
         spans = {name: list(life.spans) for name, life in self._base.items()}
-        read = dict[Buffer, int]()  # for the sake of others, last
+        read = dict[Buffer, int]()  # the last moment at which a recomputed buffer reads it
         for before in sorted(due):
             for again in due[before]:
                 for buffer in again.reads:
@@ -251,6 +251,6 @@ class Sparing:
         return spans
 
     def _before(self, buffer: Buffer, number: int) -> int:
-        """The last task before another one that touches a buffer."""
+        """Return the last task before task `number` that touches a buffer."""
         touches = self.history.touches[buffer]
         return touches[bisect_left(touches, number) - 1]

@@ -1,4 +1,4 @@
-"""The tasks of one step in the making: emitters add to it, sums converge in it."""
+"""`Step` collects the tasks that emitters declare; sums by a fixed tree; argument words for ranges of planes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _Number = TypeVar("_Number", float, NDArray[np.float64])
 
 @dataclass
 class Step:
-    """Declared tasks of one step, in an order in which they could run one after the other."""
+    """The declared tasks of one step, in an order in which they could run one after the other. Not thread-safe."""
 
     tasks: list[Declared] = field(default_factory=list)
     stage: int = 0  # layer and pass that declared tasks belong to
     added: dict[str, int] = field(default_factory=dict)
-    """Additions over microbatches that weight gradients of one make themselves, by edge."""
+    """By edge: how many additions over microbatches its weight gradient makes itself."""
     _made: set[Buffer] = field(default_factory=set)
 
     def once(self, buffer: Buffer) -> bool:
-        """True at the first call with this buffer: for what several edges share."""
+        """Return True at the first call with this buffer, so that what several edges share is declared once."""
         first = buffer not in self._made
         self._made.add(buffer)
         return first
 
     def begin(self) -> None:
-        """Another microbatch begins, for which nothing is there yet."""
+        """Begin another microbatch, for which nothing has been declared."""
         self._made.clear()
         self.added.clear()
 
@@ -54,9 +54,9 @@ class Step:
         group: int = -1,
         phase: int = -1,
     ) -> None:
-        """Declare one task: its kernel, argument words, estimated seconds, and what it touches.
+        """Declare one task: its kernel, argument words by name, estimated seconds, and the regions that it touches.
 
-        `phase`: of the message that it waits for beside what it touches.
+        `phase`: of the message that it also waits for; -1: none.
         """
         self.tasks.append(
             Declared(
@@ -74,7 +74,10 @@ class Step:
 
 
 def tree(leaves: int) -> list[tuple[int, int]]:
-    """Pairs (into, from) of a combining tree of fixed shape; leaf 0 ends with the sum of all."""
+    """Return pairs (into, from) of a binary tree of fixed shape, in order of addition; leaf 0 ends with the sum.
+
+    The shape depends on the number of leaves alone: so sums have the same bits for any number of workers.
+    """
     pairs, distance = [], 1
     while distance < leaves:
         pairs += [(i, i + distance) for i in range(0, leaves - distance, 2 * distance)]
@@ -83,7 +86,7 @@ def tree(leaves: int) -> list[tuple[int, int]]:
 
 
 def added(values: Sequence[_Number]) -> _Number:
-    """The sum of numbers, or of arrays, by the same tree."""
+    """Return the sum of numbers, or of arrays, by `tree`."""
     sums = list(values)
     for into, other in tree(len(sums)):
         sums[into] = sums[into] + sums[other]
@@ -91,19 +94,19 @@ def added(values: Sequence[_Number]) -> _Number:
 
 
 def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The same of pairs, each side for itself."""
+    """Return the sums of the first and of the second numbers of pairs, by `tree`."""
     first, second = zip(*pairs, strict=True)
     return added(first), added(second)
 
 
 def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
-    """Cuts of one block for an elementwise task that touches `operands` such blocks."""
+    """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut."""
     floats = tensor.shape[0] * tensor.shape[1] * tensor.row
     return ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
-    """The argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on."""
+    """Return the argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on."""
     z, _, y, _ = tensor.box(low, low + 1)
     return {
         prefix: tensor.at(batch, block, z, y),
@@ -113,7 +116,7 @@ def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> di
 
 
 def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
-    """The argument words `planes` and `rows` of a range."""
+    """Return the argument words `planes` and `rows` of a range."""
     z0, z1, y0, y1 = tensor.box(low, high)
     return {"planes": z1 - z0, "rows": y1 - y0}
 
@@ -121,9 +124,9 @@ def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
 def combine_tensors(
     step: Step, leaves: Sequence[Tensor], what: Identity, others: Sequence[Tensor] = ()
 ) -> None:
-    """Sum tensors of one shape into the first, by a fixed tree for every block and range.
+    """Declare tasks that sum tensors of one shape into the first, by `tree`, for every block and range.
 
-    `others` are added after that one by one, and are not written.
+    `others` are added after that, one by one, and are only read.
     """
     cuts = plane_ranges(leaves[0], 3)
     pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
@@ -153,7 +156,7 @@ def combine_tensors(
 def combine_flat(
     step: Step, leaves: Sequence[int], regions: Sequence[Region], length: int, what: Identity
 ) -> None:
-    """Sum flat ranges of `length` floats into the first, by a tree of fixed shape."""
+    """Declare tasks that sum flat arrays of `length` floats into the first, by `tree`."""
     for into, other in tree(len(leaves)):
         step.add(
             add_flat,

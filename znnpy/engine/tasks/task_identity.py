@@ -1,6 +1,6 @@
-"""What a task of a network is: whose it is, of which pass, and which part of it; the rest follows.
+"""`Identity`: which edge or node a task belongs to, which pass and which part of it; labels follow from these.
 
-Plans, profiles and reports find tasks by these, and never by their labels.
+Plans, profiles and reports find tasks by their identity, never by their labels.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from znnpy.plan.types import PassName
 
 
 class Pass(StrEnum):
-    """What a task serves; the value is its name in reports.
+    """The pass that a task serves; the value is its name in reports.
 
-    What several passes share belongs to the first that needs it, and what is made of filters to the
-    pass that it is made for, also where it is made after the update.
+    Work that several passes share belongs to the first that needs it; work derived from filters belongs to the pass
+    that uses it, even if it is done after the update.
     """
 
     FORWARD = "forward"
@@ -26,7 +26,7 @@ class Pass(StrEnum):
     UPDATE = "update"
     LOSS = "loss"
     ORDER = "order"
-    """Of tasks without work that only make others wait."""
+    """Tasks without work that only make others wait."""
 
 
 PASS_OF: Mapping[PassName, Pass] = {
@@ -34,11 +34,11 @@ PASS_OF: Mapping[PassName, Pass] = {
     "gradient": Pass.BACKWARD,
     "weight": Pass.WEIGHT,
 }
-"""Passes of a convolution by their names in plans."""
+"""The passes of a convolution by their names in plans."""
 
 
 class Kind(StrEnum):
-    """The sort of work that a task does."""
+    """The kind of work that a task does, for reports."""
 
     DIRECT = "direct"
     WINOGRAD = "winograd"
@@ -60,9 +60,9 @@ class Kind(StrEnum):
 
 @unique
 class Part(Enum):
-    """Which part of a pass a task is: words for its label, and the sort of work.
+    """The part of a pass that a task is: words for its label, and its kind of work.
 
-    `only`: the pass that it is always of, so that its label need not name the pass.
+    `only`: the pass to which this part always belongs, so that its label need not name it.
     """
 
     DIRECT = "", Kind.DIRECT
@@ -78,7 +78,7 @@ class Part(Enum):
     STATISTICS = "statistics", Kind.STATISTICS
     MERGED = "merged statistics", Kind.STATISTICS
     SPLIT = "split", Kind.COPY, Pass.BACKWARD
-    # Images, their spectra, and back.
+    # Feature maps, their spectra or tiles, and back.
     IMAGE_SPECTRA = "spectra", Kind.TRANSFORM
     OUTPUT_SPECTRA = "output spectra", Kind.TRANSFORM
     KEPT_TILES = "kept tiles", Kind.TRANSFORM
@@ -87,13 +87,13 @@ class Part(Enum):
     PRODUCTS = "products", Kind.PRODUCT
     INVERSE = "inverse", Kind.TRANSFORM
     ZEROS = "zeros", Kind.SUM
-    # Made of filters.
+    # Derived from filters.
     FILTER_SPECTRA = "filter spectra", Kind.TRANSFORM
     FILTER_TILES = "filter tiles", Kind.TRANSFORM
     FILTER_POINTS = "filter points", Kind.TRANSFORM
     DENSE_FILTERS = "dense filters", Kind.COPY
     TRANSPOSE = "transpose", Kind.COPY
-    # Sums, and what becomes of gradients.
+    # Sums, gradients of parameters, loss and update.
     SUM = "sum", Kind.SUM
     LARGEST = "largest", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
@@ -109,7 +109,7 @@ class Part(Enum):
     CLIP = "clip", Kind.UPDATE, Pass.UPDATE
     RUNNING = "running statistics", Kind.UPDATE, Pass.UPDATE
     UPDATE = "update", Kind.UPDATE, Pass.UPDATE
-    # Between ranks: who asks for a message, and who waits until it has come or gone.
+    # Between ranks: sums and copies, tasks that post a message, tasks that wait until it has come or gone.
     RANKS = "sum over ranks", Kind.SUM, Pass.UPDATE
     COPIED = "copy over ranks", Kind.COPY, Pass.UPDATE
     POST = "post", Kind.MESSAGE, Pass.ORDER
@@ -123,7 +123,7 @@ class Part(Enum):
 
 
 class Identity(NamedTuple):
-    """What a task is; `owner` names an edge or a node, None where it is of the whole network."""
+    """What a task is; `owner` names an edge or a node, None if it belongs to the whole network."""
 
     owner: str | None
     serves: Pass
@@ -131,17 +131,17 @@ class Identity(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The sort of work."""
+        """The kind of work."""
         return self.part.kind
 
     @property
     def waits(self) -> bool:
-        """Whether it has no work and only makes others wait."""
+        """Whether it does no work and only makes others wait."""
         return self.serves is Pass.ORDER
 
     @property
     def label(self) -> str:
-        """For people: owner, pass and part in words, such as `conv1 backward products`."""
+        """Owner, pass and part in words, such as `conv1 backward products`."""
         named = self.part.only is not None or self.serves is Pass.FORWARD
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
@@ -151,7 +151,7 @@ _BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
 
 
 def identities(graph: TaskGraph) -> list[Identity]:
-    """What each task of a network's graph is; TypeError for a graph of anything else."""
+    """Return the identity of each task of a network's graph; TypeError for other graphs."""
     found = []
     for task in graph.tasks:
         what = _BARRIER if task == BARRIER else task
