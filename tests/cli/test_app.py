@@ -34,7 +34,8 @@ def test_the_package_lists_its_public_names():
     found = subprocess.run(
         [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True
     )
-    assert found.stdout.split() == ["Model", "Optimizer", "__version__", "load_network"]
+    names = ["Execution", "Hardware", "Model", "Optimizer", "Training", "__version__"]
+    assert found.stdout.split() == [*names, "load_network"]
 
 
 def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path):
