@@ -1,7 +1,8 @@
 """Compiles missing kernels into the disk cache, in several processes at once.
 
 Compilation holds a global lock inside one process, so a cold start is shared among processes: `python -m
-znnpy_kernels.compile` reads names, `module:kernel` on a line, and prints each when it is on disk.
+znnpy_kernels.compile` reads lines, `module:kernel` and further modules to import, and prints each when the kernel is
+on disk. A kernel that these modules do not declare is left to the process that asked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from znnpy_kernels.machine import cache
+from znnpy_kernels.machine import cache, declarations
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.cache import CacheError
 from znnpy_kernels.machine.cache_eviction import hold, remove_unused
@@ -111,7 +112,7 @@ class _Jobs:
 
 
 def _name(kernel: Compiled) -> str:
-    return f"{kernel.__module__}:{kernel.name}"
+    return " ".join([declarations.full_name(kernel), *declarations.others(kernel)])
 
 
 def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
@@ -172,9 +173,12 @@ def main(names: Iterable[str]) -> None:
     """Compile the named kernels one by one and print each when it is on disk."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the process that asked is gone
     for name in names:
-        module, _, attribute = name.strip().partition(":")
+        declared, *others = name.split()
+        for module in (declared.partition(":")[0], *others):
+            importlib.import_module(module)
         try:
-            getattr(importlib.import_module(module), attribute).compile()
+            if made := declarations.named(declared):
+                made.compile()
         except CacheError:
             sys.exit(1)  # the process that asked meets the same error and reports it
         print(name.strip(), flush=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import Field
-from znnpy_kernels.layers import activation_kernels
+from znnpy_kernels.layers.activation_functions import ACTIVATIONS
 
 from znnpy.fields import Offset3, Strict
 from znnpy.layers.activation_functions import FUNCTIONS, Function
@@ -59,7 +59,7 @@ EDGE_KINDS["trim"] = EdgeKind(
     sizes=lambda edge, dilation: tuple(Windows(span=1 + n) for n in edge.offset),
 )
 
-from added_kernels import backward_hard_tanh, normed_hard_tanh, transfer_hard_tanh
+import added_kernels  # noqa: F401  which enters the function's kernels
 from against_reference import check
 from random_networks import loss_of, random_inputs, random_network, random_parameters
 
@@ -90,9 +90,6 @@ SHAPE = (3, 4, 5)
 @pytest.fixture(autouse=True)
 def bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
-    monkeypatch.setitem(activation_kernels.FORWARD, "hard_tanh", transfer_hard_tanh)
-    monkeypatch.setitem(activation_kernels.BACKWARD, "hard_tanh", backward_hard_tanh)
-    monkeypatch.setitem(activation_kernels.NORMED, "hard_tanh", normed_hard_tanh)
 
 
 @pytest.fixture
@@ -183,7 +180,7 @@ def test_float64_runs_what_has_no_tasks_or_kernel_yet(
     with pytest.raises(NetworkError, match="edge 'trim1': trim has no tasks in float32; precision"):
         Model(network, SHAPE, conv="direct")
     monkeypatch.setitem(EMITTERS, "trim", TASKS)
-    monkeypatch.delitem(activation_kernels.BACKWARD, "hard_tanh")
+    monkeypatch.delitem(ACTIVATIONS, "hard_tanh")
     with pytest.raises(NetworkError, match=r"node 'layer\d|output': hard_tanh has no kernel"):
         Model(network, SHAPE, conv="direct")
     with Model(network, SHAPE, conv="direct", hardware=Hardware(precision="float64")) as model:

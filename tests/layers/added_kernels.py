@@ -1,18 +1,11 @@
-"""Kernels of a function that is no part of znnpy; processes that compile import them from here."""
+"""A function that is no part of znnpy, on vectors; processes that compile its kernels import it from here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.layers.activation_rows import (
-    BACKWARD_WORDS,
-    FORWARD_WORDS,
-    NORMED_WORDS,
-    backward,
-    forward,
-    normed,
-)
-from znnpy_kernels.machine.abi import kernel
+from znnpy_kernels.layers.activation_functions import ACTIVATIONS
+from znnpy_kernels.layers.activation_kernels import activation
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.vectors import select, splat
 
@@ -29,19 +22,4 @@ def _hard_tanh_back(y: Any, g: Any, shape: Any) -> Any:
     return select(y <= splat(-1.0), splat(0.0), inside)
 
 
-@kernel(FORWARD_WORDS)
-def transfer_hard_tanh(args: Any, worker: int) -> None:
-    """y = x + bias, at least -1, at most 1."""
-    forward(args, _hard_tanh)
-
-
-@kernel(BACKWARD_WORDS)
-def backward_hard_tanh(args: Any, worker: int) -> None:
-    """target = gradient where -1 < y < 1, else 0."""
-    backward(args, _hard_tanh_back)
-
-
-@kernel(NORMED_WORDS)
-def normed_hard_tanh(args: Any, worker: int) -> None:
-    """Of hard_tanh, behind a normalised sum."""
-    normed(args, _hard_tanh, _hard_tanh_back)
+ACTIVATIONS["hard_tanh"] = activation("hard_tanh", _hard_tanh, by_value=_hard_tanh_back)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from drawn_keys import drawn_keys
-from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
+from znnpy_kernels.layers.activation_functions import ACTIVATIONS
 
 from znnpy import Hardware, Model, load_network
 from znnpy.config import template
@@ -44,7 +44,19 @@ def test_all_kinds_have_tasks_and_all_pointwise_functions_kernels() -> None:
         kind = EDGE_KINDS[name]
         assert bool(kind.learns) == bool(emitter.weight_gradient) == bool(emitter.derive), name
     pointwise = {name for name, function in FUNCTIONS.items() if function.pointwise}
-    assert set(FORWARD) == set(BACKWARD) == pointwise
+    assert set(ACTIVATIONS) == pointwise
+
+
+def test_sums_are_kept_for_the_functions_whose_kernels_take_them() -> None:
+    for name, made in ACTIVATIONS.items():
+        cells = dict(
+            zip(
+                made.forward.function.__code__.co_freevars,
+                made.forward.function.__closure__ or (),
+                strict=True,
+            )
+        )
+        assert bool(cells["keeps"].cell_contents) == FUNCTIONS[name].needs_sum, name
 
 
 @pytest.mark.parametrize("name", EDGE_KINDS)

@@ -3,7 +3,7 @@
 A gradient takes the node's values and the gradient after the function and returns the gradient before it. It uses
 the function's own value where the slope follows from that, else (`needs_sum`) the sum before the function; at a
 kink it takes the slope of the left side, as the kernels do. The kernels are
-`znnpy_kernels.layers.activation_kernels.FORWARD` and `BACKWARD`, by name.
+`znnpy_kernels.layers.activation_functions.ACTIVATIONS`, by name.
 """
 
 from __future__ import annotations

@@ -27,11 +27,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from znnpy_kernels.layers.activation_functions import shape_of
 from znnpy_kernels.layers.normalization_statistics import RUN
 from znnpy_kernels.machine.abi import words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.memory import floats
+from znnpy_kernels.machine.memory import float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     below,
@@ -59,6 +58,29 @@ NORMED_WORDS = words(
     "summed summed_z summed_y gradient gradient_z gradient_y target target_z target_y "
     "coefficients back sums planes rows length slope:float amplitude:float gain:float slopes",
 )
+
+
+class Shape(NamedTuple):
+    """The numbers that shape a function: each takes those that it knows."""
+
+    slope: float
+    amplitude: float
+    gain: float
+    slopes: Any
+
+
+@inlined
+def shape_of(args: Any, at: Any) -> Any:
+    """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
+    slopes = splat(0.0)
+    if args[at.slopes]:
+        slopes = load(args[at.slopes])
+    return Shape(
+        float_argument(args[at.slope]),
+        float_argument(args[at.amplitude]),
+        float_argument(args[at.gain]),
+        slopes,
+    )
 
 
 class Affine(NamedTuple):

@@ -11,6 +11,18 @@ block by name. Nobody counts words, so their order may change:
 
     block = scale.arguments(source=a.address, target=b.address, count=n, scale=0.5)
 
+Kernels that differ in a number or a helper alone are a family, made by one factory, each with a name of its own:
+
+    def _widened(lanes: int) -> Kernel:
+        @kernel(AT, name=f"widened_{lanes}")
+        def widened(args, worker):
+            _rows(args, lanes)
+        return widened
+
+    WIDENED = {lanes: _widened(lanes) for lanes in (4, 8)}
+
+What a factory is given are constants of the compiled code: numbers, texts, helpers (`inlined`), tuples of these.
+
 Addresses and sizes travel as int64, floats as the bit pattern of a float64 (`memory.float_argument`
 reads them back). Compilation happens at the first use of `.address`, and numba's disk cache serves
 the next process.
@@ -27,6 +39,7 @@ from numba import types
 
 from znnpy_kernels.machine import guards
 from znnpy_kernels.machine.cache import cached
+from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import callback
 
 SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
@@ -88,9 +101,21 @@ class Kernel:
         self.compile().ctypes(block, worker)
 
 
-def kernel(words: Any) -> Callable[[Callable[..., None]], Kernel]:
-    """Declare a module-level function as a kernel with these argument words."""
-    return lambda function: Kernel(function, words)
+def kernel(words: Any, *, name: str = "") -> Callable[[Callable[..., None]], Kernel]:
+    """Declare a function as a kernel with these argument words.
+
+    `name`: of one of a family, where the function is made by a factory at module level; else its own.
+    Raises ValueError if one of a family has no name, or one that another has.
+    """
+
+    def declared_as(function: Callable[..., None]) -> Kernel:
+        if function.__closure__ and not name:
+            raise ValueError(f"kernel {function.__qualname__} is one of a family: it needs a name")
+        if name:  # LLVM finds machine code by it
+            function.__name__ = function.__qualname__ = name
+        return declare(Kernel(function, words))
+
+    return declared_as
 
 
 def words(*parts: Any) -> Any:

@@ -71,30 +71,49 @@ def directory(function: Callable[..., Any]) -> Path:
 
 
 def label(function: Callable[..., Any]) -> str:
-    """Return the name of a function's cache directory: room, module, its own name, and a hash of its source.
+    """Return the name of a function's cache directory: room, module, its own name, and a hash.
 
-    The hash of a function from outside this package covers its whole file, and all of this package.
+    The hash covers its source, and the constants that it closes over. The hash of a function from outside this package covers its whole file, and
+    all of this package. Raises TypeError if it closes over what has no hash.
     """
-    source, name = Path(function.__code__.co_filename), function.__qualname__
+    source = Path(function.__code__.co_filename)
+    inside = source.is_relative_to(source_hash.FOLDER)
+    module = source_hash.module_name(source) if inside else source.stem
+    name = "".join(letter if letter.isalnum() else "_" for letter in function.__qualname__)
+    return f"{module}.{name}-{_hash(_made_of(function).encode())}"
+
+
+def _made_of(function: Callable[..., Any]) -> str:
+    source, closed = Path(function.__code__.co_filename), function.__closure__ or ()
+    digest = None
     if source.is_relative_to(source_hash.FOLDER):
-        module = source_hash.module_name(source)
-        if found := labels().get(f"{module}:{name}"):
-            return found
-    name = "".join(letter if letter.isalnum() else "_" for letter in name)
-    return f"{source.stem}.{name}-{_hash(package_hash().encode() + source.read_bytes())}"
+        # Its own `__qualname__` is what a family calls it, the code's where it is defined.
+        definition = function.__code__.co_qualname.partition(".")[0]
+        digest = hashes().get(f"{source_hash.module_name(source)}:{definition}")
+    versions = f"{numba.__version__} {llvmlite.__version__}"
+    whole = digest or _hash(package_hash().encode() + source.read_bytes())
+    return " ".join(
+        [versions, whole, *(_constant(function, cell.cell_contents) for cell in closed)]
+    )
+
+
+def _constant(function: Callable[..., Any], value: Any) -> str:
+    """Return a text that differs for different constants of compiled code."""
+    if isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, tuple):
+        parts = ", ".join(_constant(function, part) for part in value)
+        return f"{getattr(value, '_fields', '')}({parts})"
+    if callable(made := getattr(value, "py_func", None)):
+        return f"{made.__module__}.{made.__qualname__}({_made_of(made)})"
+    raise TypeError(
+        f"kernel {function.__qualname__} closes over {value!r}: a constant of a kernel is a number, a text, "
+        "a helper (`inlined`) or a tuple of these"
+    )
 
 
 @cache
-def labels() -> dict[str, str]:
-    """Return the `label` of each function of this package, by `module:name`."""
-    versions = f"{numba.__version__} {llvmlite.__version__} "
-    return {
-        name: f"{name.replace(':', '.')}-{_hash((versions + digest).encode())}"
-        for name, digest in _source_hashes().items()
-    }
-
-
-def _source_hashes() -> dict[str, str]:
+def hashes() -> dict[str, str]:
     """Return `source_hash.hashes`, kept on disk for each version of the package."""
     path = made() / f"sources-{package_hash()}.json"
     try:

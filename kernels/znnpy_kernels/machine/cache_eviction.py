@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from znnpy_kernels.machine import cache
+from znnpy_kernels.machine import cache, declarations
 
 # A month: longer than most pauses between runs of an older version.
 UNUSED_SECONDS = 30 * 24 * 3600.0
@@ -70,7 +70,7 @@ def remove_unused() -> list[str]:
 
 
 def _unused() -> Iterator[Path]:
-    current = set(cache.labels().values())
+    current = {cache.label(made.function) for made in declarations.every()}
     for folder in cache.root().iterdir():
         known = folder in _held or folder.name in current
         if NAME.fullmatch(folder.name) and not known and _idle(folder):

@@ -46,11 +46,17 @@ class _Files(CompileResultCacheImpl):
 
 
 class _QuickCache(FunctionCache):
-    """numba's cache of one function, without the refresh of all contexts."""
+    """numba's cache of one function, without the refresh of all contexts.
+
+    What the function closes over is in the folder's name: numba would pickle it, differently in each process.
+    """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
         self._impl_class = lambda function: _Files(function, folder)
         super().__init__(function)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return sig, codegen.magic_tuple(), ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         if not known():

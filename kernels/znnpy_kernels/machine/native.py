@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 
 from znnpy_kernels.machine import guards
 from znnpy_kernels.machine.cache import cached
+from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import dispatcher
 
 clock_gettime = types.ExternalFunction("clock_gettime", types.intc(types.intc, types.int64))
@@ -58,7 +59,7 @@ class Native:
 
 def native(signature: str) -> Callable[[Callable[..., Any]], Native]:
     """Declare a module-level function as compiled with this numba signature."""
-    return lambda function: Native(function, signature)
+    return lambda function: declare(Native(function, signature))
 
 
 @intrinsic

@@ -18,6 +18,7 @@ from numba import types
 
 from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.cache_eviction import hold
+from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import callback
 
 SIGNATURE = types.void(types.int64, types.CPointer(types.int64), types.float64)
@@ -73,20 +74,21 @@ def _load(module: str, name: str) -> None:
 
 def shared(function: Callable[..., None]) -> Shared:
     """Declare a module-level function as shared by kernels."""
-    return Shared(function)
+    return declare(Shared(function))
 
 
 def reached(function: Callable[..., Any]) -> set[Shared]:
     """Return the shared functions that a function calls, itself or by its helpers.
 
-    Found by the names in compiled Python code; intrinsics name theirs by an attribute `shared`.
+    Found by the names in compiled Python code, and by what it closes over; intrinsics name theirs by an
+    attribute `shared`.
     """
     found: set[Shared] = set()
     seen: set[Any] = set()
     waiting: list[Any] = [function]
     while waiting:
         this = waiting.pop()
-        for value in _globals(getattr(this, "py_func", this)):
+        for value in _used(getattr(this, "py_func", this)):
             if isinstance(made := getattr(value, "shared", None), Shared):
                 found.add(made)
             elif hasattr(value, "py_func") and value not in seen:
@@ -95,7 +97,8 @@ def reached(function: Callable[..., Any]) -> set[Shared]:
     return found
 
 
-def _globals(function: Callable[..., Any]) -> Iterator[Any]:
+def _used(function: Callable[..., Any]) -> Iterator[Any]:
+    yield from (cell.cell_contents for cell in function.__closure__ or ())
     codes: list[Any] = [function.__code__]
     while codes:
         code = codes.pop()

@@ -19,13 +19,15 @@ PACKAGE = "znnpy_kernels"
 FOLDER = Path(__file__).parents[1]
 DECLARED = frozenset({"kernel", "native", "shared"})
 """Decorators of what is compiled and kept by itself."""
-HELPERS = frozenset({"inlined", "part", "njit", "intrinsic", "cache", "dataclass"})
+PARTS = frozenset({"inlined", "part", "njit"})
+"""Decorators of what is compiled as part of other functions."""
+HELPERS = PARTS | frozenset({"intrinsic", "cache", "dataclass"})
 """Decorators without an effect but on what they decorate."""
 COMPILER = (
     ("machine.loading", ""),
     ("machine.linking", ""),
     ("machine.abi", "SIGNATURE"),
-    ("machine.shared", "SIGNATURE"),
+    ("machine.shared_functions", "SIGNATURE"),
 )
 """What all compiled functions are made by: modules, and one definition."""
 Place = tuple[str, str]  # of a definition: module, name; no name: all of the module
@@ -41,12 +43,18 @@ class Definition:
 
 @dataclass
 class Module:
-    """Definitions by name, other statements, imported names by their local name, compiled functions."""
+    """Definitions by name, other statements, imported names by their local name, compiled functions.
+
+    `declared`: functions that are compiled by themselves, and factories of such. `parts`: functions compiled as
+    part of others. `named`: names in code that is not compiled; parts with such names may be given to factories.
+    """
 
     definitions: dict[str, list[Definition]] = field(default_factory=dict)
     effects: list[Definition] = field(default_factory=list)
     imported: dict[str, Place] = field(default_factory=dict)
     declared: list[str] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
 
     @property
     def modules(self) -> set[str]:
@@ -65,13 +73,22 @@ def texts() -> dict[str, str]:
 
 
 def hashes(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the hash of each function that is compiled by itself, by `module:name`; `given`: sources to hash."""
+    """Return the hash of each function that is compiled by itself, by `module:name`; `given`: sources to hash.
+
+    A family is there by its factory, and by each part that the factory may be given.
+    """
     modules = {name: parsed(text) for name, text in (given or texts()).items()}
-    return {
-        f"{name}:{declared}": _digest(modules, (name, declared))
-        for name, module in modules.items()
-        for declared in module.declared
-    }
+    places = [(name, own) for name, module in modules.items() for own in module.declared]
+    places += sorted({place for name in modules for place in _given(modules, name)} - set(places))
+    return {f"{module}:{name}": _digest(modules, (module, name)) for module, name in places}
+
+
+def _given(modules: dict[str, Module], name: str) -> Iterator[Place]:
+    """Yield the parts of compiled functions that a module names in code that is not compiled."""
+    for used in modules[name].named:
+        module, own = _place(modules[name], name, used)
+        if module in modules and own in modules[module].parts:
+            yield module, own
 
 
 def module_name(path: Path) -> str:
@@ -147,9 +164,14 @@ def _enter(made: Module, statement: ast.stmt) -> None:
             made.imported |= _imports(node)
     decorators = getattr(statement, "decorator_list", [])
     known = {_called(decorator) for decorator in decorators}
+    factory = isinstance(statement, ast.FunctionDef) and _makes_kernels(statement)
     definition = _definition(statement)
+    if not known & (DECLARED | HELPERS):
+        made.named |= definition.names
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        if known & DECLARED:
+        if known & PARTS:
+            made.parts.add(statement.name)
+        if known & DECLARED or factory:
             made.declared.append(statement.name)
         if known <= DECLARED | HELPERS:
             made.definitions.setdefault(statement.name, []).append(definition)
@@ -187,6 +209,13 @@ def _assigned(statement: ast.stmt) -> list[str]:
     parts = [p for t in targets for p in (t.elts if isinstance(t, ast.Tuple) else [t])]
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     return names if len(names) == len(parts) else []
+
+
+def _makes_kernels(statement: ast.FunctionDef) -> bool:
+    """Whether functions within this one are compiled by themselves."""
+    inner = [node for part in statement.body for node in ast.walk(part)]
+    functions = [node for node in inner if isinstance(node, ast.FunctionDef)]
+    return any(_called(it) in DECLARED for function in functions for it in function.decorator_list)
 
 
 def _called(decorator: ast.expr) -> str:

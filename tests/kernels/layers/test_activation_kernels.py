@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from blocked_images import Blocked, blocks_of, normal, same_bits
 from scipy.special import expit, ndtr
-from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
+from znnpy_kernels.layers.activation_functions import ACTIVATIONS
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
@@ -86,7 +86,7 @@ SIZES = [(1, 5), (3, 4), (LANES, 1), (LANES + 1, 9), (33, 3)]
 def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 1) -> None:
     for block, real in blocks_of(source.channels):
         for z in range(cuts):
-            FORWARD[name].run(
+            ACTIVATIONS[name].forward.run(
                 **source.rows("source", block, z), **target.rows("target", block, z),
                 bias=0 if bias is None else address(bias) + 4 * LANES * block, channels=real,
                 planes=source.shape[0] // cuts, rows=source.shape[1],
@@ -96,7 +96,7 @@ def forward(name: str, source: Blocked, target: Blocked, bias: Any, cuts: int = 
 
 def backward(name: str, output: Blocked, gradient: Blocked, target: Blocked, sums: Any) -> None:
     for block, real in blocks_of(output.channels):
-        BACKWARD[name].run(
+        ACTIVATIONS[name].backward.run(
             **output.rows("output", block), **gradient.rows("gradient", block),
             **target.rows("target", block),
             bias_gradient=0 if sums is None else address(sums) + 4 * LANES * block,
@@ -113,7 +113,7 @@ def padded(bias: Any) -> Any:
 
 @pytest.mark.quick(18)
 @pytest.mark.parametrize(("channels", "width"), SIZES)
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_forward(name: str, channels: int, width: int) -> None:
     x, bias = normal(1, channels, 2, 3, width, scale=3.0), normal(2, channels)
     source, target = Blocked.of(x), Blocked(channels, x.shape[1:])
@@ -124,7 +124,7 @@ def test_forward(name: str, channels: int, width: int) -> None:
     assert target.gaps_intact()
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_forward_in_place_in_parts_and_without_bias(name: str) -> None:
     x = normal(1, LANES + 3, 2, 3, 5)
     source, target = Blocked.of(x), Blocked(LANES + 3, (2, 3, 5))
@@ -176,7 +176,7 @@ def test_over_the_float_range(name: str) -> None:
     np.testing.assert_allclose(gradient.planar().ravel(), slopes, rtol=5e-7, atol=least)
 
 
-@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_nan_and_inf_propagate(name: str) -> None:
     x = normal(1, 3, 1, 1, 9)
     x[1, 0, 0, 4], x[2, 0, 0, 1] = np.nan, np.inf
@@ -195,7 +195,7 @@ def test_nan_and_inf_propagate(name: str) -> None:
 
 @pytest.mark.quick(18)
 @pytest.mark.parametrize(("channels", "width"), SIZES)
-@pytest.mark.parametrize("name", BACKWARD)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_backward_and_bias_gradient(name: str, channels: int, width: int) -> None:
     y = FUNCTIONS[name](np.float64(normal(1, channels, 2, 3, width))).astype(np.float32)
     g = normal(2, *y.shape)
@@ -211,7 +211,7 @@ def test_backward_and_bias_gradient(name: str, channels: int, width: int) -> Non
     assert target.gaps_intact()
 
 
-@pytest.mark.parametrize("name", BACKWARD)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_backward_in_place_without_bias(name: str) -> None:
     y = FUNCTIONS[name](np.float64(normal(1, 5, 2, 3, 7))).astype(np.float32)
     output, gradient, target = Blocked.of(y), Blocked.of(normal(2, *y.shape)), Blocked.of(y)
@@ -222,12 +222,12 @@ def test_backward_in_place_without_bias(name: str) -> None:
 
 @pytest.mark.quick(16)
 @pytest.mark.parametrize("width", [1, LANES - 1, LANES, 4 * LANES + 3, 9 * LANES])
-@pytest.mark.parametrize("name", sorted(set(FORWARD) - {"prelu"}))
+@pytest.mark.parametrize("name", sorted(set(ACTIVATIONS) - {"prelu"}))
 def test_planar_images(name: str, width: int) -> None:
     x, bias = normal(1, 1, 2, 3, width, scale=3.0), normal(2, 1)
     source, target = (Blocked(1, x.shape[1:], lanes=1) for _ in range(2))
     source.view[0, ..., 0] = x[0]
-    FORWARD[name].run(
+    ACTIVATIONS[name].forward.run(
         **source.rows("source"), **target.rows("target"), bias=bias, channels=LANES,
         planes=2, rows=3, length=width, planar=1, affine=0, **SHAPE,
     )  # fmt: skip
@@ -239,7 +239,7 @@ def test_planar_images(name: str, width: int) -> None:
     exact = np.float64(gradient.view[0, ..., 0]) * DERIVATIVES[name](
         np.float64(target.view[0, ..., 0])
     )
-    BACKWARD[name].run(
+    ACTIVATIONS[name].backward.run(
         **target.rows("output"), **gradient.rows("gradient"), **gradient.rows("target"),
         bias_gradient=sums, channels=LANES, planes=2, rows=3, length=width, **SHAPE,
     )  # fmt: skip

@@ -290,11 +290,11 @@ def test_the_folder_says_what_is_in_it(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_a_function_is_made_of_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = cache.labels.__wrapped__()
+    first = cache.hashes.__wrapped__()
     (kept,) = folder.glob("sources-*.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(cache.source_hash, "hashes", lambda: pytest.fail("looked again"))
-    assert cache.labels.__wrapped__() == first
+    assert cache.hashes.__wrapped__() == first
 
 
 @pytest.mark.parametrize("damage", [_cut, _empty, _garbage])
@@ -304,10 +304,10 @@ def test_what_was_kept_and_is_damaged_is_made_anew(
     monkeypatch.setattr(
         cache.source_hash, "hashes", lambda: {"a:b": "1", "c:d": "2"}
     )  # not in seconds
-    first = cache.labels.__wrapped__()
+    first = cache.hashes.__wrapped__()
     (kept,) = folder.glob("sources-*.json")
     kept.write_bytes(damage(kept.read_bytes()))
-    assert cache.labels.__wrapped__() == first
+    assert cache.hashes.__wrapped__() == first
     assert set(json.loads(kept.read_bytes())) == set(first)
 
 
@@ -324,5 +324,5 @@ def test_threads_that_keep_it_at_once_all_find_it(
     monkeypatch.setattr(cache.source_hash, "hashes", hashes)
     monkeypatch.setattr(cache.json, "dumps", lambda found: '{"a:b": "1"}' + " " * 1_000_000)
     with ThreadPoolExecutor(8) as pool:
-        found = [pool.submit(cache.labels.__wrapped__) for _ in range(8)]
+        found = [pool.submit(cache.hashes.__wrapped__) for _ in range(8)]
     assert all(it.result() == found[0].result() for it in found)

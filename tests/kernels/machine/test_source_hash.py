@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
-from collections.abc import Iterator
-from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
 from znnpy_kernels import compile
-from znnpy_kernels.machine import source_hash
+from znnpy_kernels.machine import cache, declarations, source_hash
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.shared_functions import Shared
 
 TEXTS = source_hash.texts()
-HOST = {"compile", "machine.cache", "machine.private", "machine.old_caches", "machine.sources"}
+HOST = {
+    "compile",
+    "machine.cache",
+    "machine.cache_eviction",
+    "machine.declarations",
+    "machine.private_files",
+    "machine.source_hash",
+}
 """Modules that no compiled function comes from."""
 
 
-@cache
+@functools.cache
 def before() -> dict[str, str]:
     """Of the package as it is; that takes seconds."""
     return source_hash.hashes(TEXTS)
@@ -87,29 +93,43 @@ def test_how_functions_are_compiled_counts_for_all() -> None:
     assert added("machine.linking", "\n\nNEW = 1\n") == set(before())
 
 
-def every() -> Iterator[Kernel | Native | Shared]:
-    """All functions of the package that are compiled by themselves."""
-    for name in before():
-        module, _, own = name.partition(":")
-        made = getattr(__import__(f"{source_hash.PACKAGE}.{module}", fromlist=[own]), own)
-        assert isinstance(made, Kernel | Native | Shared), name
-        yield made
+def test_one_more_of_a_family_compiles_no_other() -> None:
+    text = "\n\n@inlined\ndef one_more(x):\n    pass\n\n\nMORE = activation('one_more', one_more)\n"
+    assert added("layers.activation_functions", text) == set()
+
+
+def test_a_function_that_one_of_a_family_is_given_compiles_no_other() -> None:
+    found = changed("layers.activation_functions", "share, _ = normal(x)", "share, _ = normal(-x)")
+    assert found == {"layers.activation_functions:gelu"}
 
 
 def test_all_that_can_be_compiled_is_known() -> None:
-    assert len(list(every())) == len(before())
-    assert {compile._name(native) for native in compile.RUNTIME} <= {
-        f"{source_hash.PACKAGE}.{name}" for name in before()
+    """And found again by its name; of a family, by its factory and by all that this is given."""
+    made = declarations.every()
+    assert all(isinstance(it, Kernel | Native | Shared) for it in made)
+    assert {place for it in made for place in places(it)} <= {
+        tuple(name.split(":")) for name in before()
     }
+    assert set(compile.RUNTIME) <= set(made)
+    assert all(declarations.named(declarations.full_name(it)) is it for it in made)
+    assert len({cache.label(it.function) for it in made}) == len(made)
+
+
+def places(made: Kernel | Native | Shared) -> list[source_hash.Place]:
+    """Definitions whose hashes are that of what is compiled by itself."""
+    cells = [cell.cell_contents for cell in made.function.__closure__ or ()]
+    functions = [made.function, *(cell.py_func for cell in cells if hasattr(cell, "py_func"))]
+    return [(_module(it), it.__code__.co_qualname.partition(".")[0]) for it in functions]
 
 
 @pytest.mark.slow
 def test_functions_reach_by_name_what_they_reach_in_python() -> None:
     """All functions and classes of the package that compiled Python code can come upon."""
     modules = {name: source_hash.parsed(text) for name, text in TEXTS.items()}
-    for made in every():
-        module = made.__module__.removeprefix(f"{source_hash.PACKAGE}.")
-        known = source_hash.reached(modules, (module, made.name))
+    for made in declarations.every():
+        known = set[source_hash.Place]().union(
+            *(source_hash.reached(modules, place) for place in places(made))
+        )
         for place in walked(made.function):
             assert place in known, (made.name, place)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from znnpy_kernels.layers import softmax
-from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.layers.activation_functions import ACTIVATIONS
+from znnpy_kernels.layers.activation_kernels import Activation
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
@@ -81,10 +80,10 @@ def slopes_read(build: Build, node: Node) -> list[Region]:
     return build.values_read(f"{node.name}.slopes")
 
 
-def kernel_of(kernels: Mapping[str, Kernel], function: str, node: Node) -> Kernel:
-    """Return the kernel of a node's function; NetworkError for a function that only float64 has."""
-    if function not in kernels:
+def kernels_of(function: str, node: Node) -> Activation:
+    """Return the kernels of a node's function; NetworkError for a function that only float64 has."""
+    if function not in ACTIVATIONS:
         behind = " behind a norm" if node.norm else ""
         what = f"node '{node.name}': {function} has no kernel{behind} in float32"
         raise NetworkError(f"{what}; precision float64 runs it")
-    return kernels[function]
+    return ACTIVATIONS[function]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from znnpy_kernels.layers.activation_kernels import BACKWARD, FORWARD
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.activation import (
-    kernel_of,
+    kernels_of,
     shape_words,
     slopes_read,
     softmax_backward,
@@ -121,7 +120,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                     bias = normed.affine_words(batch, block)
                     reads, left = [normed.affine_reads(batch, block)], []
                 step.add(
-                    kernel_of(FORWARD, function, node),
+                    kernels_of(function, node).forward,
                     {
                         **rows_of(summed, "source", batch, block, low),
                         **rows_of(tensor, "target", batch, block, low),
@@ -156,7 +155,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
                 step.add(
-                    kernel_of(BACKWARD, function, node),
+                    kernels_of(function, node).backward,
                     {
                         **rows_of(output, "output", batch, block, low),
                         **rows_of(gradient, "gradient", batch, block, low),

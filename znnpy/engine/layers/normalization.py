@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from znnpy_kernels.layers import normalization_statistics
-from znnpy_kernels.layers.activation_kernels import NORMED
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.layers.activation import kernel_of, shape_words, slopes_read
+from znnpy.engine.layers.activation import kernels_of, shape_words, slopes_read
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
@@ -302,7 +301,7 @@ def _way_back(
     function = "linear" if node.function == "softmax" else node.function
     none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
     step.add(
-        kernel_of(NORMED, function, node),
+        kernels_of(function, node).normed,
         {
             **rows_of(summed, "summed", batch, block, low),
             **rows_of(gradient, "gradient", batch, block, low),
