@@ -1,1 +1,1 @@
-"""All that is not convolution: pooling, transfer functions, losses, optimisers."""
+"""Kernels of all layers but convolution: pooling, activation functions, normalisation, dropout, losses, optimisers."""

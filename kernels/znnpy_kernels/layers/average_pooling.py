@@ -1,7 +1,7 @@
 """Average pooling of one channel block, forward and backward.
 
-Words as in `windows`. `counted` 1: a window's sum is divided by all its voxels; 0: by those that lie
-in the image. Voxels of a window are added in z, y, x order, windows that overlap in order of taps.
+Words as in `pooling_windows`. `counted` 1: a window's sum is divided by all its voxels; 0: by those inside the
+channel. Voxels of a window are added in z, y, x order, overlapping windows in order of taps.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _averages(
 
 @inlined
 def _whole(args: Any, row: Any, first: int, last: int) -> None:
-    """Outputs first..last of a row, whose windows lie in the image.
+    """Write outputs first..last of a row, whose windows lie inside.
 
     Constant sizes make LLVM unroll the usual windows.
     """
@@ -70,7 +70,7 @@ def _whole(args: Any, row: Any, first: int, last: int) -> None:
 
 @inlined
 def _clipped(args: Any, row: Any, low: int, high: int) -> None:
-    """Outputs low..high of a row, whatever of their windows lies in the image."""
+    """Write outputs low..high of a row, averaged over the part of each window that lies inside."""
     at, steps = AVERAGE_FORWARD, row.steps
     inner = row.corner + row.low_z * steps[0] + row.low_y * steps[1]
     depth, height = row.high_z - row.low_z, row.high_y - row.low_y
@@ -92,7 +92,7 @@ AVERAGE_FORWARD = words(FORWARD, "counted")
 
 @kernel(AVERAGE_FORWARD)
 def average_forward(args: Any, worker: int) -> None:
-    """The mean of every window."""
+    """Write the mean of every window."""
     at = AVERAGE_FORWARD
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -105,7 +105,7 @@ def average_forward(args: Any, worker: int) -> None:
 
 @inlined
 def _inside(args: Any, output: int, axis: int) -> int:
-    """How many voxels of an output's window lie in the image along an axis."""
+    """Return how many voxels of an output's window lie inside along an axis."""
     at = AVERAGE_BACKWARD
     low, high = taps_inside(
         output * args[at.stride_z + axis] - args[at.before_z + axis],
@@ -129,7 +129,7 @@ def _spread(args: Any, gradient: int, target: int, first: int, last: int, share:
 def _spread_by_count(
     args: Any, gradient: int, target: int, first: int, last: int, taps: int
 ) -> None:
-    """As `_spread`, each gradient divided by the voxels of its window that lie in the image."""
+    """Spread as `_spread`, with each gradient divided by the voxels of its window that lie inside."""
     for o in range(first, last):
         share = splat(_share(taps * _inside(args, o, 2)))
         _spread(args, gradient, target, o, o + 1, share)
@@ -137,7 +137,7 @@ def _spread_by_count(
 
 @inlined
 def _spread_row(args: Any, gradient: int, target: int, plane: int, row: int) -> None:
-    """Add what one row of outputs gives to the row of voxels at `target`."""
+    """Add the gradients of one row of outputs to the row of voxels at `target`."""
     at = AVERAGE_BACKWARD
     taps = args[at.window_z] * args[at.window_y]
     if not args[at.counted]:
@@ -166,7 +166,7 @@ AVERAGE_BACKWARD = words(BACKWARD, "counted")
 
 @kernel(AVERAGE_BACKWARD)
 def average_backward(args: Any, worker: int) -> None:
-    """Each input voxel gets its share of the gradients of the outputs that read it, in order of taps."""
+    """Give each input voxel its share of the gradients of the outputs that read it, in order of taps."""
     at = AVERAGE_BACKWARD
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):

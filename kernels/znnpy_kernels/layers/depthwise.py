@@ -1,13 +1,13 @@
-"""Depthwise convolution of one channel block: a filter for each image, so a tap is a multiply-add of lanes.
+"""Depthwise convolution of one channel block, forward and data gradient: a filter for each channel (lane).
 
-Words as in `layers.windows`, zeros beyond the image, and
+Words as in `pooling_windows`, zeros beyond the channel, and
 
     filters, filter_tap     the block's first tap, and floats from tap to tap: the x taps of a row follow
                             each other, then rows, then planes
 
-Eight neighbouring outputs are summed at once, taps in z, y, x order. Columns of such outputs are done one
-after the other, so that the rows that neighbours share stay in the L1 cache. Where taps may lie beyond the
-image along x, four outputs at once test each.
+A tap is a multiply-add of lanes. Eight neighbouring outputs are summed at once, taps in z, y, x order. Columns of
+such outputs are done one after the other, so that the rows that neighbours share stay in the L1 cache. Where taps
+may lie outside along x, four outputs at once test each.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 
-WIDE, NARROW = 8, 4  # outputs that are summed at once
+# Outputs summed at once: enough sums to hide the latency of multiply-add; testing taps.
+WIDE, NARROW = 8, 4
 
 
 class Taps(NamedTuple):
-    """Taps along one axis: `many` from `first` on, `step` apart, read voxels from `place` on, `apart`."""
+    """Taps along one axis: `many` from `first` on, `step` apart, which read voxels from `place` on, `apart`."""
 
     first: int
     step: int
@@ -34,9 +35,9 @@ class Taps(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Outputs along x, `many` of them, `target_step` bytes apart from byte `target` of a row on.
+    """Outputs along x: `many` of them, `target_step` bytes apart from byte `target` of a row on.
 
-    `taps` are those of the first; the next reads voxels `move` further on, of `limit` that there are.
+    `taps` are those of the first; the next reads voxels `move` further on, of `limit` in all.
     """
 
     taps: Taps
@@ -48,7 +49,7 @@ class Line(NamedTuple):
 
 
 class Bank(NamedTuple):
-    """Where voxels and taps lie: addresses, and bytes from one to the next; `target` of a plane."""
+    """Addresses of voxels and taps, and bytes from one to the next; `target` of a plane."""
 
     source: int
     source_z: int
@@ -62,7 +63,7 @@ class Bank(NamedTuple):
 
 @inlined
 def _read_along(place: int, taps: int, dilation: int, stride: int, before: int, size: int) -> Any:
-    """Taps of output `place` that lie in the image."""
+    """Return the taps of output `place` that lie inside."""
     corner = place * stride - before
     low, high = taps_inside(corner, taps, dilation, size)
     return Taps(low, 1, high - low, corner + low * dilation, dilation)
@@ -77,7 +78,7 @@ def _common(a: int, b: int) -> int:
 
 @inlined
 def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
-    """Taps by which outputs read a voxel, counted from the window of output 0; outputs that are not, too."""
+    """Return the taps by which outputs read a voxel, counted from the window of output 0, existing outputs or not."""
     if stride == 1:
         return Taps(0, 1, taps, place, -dilation)
     common = _common(stride, dilation)
@@ -93,7 +94,7 @@ def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
 
 @inlined
 def _met_along(place: int, taps: int, dilation: int, stride: int, outputs: int) -> Any:
-    """The same without outputs that are not."""
+    """Return the same taps of existing outputs only."""
     all_ = _met(place, taps, dilation, stride)
     low, apart = 0, -all_.apart
     if all_.place >= outputs:
@@ -105,7 +106,7 @@ def _met_along(place: int, taps: int, dilation: int, stride: int, outputs: int) 
 
 @inlined
 def _whole(line: Any) -> Any:
-    """Outputs first..last of a line all of whose taps lie in the image."""
+    """Return the outputs first..last of a line all of whose taps lie inside."""
     taps, reach = line.taps, max(0, line.taps.many - 1) * line.taps.apart
     lowest, highest = taps.place + min(0, reach), taps.place + max(0, reach)
     first = min(line.many, (line.move - 1 - lowest) // line.move) if lowest < 0 else 0
@@ -129,7 +130,7 @@ def _add_row(place: int, tap: int, many: int, move: int, apart: int, step: int, 
 
 @inlined
 def _add_usual_row(place: int, tap: int, line: Any, step: int, back: int, sums: Any) -> Any:
-    """The same; with constant steps the usual rows of taps read each voxel once, into a register."""
+    """Add the same; with constant steps the usual rows of taps read each voxel once, into a register."""
     taps = line.taps
     near = -VECTOR_BYTES if back else VECTOR_BYTES
     usual = line.move == 1 and VECTOR_BYTES * taps.apart == near
@@ -145,7 +146,7 @@ def _add_usual_row(place: int, tap: int, line: Any, step: int, back: int, sums: 
 
 @inlined
 def _add_rows(bank: Any, z: Any, y: Any, line: Any, x: int, target: int, back: int) -> None:
-    """Sums of outputs x..x + WIDE of a line, whose taps lie in the image."""
+    """Sum outputs x..x + WIDE of a line, whose taps all lie inside."""
     zero = splat(0.0)
     sums = zero, zero, zero, zero, zero, zero, zero, zero
     start = bank.source + VECTOR_BYTES * (line.taps.place + line.move * x)
@@ -174,7 +175,7 @@ def _added(place: int, row: int, limit: int, f: Any, total: Any) -> Any:
 
 @inlined
 def _add_tested(bank: Any, z: Any, y: Any, line: Any, x: int, high: int, target: int) -> None:
-    """Sums of outputs x..x + NARROW of a line, those below `high`, whatever lies beyond the image."""
+    """Sum outputs x..x + NARROW of a line, those below `high`, testing whether each tap lies inside."""
     s0, s1, s2, s3 = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
     taps, move, limit = line.taps, line.move, line.limit
     for a in range(z.many):
@@ -204,7 +205,7 @@ def _add_tested(bank: Any, z: Any, y: Any, line: Any, x: int, high: int, target:
 
 @inlined
 def _along(args: Any, axis: int, place: int, back: int) -> Any:
-    """Taps of one row or plane of a part; axis 0 is z."""
+    """Return the taps of one row or plane of a part; axis 0 is z."""
     at = DEPTHWISE
     taps, dilation = args[at.window_z + axis], args[at.dilation_z + axis]
     stride, before = args[at.stride_z + axis], args[at.before_z + axis]
@@ -216,7 +217,7 @@ def _along(args: Any, axis: int, place: int, back: int) -> Any:
 
 @inlined
 def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: int) -> None:
-    """Outputs from x on, in all rows of a plane: WIDE of them if `high` is 0, else up to `high`."""
+    """Compute outputs from x on, in all rows of a plane: WIDE of them if `high` is 0, else up to `high`."""
     at = DEPTHWISE
     for row in range(args[at.rows]):
         y = _along(args, 1, args[at.first_row] + row, back)
@@ -230,7 +231,7 @@ def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: in
 
 @inlined
 def _columns(args: Any, bank: Any, z: Any, line: Any, back: int) -> None:
-    """All rows of a plane of a part."""
+    """Compute all rows of a plane of a part."""
     first, last = _whole(line)
     if last - first < WIDE:
         first, last = line.many, line.many
@@ -238,7 +239,8 @@ def _columns(args: Any, bank: Any, z: Any, line: Any, back: int) -> None:
         _column(args, bank, z, line, 0, first, back)
     for x in range(first, last - WIDE + 1, WIDE):
         _column(args, bank, z, line, x, 0, back)
-    if (last - first) % WIDE:  # some of them once more
+    # The last WIDE overlap the ones before: computed twice, with the same result.
+    if (last - first) % WIDE:
         _column(args, bank, z, line, last - WIDE, 0, back)
     if last < line.many:
         _column(args, bank, z, line, last, line.many, back)
@@ -269,7 +271,7 @@ DEPTHWISE = words(FORWARD, "filters filter_tap")
 
 @kernel(DEPTHWISE)
 def depthwise_forward(args: Any, worker: int) -> None:
-    """Cross-correlation of each image with its filter."""
+    """Cross-correlate each channel with its filter."""
     at = DEPTHWISE
     taps = Taps(0, 1, args[at.window_x], -args[at.before_x], args[at.dilation_x])
     line = Line(taps, args[at.stride_x], args[at.inputs_x], args[at.width], 0, VECTOR_BYTES)
@@ -278,7 +280,7 @@ def depthwise_forward(args: Any, worker: int) -> None:
 
 @kernel(DEPTHWISE)
 def depthwise_back(args: Any, worker: int) -> None:
-    """The adjoint: `source` is the gradient by the outputs, inputs_z x inputs_y x inputs_x of them."""
+    """Compute the data gradient: `source` is the gradient of the outputs, inputs_z x inputs_y x inputs_x of them."""
     at = DEPTHWISE
     stride = args[at.stride_x]
     for x in range(min(stride, args[at.width])):

@@ -1,10 +1,10 @@
-"""Weight gradients of depthwise convolution, of one channel block: sums over outputs of products of lanes.
+"""Weight gradient of depthwise convolution for one channel block: sums over outputs of products of lanes.
 
-Words as in `layers.windows`, the gradient by the outputs at `target`, and
+Words as in `pooling_windows`, the gradient of the outputs at `target`, and
 
-    filter_tap, sums    floats from tap to tap, and where the block's first one goes, laid out as `depthwise` says
+    filter_tap, sums    floats from tap to tap, and where the block's first one goes, laid out as in `depthwise`
 
-Taps of a row are summed at once, over outputs for which all of them lie in the image, and then each over the others.
+Taps of a row are summed at once, over outputs for which all of them lie inside, and then each over the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _product(gradient: int, source: int, low: int, high: int, move: int, total: 
 def _products(
     gradient: int, source: int, low: int, high: int, move: int, apart: int, count: int
 ) -> Any:
-    """Sums of `count` taps over outputs low..high of a row, of even and odd ones apart."""
+    """Return the sums of `count` taps over outputs low..high of a row, of even and odd ones apart."""
     zero = splat(0.0)
     a, b, c, d, e = zero, zero, zero, zero, zero
     v, w, x, y, z = zero, zero, zero, zero, zero
@@ -52,7 +52,7 @@ def _products(
 def _tap_sum(
     args: Any, gradient: int, source: int, tap: int, low: int, high: int, even: int
 ) -> Any:
-    """What outputs of one tap add that `_products` of low..even leaves: all others that read the image."""
+    """Return the sum of one tap over the outputs that `_products` of low..even leaves: all others that read inside."""
     at = DEPTHWISE_WEIGHT
     move = VECTOR_BYTES * args[at.stride_x]
     place = source + VECTOR_BYTES * tap * args[at.dilation_x]
@@ -66,7 +66,7 @@ def _tap_sum(
 
 @inlined
 def _chunk(args: Any, gradient: int, source: int, sums: int, tap: int, count: int) -> None:
-    """Add what a row of outputs gives `count` taps along x, from `tap` on."""
+    """Add the products of a row of outputs to `count` taps along x, from `tap` on."""
     at = DEPTHWISE_WEIGHT
     move, apart = VECTOR_BYTES * args[at.stride_x], VECTOR_BYTES * args[at.dilation_x]
     before = args[at.before_x] - tap * args[at.dilation_x]
@@ -93,7 +93,7 @@ def _chunk(args: Any, gradient: int, source: int, sums: int, tap: int, count: in
 
 @inlined
 def _row_of_taps(args: Any, gradient: int, source: int, sums: int) -> None:
-    """Add what a row of outputs gives a row of taps; constant counts keep the sums in registers."""
+    """Add the products of a row of outputs to a row of taps; constant counts keep the sums in registers."""
     taps, tap = args[DEPTHWISE_WEIGHT.window_x], 0
     while tap < taps:
         left = taps - tap
@@ -126,7 +126,7 @@ DEPTHWISE_WEIGHT = words(FORWARD, "filter_tap sums")
 
 @kernel(DEPTHWISE_WEIGHT)
 def depthwise_weight(args: Any, worker: int) -> None:
-    """Sums over a part of products of image and gradient, which lies at `target`; taps are written."""
+    """Write the taps' gradients: sums over a part of products of channel and gradient, which lies at `target`."""
     at = DEPTHWISE_WEIGHT
     _zero_taps(args)
     for z in range(args[at.planes]):

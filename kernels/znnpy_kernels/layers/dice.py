@@ -1,12 +1,11 @@
-"""Losses of overlap (soft Dice), alone or with a cross-entropy: sums over whole images come first.
+"""Dice losses (overlap), alone or with cross-entropy: kernels for sums, loss and slopes, gradient.
 
-Three kernels: sums over a part (`*_sums`), the loss and each image's slopes from all sums
-(`overlap_total`), and the gradient (`*_gradient`). The overlap of an image is
-(2 I + smooth) / (P + T + smooth), with I = sum of w p t, P = sum of w p, T = sum of w t, and p the
-logistic, or the share by softmax. The words are those of `loss_rows`, and: `partial` gets two float64,
-the sums of weight * cross-entropy and of weight * wrong, and I, P, T of each channel; `slopes` is the
-address of two float32 a and b for each channel, the loss's slope by p being w (a t + b); `entropy` is
-the factor of the cross-entropy.
+Three kernels, since sums over whole channels come first: sums over a part (`*_sums`), the loss and each channel's
+slopes from all sums (`overlap_total`), and the gradient (`*_gradient`). The overlap of a channel is (2 I + smooth) /
+(P + T + smooth), with I = sum of w p t, P = sum of w p, T = sum of w t, and p the logistic, or the share by softmax.
+The words are those of `loss_rows`, and: `partial` gets two float64, the sums of weight * cross-entropy and of weight
+* wrong, and I, P, T of each channel; `slopes` is the address of two float32 a and b for each channel, the loss's
+slope by p being w (a t + b); `entropy` is the factor of the cross-entropy.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ SUMS = 3  # I, P and T
 
 @inlined
 def _add(place: int, value: Any) -> None:
-    """Add LANES floats to a float64."""
+    """Add the sum of LANES floats to a float64."""
     doubles(place)[0] += total(to_doubles(value))
 
 
@@ -96,7 +95,7 @@ def _logistic_sums(args: Any, voxels: Any, tile: int) -> None:
 
 @kernel(AT)
 def overlap_sums(args: Any, worker: int) -> None:
-    """Sums over a part, each image by itself."""
+    """Write the sums over a part, each channel by itself."""
     _clear(args)
     _each_chunk(args, scratch_tile(), _logistic_sums)
 
@@ -123,7 +122,7 @@ def _softmax_sums(args: Any, voxels: Any, tile: int) -> None:
 
 @kernel(AT)
 def overlap_softmax_sums(args: Any, worker: int) -> None:
-    """Sums over a part, of shares over the images."""
+    """Write the sums over a part, of softmax shares over channels."""
     _clear(args)
     _each_chunk(args, scratch_tile(), _softmax_sums)
 
@@ -156,7 +155,7 @@ def _logistic_gradient(args: Any, voxels: Any, tile: int) -> None:
 
 @kernel(AT)
 def overlap_gradient(args: Any, worker: int) -> None:
-    """w ((a t + b) p (1 - p) + entropy normaliser (p - t)), p = logistic(x)."""
+    """Write w ((a t + b) p (1 - p) + entropy normaliser (p - t)), p = logistic(x)."""
     _each_chunk(args, scratch_tile(), _logistic_gradient)
 
 
@@ -185,7 +184,7 @@ def _softmax_gradient(args: Any, voxels: Any, tile: int) -> None:
 
 @kernel(AT)
 def overlap_softmax_gradient(args: Any, worker: int) -> None:
-    """w (p_c (g_c - sum of p g) + entropy normaliser (p_c sum(t) - t_c)), g = a t + b, p = softmax(x)."""
+    """Write w (p_c (g_c - sum of p g) + entropy normaliser (p_c sum(t) - t_c)), g = a t + b, p = softmax(x)."""
     _each_chunk(args, scratch_tile(), _softmax_gradient)
 
 
@@ -197,7 +196,7 @@ TOTAL = words(
 
 @inlined
 def _sum(args: Any, first: int, last: int, i: int) -> float:
-    """Entry i of the partial sums, parts first..last added in order."""
+    """Return entry i of the partial sums, parts first..last added in order."""
     found = 0.0
     for part in range(first, last):
         place = part * (2 + SUMS * args[TOTAL.channels]) + i
@@ -207,12 +206,11 @@ def _sum(args: Any, first: int, last: int, i: int) -> float:
 
 @kernel(TOTAL)
 def overlap_total(args: Any, worker: int) -> None:
-    """Loss and error into two float64 at `target`, and the slopes of each image of each sample.
+    """Write loss and error as two float64 at `target`, and the slopes of each channel of each sample.
 
-    `partials`: of `count` parts of each of `batch` samples, in order. An overlap is one sample's, or
-    with `pooled` that of all samples together; their mean over samples and images weighs images by the
-    float32 `classes`. `normaliser`: as in `sum_partials`. The loss is
-    entropy * mean cross-entropy + overlap * (1 - mean overlap).
+    `partials`: of `count` parts of each of `batch` samples, in order. An overlap is one sample's, or with `pooled`
+    that of all samples together; their mean over samples and channels weighs channels by the float32 `classes`.
+    `normaliser`: as in `sum_partials`. The loss is entropy * mean cross-entropy + overlap * (1 - mean overlap).
     """
     at = TOTAL
     parts, channels = args[at.count] * args[at.batch], args[at.channels]

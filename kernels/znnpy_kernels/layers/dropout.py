@@ -1,10 +1,9 @@
 """Dropout on one channel block; the same kernel runs forward and backward.
 
-The mask is a function of (seed, iteration, image, channel, z, y, x) alone: a splitmix64-style
-hash of a voxel, then a 32-bit mix with the channel. So it is bitwise the same for any cutting
-into tasks, any LANES and any row gaps, and backward needs no stored mask. 32-bit mixing
-constants: Chris Wellons' `lowbias32` (public domain); 64-bit: Steele, Lea, Flood, *Fast
-splittable pseudorandom number generators*, 2014.
+The mask is a function of (seed, iteration, sample, channel, z, y, x) alone: a splitmix64-style hash of a voxel, then
+a 32-bit mix with the channel. So it is bitwise the same for any cutting into tasks, any LANES and any row gaps, and
+backward needs no stored mask. 32-bit mixing constants: Chris Wellons' `lowbias32` (public domain); 64-bit: Steele,
+Lea, Flood, *Fast splittable pseudorandom number generators*, 2014.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def mix64(state: Any, word: Any) -> Any:
 
 @inlined
 def _random24(voxel: Any, channels: Any) -> Any:
-    """24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
+    """Return 24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
     h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))
     h = h ^ (h >> splat_int(16))
     h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))
@@ -53,12 +52,11 @@ AT = words(
 
 @kernel(AT)
 def dropout(args: Any, worker: int) -> None:
-    """target = source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
+    """Write source / keep with probability `keep`, else source * 0 (NaN and Inf stay visible).
 
-    Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge),
-    `iteration` the address of an int64; `image` is the image of the batch, `first_channel` the
-    channel of lane 0, `first_plane` and `first_row` the place of the part; x starts at 0. `keep`
-    in (0, 1]. May run in place.
+    Backward: the same call with the gradient as `source`. `seed` is a word (one for each edge), `iteration` the
+    address of an int64; `image` is the number of the sample, `first_channel` the channel of lane 0, `first_plane`
+    and `first_row` the place of the part; x starts at 0. `keep` in (0, 1]. May run in place.
     """
     keep = float_argument(args[AT.keep])
     limit = splat_int(np.int64(keep * 16777216.0))

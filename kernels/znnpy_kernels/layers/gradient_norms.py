@@ -1,4 +1,4 @@
-"""Norms of flat ranges: sums of squares, the scale that clips a gradient, a check for NaN."""
+"""Gradient clipping by norm: sums of squares, the scale; and the check that all values are finite."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ CLIP_SCALE = words("partials count max_norm:float scale norm")
 
 @kernel(CLIP_SCALE)
 def clip_scale(args: Any, worker: int) -> None:
-    """Write min(1, max_norm / (norm + 1e-6)) as one float32 at `scale`; norm = sqrt(sum of
-    partials).
+    """Write min(1, max_norm / (norm + 1e-6)) as one float32 at `scale`; norm = sqrt(sum of partials).
 
-    `norm`: address for the norm as one float64, or 0. A NaN norm gives a NaN scale.
+    The 1e-6 is PyTorch's (`clip_grad_norm_`). `norm`: address for the norm as one float64, or 0. A NaN norm gives a
+    NaN scale.
     """
     at = CLIP_SCALE
     squares = 0.0

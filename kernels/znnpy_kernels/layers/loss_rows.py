@@ -1,14 +1,13 @@
-"""What the kernels of losses share: their words, and how they read rows of outputs, targets and weights.
+"""Shared code of loss kernels: argument words, and loads of rows of outputs, targets and weights.
 
-`output` (values of the node, blocked) and `gradient` (written, blocked, pad lanes 0; address 0: not
-wanted) are addresses in block 0; `*_block`, `*_z`, `*_y` strides in floats; `lanes` is LANES, or 1
-where both are planar. `target` and `weight` are planar float32 [image][z][y][x] with x contiguous;
-`weight` 0 means all ones. With `places` != 0 they are offsets in bytes from the two addresses that
-stand there (the second 0: all ones), so that the arrays may change from step to step. `channels` counts
-real channels, `planes`, `rows`, `width` voxels.
+`output` (values of the node, blocked) and `gradient` (written, blocked, pad lanes 0; address 0: not wanted) are
+addresses in block 0; `*_block`, `*_z`, `*_y` strides in floats; `lanes` is LANES, or 1 where both are planar.
+`target` and `weight` are planar float32 [channel][z][y][x] with x contiguous; `weight` 0 means all ones. With
+`places` != 0 they are offsets in bytes from the two addresses that stand there (the second 0: all ones), so that the
+arrays may change from step to step. `channels` counts real channels, `planes`, `rows`, `width` voxels.
 
-What weighs 0 has no target: its target may be NaN or Inf. NaN and Inf in `output` are not hidden by a
-weight of 0.
+A voxel of weight 0 has no target: its target may be NaN or Inf. NaN and Inf in `output` are not hidden by a weight
+of 0.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ AT = words(
 
 
 class Row(NamedTuple):
-    """Addresses of a row's first voxel in the first image; `weight` 0: all weights are 1."""
+    """Addresses of a row's first voxel in the first channel; `weight` 0: all weights are 1."""
 
     output: int
     gradient: int
@@ -51,7 +50,7 @@ class Row(NamedTuple):
 
 
 class Voxels(NamedTuple):
-    """`width` voxels of a row, at most LANES: the same addresses, and which lanes hold a voxel."""
+    """`width` voxels of a row, at most LANES: the same addresses, and a mask of the lanes that hold a voxel."""
 
     output: int
     gradient: int
@@ -63,13 +62,13 @@ class Voxels(NamedTuple):
 
 @inlined
 def _first_target(args: Any) -> Any:
-    """Address of the part's first target."""
+    """Return the address of the part's first target."""
     return args[AT.target] + (longs(args[AT.places])[0] if args[AT.places] else 0)
 
 
 @inlined
 def _first_weight(args: Any) -> Any:
-    """Address of the part's first weight; 0 where all are 1."""
+    """Return the address of the part's first weight; 0 where all are 1."""
     if args[AT.places]:
         base = longs(args[AT.places])[1]
         return base + args[AT.weight] if base else 0
@@ -78,7 +77,7 @@ def _first_weight(args: Any) -> Any:
 
 @inlined
 def row_at(args: Any, z: int, y: int) -> Any:
-    """Row y of plane z."""
+    """Return row y of plane z."""
     weight = _first_weight(args)
     if weight:
         weight += 4 * (z * args[AT.weight_z] + y * args[AT.weight_y])
@@ -92,7 +91,7 @@ def row_at(args: Any, z: int, y: int) -> Any:
 
 @inlined
 def voxels_at(args: Any, row: Any, x: int) -> Any:
-    """Voxels x..x + LANES of a row."""
+    """Return voxels x..x + LANES of a row."""
     width, here = min(args[AT.width] - x, LANES), 4 * x * args[AT.lanes]
     weight = row.weight + 4 * x if row.weight else 0
     return Voxels(
@@ -102,13 +101,13 @@ def voxels_at(args: Any, row: Any, x: int) -> Any:
 
 @inlined
 def _block_step(args: Any, stride: int) -> int:
-    """Bytes from one LANES channels to the next, where blocks or planar images are `stride` apart."""
+    """Return the bytes from one LANES channels to the next, where blocks or planar channels are `stride` apart."""
     return 4 * stride * (LANES if args[AT.lanes] == 1 else 1)
 
 
 @inlined
 def weights_of(args: Any, voxels: Any, image: int) -> Any:
-    """Weights of voxels in an image, 0 outside."""
+    """Return the weights of voxels in a channel, 0 outside."""
     inside = voxels.inside
     if voxels.weight:
         address = voxels.weight + 4 * image * args[AT.weight_image]
@@ -119,7 +118,7 @@ def weights_of(args: Any, voxels: Any, image: int) -> Any:
 
 @inlined
 def targets_of(args: Any, voxels: Any, image: int, weight: Any) -> Any:
-    """Targets in an image where the weight is not 0, else 0: a product with 0 would keep NaN."""
+    """Return targets in a channel where the weight is not 0, else 0: a product with 0 would keep NaN."""
     target = voxels.target + 4 * image * args[AT.target_image]
     prefetch(target + AHEAD)
     return select(weight != splat(0.0), load_masked(target, voxels.inside), splat(0.0))
@@ -127,7 +126,7 @@ def targets_of(args: Any, voxels: Any, image: int, weight: Any) -> Any:
 
 @inlined
 def load_block(args: Any, voxels: Any, block: int, tile: int) -> Any:
-    """Tile row c = channel c of a block of voxels; how many channels are real."""
+    """Load a block of voxels transposed (tile row c = channel c); return how many channels are real."""
     real = min(args[AT.channels] - block * LANES, LANES)
     source = voxels.output + block * _block_step(args, args[AT.output_block])
     if args[AT.lanes] == 1:
@@ -141,7 +140,7 @@ def load_block(args: Any, voxels: Any, block: int, tile: int) -> Any:
 
 @inlined
 def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> None:
-    """The way back of `load_block`, to the gradient; pad lanes become 0."""
+    """Store a tile to the gradient, the reverse of `load_block`; pad lanes become 0."""
     target = voxels.gradient + block * _block_step(args, args[AT.gradient_block])
     if args[AT.lanes] == 1:
         for c in range(real):
@@ -154,7 +153,7 @@ def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> Non
 
 @inlined
 def exp_sum(args: Any, voxels: Any, largest: Any, tile: int) -> Any:
-    """Sum over images of e^(value - largest)."""
+    """Return the sum over channels of e^(value - largest)."""
     sums = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
@@ -165,9 +164,9 @@ def exp_sum(args: Any, voxels: Any, largest: Any, tile: int) -> Any:
 
 @inlined
 def scanned(args: Any, voxels: Any, weight: Any, tile: int, counted: Any) -> Any:
-    """Largest logit, sums of what targets count and of that * logit, and where the two argmaxes differ.
+    """Return the largest logit, sums of what targets count and of that * logit, and where the two argmaxes differ.
 
-    `counted(args, t, c)`: what target t of image c counts.
+    `counted(args, t, c)`: what target t of channel c counts.
     """
     lowest = splat(-3.4028234663852886e38)
     largest, truest = lowest, lowest

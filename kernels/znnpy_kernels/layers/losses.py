@@ -1,14 +1,14 @@
-"""Losses that are means over voxels, on one image of an output node: gradient for the logits, weighted sums.
+"""Loss kernels that are means over voxels (square, cross-entropy, focal, softmax, MALIS): gradient and sums.
 
-The words are those of `loss_rows`. `normaliser` is the address of one float32, 1 / (sum of weights).
-`partial` gets two float64: the sum of weight * loss and the sum of weight * wrong over the part, not
-multiplied by the normaliser. `bias_gradient` (elementwise losses; 0: not wanted) gets the sum of the
-gradient over the part for each channel, LANES floats a block, pad 0, blocks `bias_block` floats apart.
+The words are those of `loss_rows`. `normaliser` is the address of one float32, 1 / (sum of weights). `partial` gets
+two float64: the sum of weight * loss and the sum of weight * wrong over the part, not multiplied by the normaliser.
+`bias_gradient` (elementwise losses; 0: not wanted) gets the sum of the gradient over the part for each channel,
+LANES floats a block, pad 0, blocks `bias_block` floats apart.
 
-A loss is the weighted mean over voxels and output images, so the sum of weights runs over voxels
-and images; of classes it is the weighted mean over voxels and the weight is read from the first image
-only. `classes` is the address of a float32 weight for each class, `smoothing` the share of targets that
-is spread evenly over the classes; `gamma` sharpens focal losses, `ones` and `zeros` weigh their targets.
+A loss is the weighted mean over voxels and output channels, so the sum of weights runs over both; a loss of classes
+is the weighted mean over voxels, and the weight is read from the first channel only. `classes` is the address of a
+float32 weight for each class, `smoothing` the share of targets that is spread evenly over the classes; `gamma`
+sharpens focal losses, `ones` and `zeros` weigh their targets.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _malis(args: Any, x: Any, t: Any) -> Any:
 def _elementwise_chunk(
     args: Any, loss: Any, voxels: Any, tile: int, biases: int, block: int, sums: Any
 ) -> Any:
-    """One tile: gradients replace the logits and are added to row c of `biases`; the two sums."""
+    """Compute one tile: gradients replace the logits and are added to row c of `biases`; return the two sums."""
     normaliser = splat(floats(args[AT.normaliser])[0])
     losses, wrongs = sums
     real = load_block(args, voxels, block, tile)
@@ -106,9 +106,9 @@ def _elementwise_chunk(
 
 @inlined
 def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
-    """A loss that is a mean over voxels, of an image each: `loss(args, values, targets)` of vectors.
+    """Compute a loss that is a mean over voxels of each channel: `loss(args, values, targets)` of vectors.
 
-    It gives the loss, its slope, and which are wrong. `tile`, `biases`: a `scratch_tile` each.
+    `loss` returns the loss, its slope, and which are wrong. `tile`, `biases`: a `scratch_tile` each.
     """
     sums = zero_doubles(), zero_doubles()
     for block in range(blocks_of(args[AT.channels])):
@@ -131,34 +131,34 @@ def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
 
 @kernel(AT)
 def square_loss(args: Any, worker: int) -> None:
-    """(y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
+    """Compute (y - t)^2, gradient 2 (y - t) w normaliser; wrong where (y > 0.5) differs from (t > 0.5)."""
     elementwise(args, scratch_tile(), scratch_tile(), _square)
 
 
 @kernel(AT)
 def binomial_cross_entropy_loss(args: Any, worker: int) -> None:
-    """-t log p - (1 - t) log(1 - p), p = logistic(x); wrong where (x > 0) differs from (t > 0.5).
+    """Compute -t log p - (1 - t) log(1 - p), p = logistic(x); wrong where (x > 0) differs from (t > 0.5).
 
-    Computed as max(x, 0) - x t + log1p(e^-|x|): stable for any x. Gradient (p - t) w normaliser.
+    As max(x, 0) - x t + log1p(e^-|x|): stable for any x. Gradient (p - t) w normaliser.
     """
     elementwise(args, scratch_tile(), scratch_tile(), _binomial)
 
 
 @kernel(AT)
 def focal_loss(args: Any, worker: int) -> None:
-    """-ones t (1 - p)^gamma log p - zeros (1 - t) p^gamma log(1 - p), p = logistic(x)."""
+    """Compute -ones t (1 - p)^gamma log p - zeros (1 - t) p^gamma log(1 - p), p = logistic(x)."""
     elementwise(args, scratch_tile(), scratch_tile(), _focal)
 
 
 @kernel(AT)
 def malis_loss(args: Any, worker: int) -> None:
-    """(p - t)^2, p = logistic(x), t 0 or 1; the weights are the shares of pairs of `malis`."""
+    """Compute (p - t)^2, p = logistic(x), t 0 or 1; the weights are the shares of pairs of `malis`."""
     elementwise(args, scratch_tile(), scratch_tile(), _malis)
 
 
 @inlined
 def _smoothed(args: Any, t: Any, c: int) -> Any:
-    """What the target of class c counts in the cross-entropy: spread over all classes, and weighed."""
+    """Return the share of class c in the cross-entropy: the target spread over all classes, and weighed."""
     smoothing = float_argument(args[AT.smoothing])
     spread = t * splat(1.0 - smoothing) + splat(smoothing / args[AT.channels])
     return spread * splat(floats(args[AT.classes])[c])
@@ -168,7 +168,7 @@ def _smoothed(args: Any, t: Any, c: int) -> Any:
 def _softmax_gradient(
     args: Any, voxels: Any, largest: Any, scale: Any, weight: Any, tile: int
 ) -> None:
-    """gradient = exp(x - largest) * scale - q * weight, q what targets count."""
+    """Write exp(x - largest) * scale - q * weight, q what targets count."""
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
         for c in range(real):
@@ -194,7 +194,7 @@ def _softmax_chunk(args: Any, voxels: Any, tile: int, sums: Any) -> Any:
 
 @inlined
 def _classes(args: Any, tile: int, chunk: Any) -> None:
-    """All chunks of a loss of classes."""
+    """Compute all chunks of a loss of classes."""
     sums = zero_doubles(), zero_doubles()
     for z in range(args[AT.planes]):
         for y in range(args[AT.rows]):
@@ -207,17 +207,17 @@ def _classes(args: Any, tile: int, chunk: Any) -> None:
 
 @kernel(AT)
 def softmax_loss(args: Any, worker: int) -> None:
-    """-sum over images of q log softmax(x), q the targets, smoothed and times the weights of classes.
+    """Compute -sum over channels of q log softmax(x), q the targets, smoothed and times the weights of classes.
 
-    Targets are probabilities or one-hot over images. Gradient (softmax * sum(q) - q) w normaliser.
-    Wrong where the argmaxes differ (the first wins).
+    Targets are probabilities or one-hot over channels. Gradient (softmax * sum(q) - q) w normaliser. Wrong where the
+    argmaxes differ (the first wins).
     """
     _classes(args, scratch_tile(), _softmax_chunk)
 
 
 @inlined
 def _focal_terms(args: Any, x: Any, q: Any) -> Any:
-    """Of a class, from the logarithm x of its share p: p, q (1 - p)^gamma * -x, and p times its slope by p."""
+    """Return for a class, from the logarithm x of its share p: p, q (1 - p)^gamma * -x, and p times its slope by p."""
     p, gamma = exp(x), splat(float_argument(args[AT.gamma]))
     rest = larger(splat(1.0) - p, splat(1e-30))
     faded = q * exp(gamma * log(rest))
@@ -226,7 +226,7 @@ def _focal_terms(args: Any, x: Any, q: Any) -> Any:
 
 @inlined
 def _focal_sums(args: Any, voxels: Any, logs: Any, weight: Any, tile: int) -> Any:
-    """The loss, and the sum of slopes over classes; `logs`: logarithm of the sum of exponentials."""
+    """Return the loss, and the sum of slopes over classes; `logs`: logarithm of the sum of exponentials."""
     loss, slopes = splat(0.0), splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
@@ -240,7 +240,7 @@ def _focal_sums(args: Any, voxels: Any, logs: Any, weight: Any, tile: int) -> An
 
 @inlined
 def _focal_gradient(args: Any, voxels: Any, logs: Any, slopes: Any, weight: Any, tile: int) -> None:
-    """gradient = (slope of its class - p * sum of slopes) * weight."""
+    """Write (slope of its class - p * sum of slopes) * weight."""
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
         for c in range(real):
@@ -267,7 +267,7 @@ def _focal_chunk(args: Any, voxels: Any, tile: int, sums: Any) -> Any:
 
 @kernel(AT)
 def focal_softmax_loss(args: Any, worker: int) -> None:
-    """-sum over images of q (1 - p)^gamma log p, p = softmax(x), q as in `softmax_loss`."""
+    """Compute -sum over channels of q (1 - p)^gamma log p, p = softmax(x), q as in `softmax_loss`."""
     _classes(args, scratch_tile(), _focal_chunk)
 
 
@@ -278,7 +278,7 @@ SUM_PARTIALS = words("partials count normaliser target")
 def sum_partials(args: Any, worker: int) -> None:
     """Add `count` pairs of float64 in order into two float64 at `target`, times the two normalisers.
 
-    `normaliser`: address of two float32, of the loss and of what is wrong, or 0 for plain sums.
+    `normaliser`: address of two float32, of the loss and of the share of wrong voxels, or 0 for plain sums.
     """
     at = SUM_PARTIALS
     losses, wrongs = 0.0, 0.0

@@ -1,12 +1,13 @@
-"""How much each edge of an affinity graph counts in MALIS: pairs of voxels that it decides on.
+"""MALIS weights: for each edge of an affinity graph, the share of voxel pairs that it decides on.
 
-The voxels of an image are joined by edges, image k of the output by those from v to v + offset k. Two voxels
-are as connected as the weakest edge on the best path between them: the edge that joins them when
-edges are taken from the strongest on (Briggman et al. 2009). Constrained as by Funke et al. (2018):
-first only edges within objects are taken, then all others besides. So an edge within an object counts
-the pairs of its object that it joins, any other edge the pairs of two objects that it merges.
+Voxels are joined by edges, channel k of the output by those from v to v + offset k. Two voxels are as connected as
+the weakest edge on the best path between them: the edge that joins them when edges are taken from the strongest on
+(Briggman et al. 2009). Constrained as by Funke et al. (2018): first only edges within objects are taken, then all
+others besides. So an edge within an object counts the pairs of its object that it joins, any other edge the pairs of
+two objects that it merges.
 
-Objects are what edges of target 1 join; a voxel without any is background. Edges of weight 0 do not exist.
+Objects are the voxels joined by edges of target 1; a voxel without any is background. Edges of weight 0 do not
+exist.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ ROWS = words(
     "output output_block output_z output_y target weight places channels planes rows width lanes"
 )
 ORDER = words(ROWS, "offsets order count scratch")
-DIGIT = 11  # bits by which edges are sorted at a time
+# Bits of a pass of the radix sort: three passes for 32 bits, with counters that stay in the L1 cache.
+DIGIT = 11
 DIGITS = 1 << DIGIT
 
 
@@ -30,7 +32,7 @@ DIGITS = 1 << DIGIT
 def _neighbour(
     offsets: int, k: int, z: int, y: int, x: int, planes: int, rows: int, width: int
 ) -> int:
-    """Number of the voxel at offset k from one; -1 outside."""
+    """Return the number of the voxel at offset k from one; -1 outside."""
     there = longs(offsets)
     z, y, x = z + there[3 * k], y + there[3 * k + 1], x + there[3 * k + 2]
     inside = 0 <= z < planes and 0 <= y < rows and 0 <= x < width
@@ -39,7 +41,7 @@ def _neighbour(
 
 @inlined
 def _key(bits: int) -> int:
-    """32 bits that grow, taken without sign, as the float32 with these bits falls."""
+    """Return 32 bits that, as unsigned, grow as the float32 with these bits falls."""
     return bits if bits < 0 else 0x7FFFFFFF - bits
 
 
@@ -47,7 +49,7 @@ def _key(bits: int) -> int:
 def _pass(
     count: int, shift: int, keys: int, edges: int, to_keys: int, to_edges: int, starts: int
 ) -> None:
-    """Sort by one digit, those of one digit in the order in which they come."""
+    """Sort by one digit, stably: equal digits keep their order."""
     at = longs(starts)
     for d in range(DIGITS):
         at[d] = 0
@@ -68,11 +70,11 @@ def _pass(
 
 @kernel(ORDER)
 def malis_order(args: Any, worker: int) -> None:
-    """Numbers of the edges that exist, from the largest value on, ties by number: int32 at `order`.
+    """Sort the edges that exist, from the largest value on, ties by number: int32 at `order`.
 
-    `count`: address of one int64, how many. `offsets`: address of three int64 (z, y, x) for each image.
-    `scratch`: 12 bytes for each edge and 8 * DIGITS. Edge number: image * voxels + voxel. Other words
-    as in `loss_rows`; `target` and `weight` are of the sample's first image, dense, by `places`.
+    `count`: address of one int64, how many. `offsets`: address of three int64 (z, y, x) for each channel. `scratch`:
+    12 bytes for each edge and 8 * DIGITS. Edge number: channel * voxels + voxel. Other words as in `loss_rows`;
+    `target` and `weight` are of the sample's first channel, dense, by `places`.
     """
     at = ORDER
     planes, rows, width, lanes = args[at.planes], args[at.rows], args[at.width], args[at.lanes]
@@ -123,7 +125,7 @@ def _root(parents: int, v: int) -> int:
 
 @inlined
 def _join(args: Any, target: int, wanted: bool, parents: int, sizes: int, voxels: int) -> float:
-    """Take the edges of target 1, or the others, in order; the pairs that each decides on, and their sum."""
+    """Take the edges of target 1, or the others, in order; write the pairs that each decides on, return their sum."""
     at = SHARES
     rows, width = args[at.rows], args[at.width]
     found = 0.0
@@ -146,12 +148,12 @@ def _join(args: Any, target: int, wanted: bool, parents: int, sizes: int, voxels
 
 @kernel(SHARES)
 def malis_shares(args: Any, worker: int) -> None:
-    """What share of all pairs each edge decides on, float32 by edge number at `shares`.
+    """Write the share of all pairs that each edge decides on, float32 by edge number at `shares`.
 
-    Shares of edges within objects add up to `positive`, those of others to 1 - `positive`, or 0 where there
-    are no pairs. `order`, `count` as `malis_order` leaves them; `target` as there. `scratch`: 12 bytes
-    for each voxel. `given`: address of two int64 where the loss will find those of targets and of
-    its weights, which begin at `base`.
+    Shares of edges within objects add up to `positive`, those of others to 1 - `positive`, or 0 where there are no
+    pairs. `order`, `count` as `malis_order` leaves them; `target` as there. `scratch`: 12 bytes for each voxel.
+    `given`: address of two int64 where the loss will find those of targets and of its weights, which begin at
+    `base`.
     """
     at = SHARES
     voxels = args[at.planes] * args[at.rows] * args[at.width]

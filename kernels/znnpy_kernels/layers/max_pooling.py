@@ -1,11 +1,10 @@
 """Max pooling of one channel block: forward with or without the winning taps, and backward.
 
-Words as in `windows`; strides of `index` in uint16 elements, its x stride is LANES. Stride 1 with
-dilation is max_filter on a sparse lattice (`pooling_pairs` where the window has at most two voxels along
-each axis), a true stride is max_pool. The tap number of (dz, dy, dx) is
-(dz * window_y + dy) * window_x + dx, uint16. The first maximum in z, y, x order wins; a NaN in the
-window gives NaN, and a tap that holds a NaN wins; what lies beyond the image never does. A window has
-fewer than 32768 taps.
+Words as in `pooling_windows`; strides of `index` in uint16 elements, its x stride is LANES. Stride 1 with dilation
+is max_filter on a sparse lattice (`max_pooling_pairs` where the window has at most two voxels along each axis), a
+stride above 1 is max_pool. The tap number of (dz, dy, dx) is (dz * window_y + dy) * window_x + dx, uint16. The first
+maximum in z, y, x order wins; a NaN in the window gives NaN, and a tap that holds a NaN wins; voxels outside never
+do. A window has fewer than 32768 taps.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def _row(
     source: int, target: int, index: int, width: int, window: Any, steps: Any, stride: int,
     dilation: int, line: int,
 ) -> None:  # fmt: skip
-    """One row; constant sizes make LLVM unroll the usual windows."""
+    """Pool one row; constant sizes make LLVM unroll the usual windows."""
     wz, wy, wx = window
     void = True
     if _by_columns(wx, stride, dilation):
@@ -82,7 +81,7 @@ def _row_values(
 
 @inlined
 def _taps_at(args: Any, row: Any, x: int) -> Any:
-    """Taps low..high along z, y, x of output x of a row that lie in the image."""
+    """Return the taps low..high along z, y, x of output x of a row that lie inside."""
     at = FORWARD
     first, last = taps_inside(
         x * args[at.stride_x] - args[at.before_x],
@@ -95,7 +94,7 @@ def _taps_at(args: Any, row: Any, x: int) -> Any:
 
 @inlined
 def _clipped(args: Any, row: Any, index: int, low: int, high: int) -> None:
-    """Outputs low..high of a row, whatever of their windows lies in the image."""
+    """Write outputs low..high of a row, over the part of each window that lies inside."""
     at = FORWARD
     for x in range(low, high):
         taps = _taps_at(args, row, x)
@@ -118,7 +117,7 @@ MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y")
 
 @kernel(MAX_POOL_FORWARD)
 def max_pool_forward(args: Any, worker: int) -> None:
-    """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output."""
+    """Write maxima and winning taps; `planes`, `rows`, `width` measure the part of the output."""
     at = MAX_POOL_FORWARD
     line = scratch_line()
     window = args[at.window_z], args[at.window_y], args[at.window_x]
@@ -139,7 +138,7 @@ MAX_POOL_VALUES = words(FORWARD)
 
 @kernel(MAX_POOL_VALUES)
 def max_pool_values(args: Any, worker: int) -> None:
-    """As `max_pool_forward` without the taps, for inference."""
+    """Write maxima as `max_pool_forward`, without the taps, for inference."""
     at = MAX_POOL_VALUES
     line = scratch_line()
     window = args[at.window_z], args[at.window_y], args[at.window_x]
@@ -156,7 +155,7 @@ def max_pool_values(args: Any, worker: int) -> None:
 
 @inlined
 def _gather_strided(args: Any, gradient: int, index: int, number: int, target: int) -> None:
-    """Add what the voxels of a row won in one row of outputs, for any stride along x."""
+    """Add the gradients that the voxels of a row won in one row of outputs, for any stride along x."""
     at = MAX_POOL_BACKWARD
     for dx in range(args[at.window_x]):
         first, last = outputs_reaching(args, dx)
@@ -166,9 +165,9 @@ def _gather_strided(args: Any, gradient: int, index: int, number: int, target: i
 
 @inlined
 def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, number: int) -> None:
-    """Add what one input row won in two rows of a plane of outputs; -1 means no such row."""
+    """Add the gradients that one input row won in two rows of a plane of outputs; -1 means no such row."""
     at = MAX_POOL_BACKWARD
-    # A row that does not exist is replaced by the other one, with numbers that no tap has.
+    # A missing row is replaced by the other one, with numbers that no tap has, so that both need no test.
     one = number if first >= 0 else -args[at.window_x]
     two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
     row, other = first if first >= 0 else second, second if second >= 0 else first
@@ -200,7 +199,7 @@ MAX_POOL_BACKWARD = words(BACKWARD, "index index_z index_y")
 
 @inlined
 def _row_of_outputs(args: Any, y: int, tap: int) -> int:
-    """The row of outputs that reads row y of the part with a tap along y, or -1."""
+    """Return the row of outputs that reads row y of the part with a tap along y, or -1."""
     at = MAX_POOL_BACKWARD
     if tap >= args[at.window_y]:
         return -1
@@ -210,10 +209,10 @@ def _row_of_outputs(args: Any, y: int, tap: int) -> int:
 
 @kernel(MAX_POOL_BACKWARD)
 def max_pool_backward(args: Any, worker: int) -> None:
-    """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
+    """Write for each input voxel the sum of the gradients of the outputs that it won, in order of taps.
 
-    `index` is, as `gradient`, of the whole block of outputs; `planes`, `rows`, `width` measure the part
-    (whole rows). Every voxel of the part is written.
+    `index` is, as `gradient`, of the whole block of outputs; `planes`, `rows`, `width` measure the part (whole
+    rows). Every voxel of the part is written.
     """
     at = MAX_POOL_BACKWARD
     for z in range(args[at.planes]):

@@ -1,13 +1,13 @@
 """Max-filters whose window has at most two voxels along each axis: forward and backward.
 
-Output voxel o reads input voxels o + tap * dilation. The tap (dz, dy, dx) has the number 4 dz + 2 dy
-+ dx, whatever the window; `index` keeps the number of the winner, a byte for each lane. The first
-maximum in z, y, x order wins; a NaN in the window gives NaN, and a tap that holds a NaN wins.
-`far_z`, `far_y`, `far_x` lead from a voxel to the second of its window, in planes, rows, voxels; 0
-where there is none. Other words as in `pooling`, but `index_z`, `index_y` count bytes.
+Output voxel o reads input voxels o + tap * dilation. The tap (dz, dy, dx) has the number 4 dz + 2 dy + dx, whatever
+the window; `index` keeps the number of the winner, a byte for each lane. The first maximum in z, y, x order wins; a
+NaN in the window gives NaN, and a tap that holds a NaN wins. `far_z`, `far_y`, `far_x` lead from a voxel to the
+second of its window, in planes, rows, voxels; 0 where there is none. Other words as in `max_pooling`, but `index_z`,
+`index_y` count bytes.
 
-The gradient of a relu before the filter costs nothing: its value is positive where the maximum is. So
-where the maximum is not above `floor` the winner gets the number NOBODY, and no gradient goes back.
+The gradient of a relu before the filter costs nothing: its value is positive where the maximum is. So where the
+maximum is not above `floor` the winner gets the number NOBODY, and no gradient goes back.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from znnpy_kernels.simd.vectors import (
     store_octets,
 )
 
-# Rows of a plane, after which the next plane's follow: they meet in the cache.
+# Bytes of rows of a plane, after which the next plane's follow, so that both are in the L2 cache: 128 KiB, an eighth
+# of one of 1 MiB.
 STRIP_BYTES = 1 << 17
 NOBODY = 255  # the number of no tap
-NOWHERE = 64  # added to the numbers of taps in rows that do not exist
+NOWHERE = 64  # added to the numbers of taps in missing rows, so that no winner has them
 FAR = words("far_z far_y far_x")
 
 
 @inlined
 def _column(source: int, wz: int, far: Any, bad: Any) -> Any:
-    """Maximum and winner over z and y at one x; collects NaNs in `bad` and ignores them otherwise."""
+    """Return maximum and winner over z and y at one x; collect NaNs in `bad` and ignore them otherwise."""
     a, b = load(source), load(source + far[1])
     bad = bad | (a != a) | (b != b)
     second = b > a
@@ -64,7 +65,7 @@ def _column(source: int, wz: int, far: Any, bad: Any) -> Any:
 
 @inlined
 def _joined(first: Any, tap: Any, second: Any, number: Any) -> Any:
-    """The larger of two columns and its winner; of equal ones that with the smaller number."""
+    """Return the larger of two columns and its winner; of equal ones that with the smaller number."""
     number = number | splat_octet(1)
     larger = second > first
     take = larger | ((second == first) & (number < tap))
@@ -82,7 +83,7 @@ def _keep(target: int, index: int, x: int, best: Any, tap: Any, floor: Any) -> N
 def _near_row(
     source: int, target: int, index: int, width: int, wz: int, far: Any, floor: Any, bad: Any
 ) -> Any:
-    """One row where the second column of the window is the next voxel: it stays in registers."""
+    """Filter one row where the second column of the window is the next voxel: it stays in registers."""
     first, tap, bad = _column(source, wz, far, bad)
     for x in range(width):
         second, number, bad = _column(source + VECTOR_BYTES * (x + 1), wz, far, bad)
@@ -97,7 +98,7 @@ def _far_piece(
     source: int, target: int, index: int, count: int, wz: int, far: Any, floor: Any, line: int,
     bad: Any,
 ) -> Any:  # fmt: skip
-    """`count` voxels of a row; columns wait on the line for the one `far[2]` voxels on."""
+    """Filter `count` voxels of a row; columns wait on the line for the one `far[2]` voxels on."""
     span, taps = far[2], line + VECTOR_BYTES * LINE
     for x in range(span):
         best, tap, bad = _column(source + VECTOR_BYTES * x, wz, far, bad)
@@ -133,7 +134,7 @@ def _row(
 
 @inlined
 def _careful_row(source: int, target: int, index: int, width: int, far: Any, floor: Any) -> None:
-    """One row voxel by voxel, for rows with a NaN."""
+    """Filter one row voxel by voxel, for rows with a NaN."""
     for x in range(width):
         at = source + VECTOR_BYTES * x
         best, tap = load(at), splat_octet(0)
@@ -176,10 +177,9 @@ MAX_FILTER_FORWARD = words(PART, "index index_z index_y floor:float")
 
 @kernel(MAX_FILTER_FORWARD)
 def max_filter_forward(args: Any, worker: int) -> None:
-    """Maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
+    """Write maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
 
-    `source` is the input voxel where the part's first output voxel lies. A NaN as `floor` lets every
-    tap win.
+    `source` is the input voxel where the part's first output voxel lies. A NaN as `floor` lets every tap win.
     """
     at = MAX_FILTER_FORWARD
     floor = splat(float_argument(args[at.floor]))
@@ -191,7 +191,7 @@ def max_filter_forward(args: Any, worker: int) -> None:
 
 @kernel(PART)
 def max_filter_values(args: Any, worker: int) -> None:
-    """As `max_filter_forward` without the taps, for inference."""
+    """Write maxima as `max_filter_forward`, without the taps, for inference."""
     at = PART
     if args[at.far_z]:
         _forward(args, 2, 0, 0, 0, splat(0.0))
@@ -201,7 +201,7 @@ def max_filter_values(args: Any, worker: int) -> None:
 
 @inlined
 def _streamed_row(source: int, target: int, width: int, wz: int, far: Any, bad: Any) -> Any:
-    """A row of maxima alone that passes by the caches, where a window's columns are neighbours."""
+    """Write a row of maxima alone, bypassing the caches, where a window's columns are neighbours."""
     first, tap, bad = _column(source, wz, far, bad)
     for x in range(width):
         second, number, bad = _column(source + VECTOR_BYTES * (x + 1), wz, far, bad)
@@ -231,7 +231,7 @@ def _streamed(args: Any, wz: int) -> None:
 
 @kernel(PART)
 def max_filter_streamed(args: Any, worker: int) -> None:
-    """As `max_filter_values` for targets beyond all caches; `far_x` is 1.
+    """Write maxima as `max_filter_values`, for targets too large for all caches; `far_x` is 1.
 
     Rows of the target lie on multiples of a vector's bytes.
     """
@@ -245,14 +245,14 @@ def max_filter_streamed(args: Any, worker: int) -> None:
 
 @inlined
 def _won(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
-    """total + the output's gradient in the lanes where this tap won."""
+    """Return total + the output's gradient in the lanes where this tap won."""
     won = load_octets(index + LANES * output) == splat_octet(number)
     return select(won, total + load(gradient + VECTOR_BYTES * output), total)
 
 
 @inlined
 def _inner(total: Any, gradients: Any, indices: Any, numbers: Any, x: int, far: int) -> Any:
-    """total + what voxel x won in two rows of outputs."""
+    """Return total + the gradients that voxel x won in two rows of outputs."""
     total = _won(total, gradients[0], indices[0], x, numbers[0])
     total = _won(total, gradients[0], indices[0], x - far, numbers[0] + 1)
     total = _won(total, gradients[1], indices[1], x, numbers[1])
@@ -263,7 +263,7 @@ def _inner(total: Any, gradients: Any, indices: Any, numbers: Any, x: int, far: 
 def _outer(
     total: Any, gradients: Any, indices: Any, numbers: Any, x: int, far: int, outputs: int
 ) -> Any:
-    """The same near the ends of a row, where not every output is there."""
+    """Return the same near the ends of a row, where some outputs are missing."""
     for i in range(2):
         if x < outputs:
             total = _won(total, gradients[i], indices[i], x, numbers[i])
@@ -287,10 +287,9 @@ def _ends(near: Any, deep: Any, target: int, low: int, high: int, far: int, outp
 def _gathered_row(
     near: Any, deep: Any, wz: int, target: int, outputs: int, width: int, far: int
 ) -> Any:
-    """Each input voxel of a row gets what it won in rows of outputs; returns the row's sum.
+    """Write for each input voxel of a row what it won in rows of outputs; return the row's sum.
 
-    `near`, `deep`: gradients, winners and tap numbers of two rows each, of the first and the second
-    plane.
+    `near`, `deep`: gradients, winners and tap numbers of two rows each, of the first and the second plane.
     """
     first = min(far, width)
     sums = _ends(near, deep, target, 0, first, far, outputs)
@@ -305,10 +304,9 @@ def _gathered_row(
 
 @inlined
 def _pair(place: int, far: int, size: int, number: int) -> Any:
-    """The two outputs that read a place, by first and second tap, and the numbers of these taps.
+    """Return the two outputs that read a place, by first and second tap, and the numbers of these taps.
 
-    An output that does not exist is replaced by the other, with a number that no tap has; without
-    either, outputs are -1.
+    A missing output is replaced by the other, with a number that no tap has; without either, outputs are -1.
     """
     second = place - far if far and 0 <= place - far < size else -1
     first = place if place < size else -1
@@ -323,7 +321,7 @@ def _pair(place: int, far: int, size: int, number: int) -> Any:
 
 @inlined
 def _rows_of(args: Any, plane: int, rows: Any, number: int) -> Any:
-    """Gradients, winners and tap numbers of two rows of a plane of outputs."""
+    """Return gradients, winners and tap numbers of two rows of a plane of outputs."""
     at = MAX_FILTER_BACKWARD
     gradient, index = (
         args[at.gradient] + 4 * plane * args[at.gradient_z],
@@ -341,7 +339,7 @@ def _rows_of(args: Any, plane: int, rows: Any, number: int) -> Any:
 
 @inlined
 def _backward(args: Any, wz: int) -> Any:
-    """All rows of a part; returns their sum."""
+    """Compute all rows of a part; return their sum."""
     at = MAX_FILTER_BACKWARD
     sums = splat(0.0)
     for z in range(args[at.planes]):
@@ -370,10 +368,9 @@ MAX_FILTER_BACKWARD = words(
 
 @kernel(MAX_FILTER_BACKWARD)
 def max_filter_backward(args: Any, worker: int) -> None:
-    """Each input voxel gets the sum of the gradients of the outputs that it won, in order of taps.
+    """Write for each input voxel the sum of the gradients of the outputs that it won, in order of taps.
 
-    Words as in `max_pool_backward`. `bias_gradient` (0: not wanted) gets the sum over the part,
-    LANES floats.
+    Words as in `max_pool_backward`. `bias_gradient` (0: not wanted) gets the sum over the part, LANES floats.
     """
     at = MAX_FILTER_BACKWARD
     sums = _backward(args, 2) if args[at.far_z] else _backward(args, 1)

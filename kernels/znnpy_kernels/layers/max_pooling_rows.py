@@ -1,9 +1,8 @@
-"""One row of max pooling, forward and backward.
+"""Row operations of max pooling, forward and backward: by columns for stride 1, by windows otherwise.
 
-With stride 1 on x the maximum of each column of the window (over z and y) is made once and kept on
-a scratch line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w
-loads instead of w^3. This only looks for NaNs; a row that has one is done again window
-by window, as are other strides.
+With stride 1 on x the maximum of each column of the window (over z and y) is computed once and kept on a scratch
+line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w loads instead of w^3. This
+only looks for NaNs; a row that has one is done again window by window, as are other strides.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LINE = 128  # voxels of a row at once: with their numbers they stay in the L1 ca
 
 @intrinsic
 def scratch_line(typingctx: Any) -> Any:
-    """Address of LINE voxels of float32 and, behind them, LINE voxels of uint16, on the stack."""
+    """Return the address of LINE voxels of float32 and, behind them, LINE voxels of uint16, on the stack."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         place = cgutils.alloca_once(builder, ir.ArrayType(FLOATS.ir, LINE + LINE // 2))
@@ -51,7 +50,7 @@ def scratch_line(typingctx: Any) -> Any:
 
 @inlined
 def _best(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> Any:
-    """Maximum and winning tap over one window; steps are bytes from tap to tap."""
+    """Return maximum and winning tap over one window; steps are bytes from tap to tap."""
     best, tap = load(source), splat_short(0)
     number = 0
     for dz in range(wz):
@@ -82,7 +81,7 @@ def _largest(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) ->
 
 @inlined
 def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) -> Any:
-    """As `_best` for a window of one column; collects NaNs in `bad` and does not care otherwise."""
+    """Return maximum and winner of a window of one column; collect NaNs in `bad` and ignore them otherwise."""
     best, tap = load(source), splat_short(0)
     bad = bad | (best != best)
     for dz in range(wz):
@@ -99,7 +98,7 @@ def _column(source: int, wz: int, wy: int, steps: Any, factor: int, bad: Any) ->
 
 @inlined
 def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any) -> Any:
-    """Maximum of `wx` columns on the line, the last of which comes in registers."""
+    """Return the maximum of `wx` columns on the line, the last of which comes in registers."""
     taps = line + VECTOR_BYTES * LINE
     best, tap = load(line + VECTOR_BYTES * x), load_shorts(taps + INDEX_BYTES * x)
     for dx in range(1, wx):
@@ -140,7 +139,7 @@ def pool_columns(
     source: int, target: int, index: int, width: int, wz: int, wy: int, wx: int, steps: Any,
     dilation: int, line: int,
 ) -> Any:  # fmt: skip
-    """One row with stride 1; returns whether it holds a NaN (then the result is void).
+    """Pool one row with stride 1; return whether it holds a NaN (then the result is void).
 
     `steps`: bytes from tap to tap on z and y; `line`: a scratch line.
     """
@@ -158,7 +157,7 @@ def pool_windows(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
     stride: int, dilation: int,
 ) -> None:  # fmt: skip
-    """One row for any stride."""
+    """Pool one row with any stride."""
     for x in range(count):
         at = source + VECTOR_BYTES * x * stride
         best, tap = _best(at, wz, wy, wx, steps, VECTOR_BYTES * dilation)
@@ -203,7 +202,7 @@ def pool_columns_values(
     source: int, target: int, width: int, wz: int, wy: int, wx: int, steps: Any, dilation: int,
     line: int,
 ) -> Any:  # fmt: skip
-    """As `pool_columns` without taps."""
+    """Pool as `pool_columns`, without taps."""
     bad, piece = below(0), LINE - (wx - 1) * dilation
     for x in range(0, width, piece):
         bad = _pool_piece_values(
@@ -218,7 +217,7 @@ def pool_windows_values(
     source: int, target: int, count: int, wz: int, wy: int, wx: int, steps: Any, stride: int,
     dilation: int,
 ) -> None:  # fmt: skip
-    """As `pool_windows` without taps."""
+    """Pool as `pool_windows`, without taps."""
     for x in range(count):
         at = source + VECTOR_BYTES * x * stride
         store(target + VECTOR_BYTES * x, _largest(at, wz, wy, wx, steps, VECTOR_BYTES * dilation))
@@ -228,8 +227,9 @@ def pool_windows_values(
 def pool_clipped(
     corner: int, target: int, index: int, inside: Any, wy: int, wx: int, steps: Any
 ) -> None:
-    """One window of which taps inside[0]..inside[1] along z, y, x lie in the image: without any, -Inf
-    and a tap that there is not.
+    """Pool one window of which taps inside[0]..inside[1] along z, y, x lie inside.
+
+    Without any it gives -Inf and a tap number that does not exist.
     """
     low, high = inside
     best, tap = splat(-inf), splat_short(NOBODY)
@@ -247,7 +247,7 @@ def pool_clipped(
 
 @inlined
 def pool_clipped_values(corner: int, target: int, inside: Any, steps: Any) -> None:
-    """As `pool_clipped` without taps."""
+    """Pool as `pool_clipped`, without taps."""
     low, high = inside
     best = splat(-inf)
     for dz in range(low[0], high[0]):
@@ -260,7 +260,7 @@ def pool_clipped_values(corner: int, target: int, inside: Any, steps: Any) -> No
 
 @inlined
 def _added(total: Any, gradient: int, index: int, output: int, number: int) -> Any:
-    """total + the output's gradient in the lanes where this tap won."""
+    """Return total + the output's gradient in the lanes where this tap won."""
     won = load_shorts(index + INDEX_BYTES * output) == splat_short(number)
     return select(won, total + load(gradient + VECTOR_BYTES * output), total)
 

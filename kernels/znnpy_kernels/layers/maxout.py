@@ -1,8 +1,7 @@
-"""The largest of several images at every voxel (maxout), and gradients back to the one that was.
+"""Maxout: the largest of several channels at every voxel, and the gradient back to the winner.
 
-Words as in `simd.rows`; `index` holds the number of the winner, a byte for each float, `index_z`,
-`index_y` its strides in bytes. The first of equal values wins, and the first NaN. `length` counts
-floats, whole vectors.
+Words as in `simd.rows`; `index` holds the number of the winner, a byte for each float, `index_z`, `index_y` its
+strides in bytes. The first of equal values wins, and the first NaN. `length` counts floats, whole vectors.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def _larger_row(source: int, target: int, index: int, number: int, length: int) 
 
 @kernel(LARGER)
 def larger_rows(args: Any, worker: int) -> None:
-    """The target becomes the larger of itself and the source; who won is noted unless `index` is 0.
+    """Write the larger of target and source to the target; note the winner unless `index` is 0.
 
-    `number` counts sources; what the target holds before the first of them, number 1, is number 0.
+    `number` counts sources; the target's values before the first source, number 1, have number 0.
     """
     at = LARGER
     for z in range(args[at.planes]):
@@ -62,7 +61,7 @@ def larger_rows(args: Any, worker: int) -> None:
 
 @kernel(LARGER)
 def winner_rows(args: Any, worker: int) -> None:
-    """target = source where the number won, else 0."""
+    """Write source where the number won, else 0."""
     at = LARGER
     number = splat_octet(args[at.number])
     for z in range(args[at.planes]):

@@ -1,11 +1,11 @@
-"""Statistics of normalisation: of the lanes of parts of a block, merged over parts, lanes and images.
+"""Statistics of normalisation (batch, instance, group, layer): moments, coefficients, running means, gradients.
 
-Parts are tasks' shares of one channel block of one image of the batch. A part leaves LEAF float64: the
-mean of each of LANES lanes, the sum of squared deviations from it, and how many values a lane has.
-Merging goes through parts in order (Chan, Golub and LeVeque 1983), so bits depend on the parts alone.
+Parts are tasks' shares of one channel block of one sample of the batch. A part leaves LEAF float64: the mean of each
+of LANES lanes, the sum of squared deviations from it, and how many values a lane has. Merging goes through parts in
+order (Chan, Golub and LeVeque 1983), so bits depend on the parts alone.
 
-What is merged counts for a sample: an image of the batch, or all of them as one. Channels lie in
-groups of `size` neighbours. Tables, by sample and then by channel in LANES to a block:
+Statistics are merged over one sample of the batch, or over all of them as one. Channels lie in groups of `size`
+neighbours. Tables, by sample and then by channel in LANES to a block:
 
     moments         MOMENTS float64 a channel: the group's mean minus the channel's bias, the group's
                     1 / sqrt(variance + epsilon), the channel's own mean, its unbiased variance
@@ -48,11 +48,11 @@ LANE_STATISTICS = words("source source_z source_y leaf planes rows length")
 
 @kernel(LANE_STATISTICS)
 def lane_statistics(args: Any, worker: int) -> None:
-    """Leave the statistics of a part, `length` floats (whole voxels) a row, at `leaf`.
+    """Write the statistics of a part, `length` floats (whole voxels) a row, at `leaf`.
 
-    Sums are about the part's first voxel, so that a mean far from 0 costs no digits. Those of a run of
-    voxels are of float32, about the run's own first: at most RUN times its squared deviations are lost
-    to rounding, whatever stands there.
+    Sums are about the part's first voxel, so that a mean far from 0 costs no digits. Those of a run of voxels are of
+    float32, about the run's own first: at most RUN times its squared deviations are lost to rounding, for any
+    values.
     """
     at = LANE_STATISTICS
     pivot = to_doubles(load(args[at.source]))
@@ -71,7 +71,7 @@ def lane_statistics(args: Any, worker: int) -> None:
 
 @inlined
 def _run(source: int, count: int, pivot: Any) -> Any:
-    """Sums, and sums of squares, of `count` voxels minus the pivot."""
+    """Return the sums, and sums of squares, of `count` voxels minus the pivot."""
     first = load(source)
     few, more = splat(0.0), splat(0.0)
     for i in range(0, count * VECTOR_BYTES, VECTOR_BYTES):
@@ -85,7 +85,7 @@ def _run(source: int, count: int, pivot: Any) -> Any:
 
 @inlined
 def _finish_leaf(args: Any, count: int) -> None:
-    """Sums about the first voxel to mean and squared deviations."""
+    """Turn sums about the first voxel into mean and squared deviations."""
     at = LANE_STATISTICS
     leaf, first = doubles(args[at.leaf]), floats(args[at.source])
     leaf[2 * LANES] = count
@@ -100,13 +100,13 @@ TABLE = words(
     "coefficients coefficients_step"
 )
 """Beside the tables, whose steps are bytes from sample to sample: parts at `leaves`, `cuts` for each block
-of each of `merged` images that count as a sample, and bytes from image to image and from block to block;
+of each of `merged` samples of the batch that count as one, and bytes from one to the next and from block to block;
 addresses of the channels' biases and scales (0: none)."""
 
 
 @inlined
 def _join(a: Any, leaf: Any, lane: int) -> Any:
-    """(count, mean, squared deviations) of two sets together."""
+    """Return (count, mean, squared deviations) of two sets together."""
     count, mean, squares = a
     more = leaf[2 * LANES]
     together, delta = count + more, leaf[lane] - mean
@@ -117,7 +117,7 @@ def _join(a: Any, leaf: Any, lane: int) -> Any:
 
 @inlined
 def _of_channel(args: Any, sample: int, channel: int) -> Any:
-    """(count, mean, squared deviations) of one channel of a sample."""
+    """Return (count, mean, squared deviations) of one channel of a sample."""
     at = MERGED_STATISTICS
     found = (0.0, 0.0, 0.0)
     for image in range(sample * args[at.merged], (sample + 1) * args[at.merged]):
@@ -135,7 +135,7 @@ def _value(address: int, channel: int, default: float) -> Any:
 
 @inlined
 def _group(args: Any, sample: int, first: int) -> Any:
-    """Mean and inverse deviation of a group; leaves each channel's own moments."""
+    """Return mean and inverse deviation of a group; write each channel's own moments."""
     at = MERGED_STATISTICS
     moments = doubles(args[at.moments] + sample * args[at.moments_step])
     count, mean, squares = 0.0, 0.0, 0.0
@@ -154,7 +154,7 @@ def _group(args: Any, sample: int, first: int) -> Any:
 
 @inlined
 def _place(coefficients: int, channel: int, middle: float, scale: float, bias: float) -> None:
-    """The coefficients of one channel, normalised about `middle`."""
+    """Write the coefficients of one channel, normalised about `middle`."""
     table = floats(coefficients + 4 * COEFFICIENTS * (channel // LANES))
     lane = channel % LANES
     centre = np.float32(middle)
@@ -168,7 +168,7 @@ MERGED_STATISTICS = words(TABLE, "shift epsilon:float")
 
 @kernel(MERGED_STATISTICS)
 def merged_statistics(args: Any, worker: int) -> None:
-    """Moments and coefficients of `channels` channels of all samples from what their parts left."""
+    """Write moments and coefficients of `channels` channels of all samples from their parts' statistics."""
     at = MERGED_STATISTICS
     for sample in range(args[at.samples]):
         moments = doubles(args[at.moments] + sample * args[at.moments_step])
@@ -191,7 +191,7 @@ RUNNING_COEFFICIENTS = words(
 
 @kernel(RUNNING_COEFFICIENTS)
 def running_coefficients(args: Any, worker: int) -> None:
-    """Coefficients of one sample by running statistics, floats by channel."""
+    """Write the coefficients of one sample by running statistics, floats by channel."""
     at = RUNNING_COEFFICIENTS
     for channel in range(args[at.channels]):
         middle = float(floats(args[at.mean])[channel]) - _value(args[at.bias], channel, 0.0)
@@ -212,7 +212,7 @@ MOVE_RUNNING = words("mean variance bias moments count momentum:float channels")
 
 @kernel(MOVE_RUNNING)
 def move_running(args: Any, worker: int) -> None:
-    """Running mean and variance take `momentum` of the mean of `count` samples' in `moments`, which are added up."""
+    """Move running mean and variance by `momentum` towards the mean of `count` samples' `moments`."""
     at = MOVE_RUNNING
     take, count = float_argument(args[at.momentum]), float(args[at.count])
     mean, variance, moments = (
@@ -235,7 +235,7 @@ MERGED_GRADIENTS = words(
 
 @inlined
 def _sums(args: Any, sample: int, channel: int) -> Any:
-    """Sums of d and of d * (x - centre) of one channel of a sample."""
+    """Return the sums of d and of d * (x - centre) of one channel of a sample."""
     at = MERGED_GRADIENTS
     first, second = 0.0, 0.0
     for image in range(sample * args[at.merged], (sample + 1) * args[at.merged]):
@@ -250,7 +250,7 @@ def _sums(args: Any, sample: int, channel: int) -> Any:
 
 @inlined
 def _means(args: Any, sample: int, first: int) -> Any:
-    """Means over a group of the gradient g by the normalised value u, and of g * u.
+    """Return the means over a group of the gradient g by the normalised value u, and of g * u.
 
     Adds the sums of d and of d * u of each channel to `found`.
     """
@@ -274,7 +274,7 @@ def _means(args: Any, sample: int, first: int) -> Any:
 
 @inlined
 def _spread(args: Any, sample: int, channel: int, plain: float, product: float) -> None:
-    """Coefficients of d, x - centre and 1 in the gradient by x; what they add up to."""
+    """Write the coefficients of d, x - centre and 1 in the gradient by x; return what they add up to."""
     at = MERGED_GRADIENTS
     moments = doubles(args[at.moments] + sample * args[at.moments_step])
     table = args[at.coefficients] + sample * args[at.coefficients_step]
@@ -291,10 +291,10 @@ def _spread(args: Any, sample: int, channel: int, plain: float, product: float) 
 
 @kernel(MERGED_GRADIENTS)
 def merged_gradients(args: Any, worker: int) -> None:
-    """From parts' sums to gradients of scale, shift and bias, and to what makes the gradient by x.
+    """Write gradients of scale, shift and bias from parts' sums, and the coefficients of the gradient by x.
 
-    That is d * c0 + (x - centre) * c1 + c2 for the `coefficients` c of a block, LANES floats each. A
-    lane has `voxels` in an image. `found`: room for 3 float64 a channel; gradients: addresses or 0.
+    That is d * c0 + (x - centre) * c1 + c2 for the `coefficients` c of a block, LANES floats each. A lane has
+    `voxels` in a sample. `found`: room for 3 float64 a channel; gradients: addresses or 0.
     """
     at = MERGED_GRADIENTS
     found = doubles(args[at.found])

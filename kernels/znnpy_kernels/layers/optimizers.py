@@ -1,12 +1,11 @@
-"""Optimizers on flat float32 ranges; hyperparameters are read from memory, since they change.
+"""Optimiser kernels (SGD with momentum, Adam, AdamW) on flat float32 ranges: learning rate and momentum apply here.
 
-`hyper` is the address of float64 values in the order of `SGD_HYPER` or `ADAM_HYPER`; `nesterov` and
-`decoupled` (AdamW) are 0 or 1, correction1 = 1 - beta1^t and correction2 = 1 - beta2^t with t = 1 for
-the first update. `scale` is the address
-of one float32 that multiplies the gradient (clipping), or 0. Definitions are PyTorch's
-(torch.optim.SGD with dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0.
-Parameters are updated in place. Ranges may be cut anywhere: the result is bitwise the same. Pad
-filters (gradient 0, value 0) stay 0.
+`hyper` is the address of float64 values in the order of `SGD_HYPER` or `ADAM_HYPER`, in memory since they change;
+`nesterov` and `decoupled` (AdamW) are 0 or 1, correction1 = 1 - beta1^t and correction2 = 1 - beta2^t with t = 1 for
+the first update. `scale` is the address of one float32 that multiplies the gradient (clipping), or 0. Definitions
+are PyTorch's (torch.optim.SGD with dampening 0, Adam, AdamW). State starts as zeros; `eps` must be > 0. Parameters
+are updated in place. Ranges may be cut anywhere: the result is bitwise the same. Pad filters (gradient 0, value 0)
+stay 0.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ SGD = words("parameters gradient momentum hyper scale length")
 
 @kernel(SGD)
 def sgd(args: Any, worker: int) -> None:
-    """g = scale * gradient + weight_decay * p; m = momentum * m + g; p -= learning_rate * step.
+    """Update by SGD: g = scale * gradient + weight_decay * p; m = momentum * m + g; p -= learning_rate * step.
 
-    step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0
-    when the momentum is 0 (then step = g).
+    step is m, or g + momentum * m with nesterov. `momentum` is the address of the state m, or 0 when the momentum is
+    0 (then step = g).
     """
     at = SGD
     hyper = doubles(args[at.hyper])
@@ -93,7 +92,7 @@ ADAM = words("parameters gradient mean variance hyper scale length")
 
 @kernel(ADAM)
 def adam(args: Any, worker: int) -> None:
-    """Adam (Kingma and Ba 2015), with decoupled = 1 AdamW (Loshchilov and Hutter 2019).
+    """Update by Adam (Kingma and Ba 2015), with decoupled = 1 AdamW (Loshchilov and Hutter 2019).
 
     `mean` and `variance` are the addresses of the two states, `length` floats each.
     """

@@ -1,7 +1,7 @@
-"""Frames: voxels round an image in the same memory, which convolutions read beyond its sides; and back.
+"""Padding: fills the frame of voxels around a channel (zeros, replicate, reflect), and folds its gradient back.
 
-A rule says which voxel of the image stands at a place beyond it: none (ZEROS), the nearest one (REPLICATE),
-or the one that a mirror at the outermost voxel shows (REFLECT, up to a size less one beyond).
+A rule says which voxel stands at a place of the frame: none (ZEROS), the nearest one (REPLICATE), or its mirror
+image at the outermost voxel (REFLECT, up to a size less one beyond). "Image" below is one channel without its frame.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
@@ -34,7 +34,7 @@ FRAME = words(PLACES, "copies")
 
 @inlined
 def _stands(place: int, size: int, rule: int) -> Any:
-    """The voxel of a line that stands at a place in it or beyond."""
+    """Return the voxel of a line that stands at a place in it or beyond."""
     if rule == REFLECT:
         place = abs(place)
         return place if place < size else 2 * (size - 1) - place
@@ -43,7 +43,7 @@ def _stands(place: int, size: int, rule: int) -> Any:
 
 @inlined
 def _beyond(number: int, before: int, size: int) -> Any:
-    """The place of a line's frame with this number."""
+    """Return the place of a line's frame with this number."""
     return number - before if number < before else number - before + size
 
 
@@ -94,10 +94,9 @@ def _add_line(args: Any, source: int, target: int, first: int) -> None:
 
 @kernel(PLACES)
 def fold_rows(args: Any, worker: int) -> None:
-    """The gradient of an image from that of the framed image: each voxel's is the sum over where it stands.
+    """Write the gradient of an image from that of the framed image: each voxel's is the sum over its places.
 
-    z0, z1, y0, y1 are rows of the image. Sums have one order, whatever the rows of a task. Words: see the
-    module.
+    z0, z1, y0, y1 are rows of the image. Sums have one order, whatever the rows of a task. Words: see the module.
     """
     at = PLACES
     rule = args[at.rule]

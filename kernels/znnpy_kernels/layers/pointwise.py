@@ -1,4 +1,4 @@
-"""Functions of many values in a row, called from Python without the GIL."""
+"""Functions of flat arrays, called from Python without the GIL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from znnpy_kernels.simd.vectors import below, load, load_masked, store, store_ma
 
 @native("void(int64, int64, int64)")
 def logistic_values(source: int, target: int, length: int) -> None:
-    """target[i] = 1 / (1 + e^-source[i]) of float32 at byte addresses, which may be the same."""
+    """Write target[i] = 1 / (1 + e^-source[i]) of float32 at byte addresses, which may be the same."""
     full = length - length % LANES
     for i in range(0, full, LANES):
         store(target + 4 * i, logistic(load(source + 4 * i)))

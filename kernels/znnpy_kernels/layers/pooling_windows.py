@@ -1,10 +1,10 @@
-"""Windows of pooling on one channel block: which voxels and which taps, where they meet the border.
+"""Windows of pooling and depthwise convolution on one channel block: taps per output, clipped at the border.
 
-Output voxel o reads input voxels o * stride + tap * dilation - before on each axis, those that lie in
-the image. Words: byte addresses; `*_z`, `*_y` strides in floats; `planes`, `rows`, `width` in voxels.
-Forward: `source` is the block's first voxel; `target` the part's, which is output `first_plane`,
-`first_row`. Backward: `gradient` is the first voxel of the whole block of outputs_z x outputs_y x
-outputs_x voxels, `target` the part's first, which is input voxel `first_plane`, `first_row`.
+Output voxel o reads input voxels o * stride + tap * dilation - before on each axis, those that lie inside the
+channel. Words: byte addresses; `*_z`, `*_y` strides in floats; `planes`, `rows`, `width` in voxels. Forward:
+`source` is the block's first voxel; `target` the part's, which is output `first_plane`, `first_row`. Backward:
+`gradient` is the first voxel of the whole block of outputs_z x outputs_y x outputs_x voxels, `target` the part's
+first, which is input voxel `first_plane`, `first_row`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ BACKWARD = words(
 class Row(NamedTuple):
     """One row of outputs.
 
-    `corner`, `target`: addresses of tap 0, 0, 0 of its first window, which may lie beyond the image, and
-    of its first output. Taps low..high of its windows lie in the image along z and y, and along x of
-    outputs first..last, all of them; without any such outputs where `low` and `high` leave taps out.
-    `steps`: bytes from tap to tap along z, y, x.
+    `corner`, `target`: addresses of tap 0, 0, 0 of its first window, which may lie outside, and of its first output.
+    Taps low..high of its windows lie inside along z and y, and along x of outputs first..last, all of them; without
+    any such outputs where `low` and `high` leave taps out. `steps`: bytes from tap to tap along z, y, x.
     """
 
     corner: int
@@ -52,13 +51,13 @@ class Row(NamedTuple):
 
 @inlined
 def quotient(count: int, step: int) -> int:
-    """count // step, which is seldom of another step than 1 and then takes as long as many taps."""
+    """Return count // step, without a division for the usual step of 1: it would take as long as many taps."""
     return count if step == 1 else count // step
 
 
 @inlined
 def taps_inside(corner: int, taps: int, dilation: int, size: int) -> Any:
-    """The first tap in 0..size of a window that begins at `corner`, and the one after the last."""
+    """Return the first tap in 0..size of a window that begins at `corner`, and the one after the last."""
     low = 0 if corner >= 0 else quotient(dilation - 1 - corner, dilation)
     high = 0 if corner >= size else min(taps, quotient(size - corner + dilation - 1, dilation))
     return low, max(low, high)
@@ -68,7 +67,7 @@ def taps_inside(corner: int, taps: int, dilation: int, size: int) -> Any:
 def whole_windows(
     outputs: int, taps: int, stride: int, dilation: int, before: int, size: int
 ) -> Any:
-    """Outputs first..last of all along an axis whose windows lie in the image."""
+    """Return outputs first..last along an axis whose windows lie inside."""
     first = min(outputs, (before + stride - 1) // stride) if before > 0 else 0
     room = size - 1 - (taps - 1) * dilation + before
     return first, max(first, min(outputs, room // stride + 1)) if room >= 0 else first
@@ -76,7 +75,7 @@ def whole_windows(
 
 @inlined
 def row_of(args: Any, z: int, y: int) -> Any:
-    """Row y of plane z of a part's outputs."""
+    """Return row y of plane z of a part's outputs."""
     at = FORWARD
     corner_z = (args[at.first_plane] + z) * args[at.stride_z] - args[at.before_z]
     corner_y = (args[at.first_row] + y) * args[at.stride_y] - args[at.before_y]
@@ -103,7 +102,7 @@ def row_of(args: Any, z: int, y: int) -> Any:
 
 @inlined
 def inside(args: Any, row: Any) -> Any:
-    """Outputs first..last of a row whose windows lie in the image along all axes."""
+    """Return outputs first..last of a row whose windows lie inside along all axes."""
     at = FORWARD
     taps = args[at.window_z] * args[at.window_y]
     if (row.high_z - row.low_z) * (row.high_y - row.low_y) < taps:
@@ -113,7 +112,7 @@ def inside(args: Any, row: Any) -> Any:
 
 @inlined
 def output_of(place: int, tap: int, dilation: int, stride: int, outputs: int) -> int:
-    """The output that reads a place, counted from the window of output 0, with a tap; or -1."""
+    """Return the output that reads a place, counted from the window of output 0, with a tap; or -1."""
     start = place - tap * dilation
     if start < 0 or start % stride != 0 or start // stride >= outputs:
         return -1
@@ -122,7 +121,7 @@ def output_of(place: int, tap: int, dilation: int, stride: int, outputs: int) ->
 
 @inlined
 def outputs_reaching(args: Any, tap: int) -> Any:
-    """Outputs first..last of a row of which a tap along x lies in the image."""
+    """Return outputs first..last of a row of which a tap along x lies inside."""
     at = BACKWARD
     shift = args[at.before_x] - tap * args[at.dilation_x]
     stride = args[at.stride_x]

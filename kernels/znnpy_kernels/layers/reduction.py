@@ -1,9 +1,8 @@
-"""Small sums in fixed order: partial bias gradients of many parts.
+"""Sums in fixed order of partial gradients, of biases and of prelu's slopes.
 
-Gradients of the slopes that prelu learns.
-
-Words as in `transfer`: v = (x - centre) * scale + bias of what lies at `source`; `gradient` is by the
-node's values. `partial` gets LANES floats: the sums over the part of gradient * v where v is not positive.
+Words of `slopes_gradient` as in `activation_rows`: v = (x - centre) * scale + bias of the values at `source`;
+`gradient` is by the node's values. `partial` gets LANES floats: the sums over the part of gradient * v where v is
+not positive.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ADD_DOUBLES = words("first second target length")
 
 @kernel(SLOPES)
 def slopes_gradient(args: Any, worker: int) -> None:
-    """Sums for one block; `length` counts floats of a row, whole voxels. `bias`, `affine`: 0 for none."""
+    """Write prelu's slope gradients of one block; `length` counts floats of a row. `bias`, `affine`: 0 for none."""
     at = SLOPES
     scale, centre, bias, total = splat(1.0), splat(0.0), splat(0.0), splat(0.0)
     if args[at.affine]:
@@ -50,7 +49,7 @@ def slopes_gradient(args: Any, worker: int) -> None:
 
 @kernel(SUM_VECTORS)
 def sum_vectors(args: Any, worker: int) -> None:
-    """target[j] = source[0][j] + source[1][j] + ..., added in that order; `length` floats each."""
+    """Write target[j] = source[0][j] + source[1][j] + ..., added in that order; `length` floats each."""
     at = SUM_VECTORS
     source, target = floats(args[at.source]), floats(args[at.target])
     for j in range(args[at.length]):
@@ -62,7 +61,7 @@ def sum_vectors(args: Any, worker: int) -> None:
 
 @kernel(SUM_LANES)
 def sum_lanes(args: Any, worker: int) -> None:
-    """target[0] = the sum of `count` vectors of LANES floats, `step` floats apart.
+    """Write the sum of `count` vectors of LANES floats, `step` floats apart, as one float.
 
     Lane by lane first, then the lanes in order.
     """
@@ -79,7 +78,7 @@ def sum_lanes(args: Any, worker: int) -> None:
 
 @kernel(ADD_DOUBLES)
 def add_doubles(args: Any, worker: int) -> None:
-    """target = first + second over one range of float64."""
+    """Write target = first + second over one range of float64."""
     at = ADD_DOUBLES
     first, second, target = (
         doubles(args[at.first]),

@@ -20,7 +20,7 @@ from znnpy_kernels.simd.vectors import load, splat, store
 
 @inlined
 def blocks_of(channels: int) -> int:
-    """How many blocks hold this many channels."""
+    """Return how many blocks hold this many channels."""
     return (channels + LANES - 1) // LANES
 
 
@@ -79,7 +79,7 @@ SOFTMAX_FORWARD = words(
 
 @kernel(SOFTMAX_FORWARD)
 def softmax_forward(args: Any, worker: int) -> None:
-    """y = softmax over channels of (x + bias); `bias` is the address of block after block or 0.
+    """Write y = softmax over channels of (x + bias); `bias` is the address of block after block or 0.
 
     `source` and `target` are addresses in block 0 and may be the same; pad lanes are written as 0.
     """
@@ -102,7 +102,7 @@ def _inner_products(
     output: int, output_step: int, gradient: int, gradient_step: int,
     channels: int, width: int, first: int, second: int,
 ) -> Any:  # fmt: skip
-    """Sum over channels of y * g, one voxel a lane."""
+    """Return the sum over channels of y * g, one voxel a lane."""
     sums = splat(0.0)
     for block in range(blocks_of(channels)):
         to_rows(output + output_step * block, width, first)
@@ -134,7 +134,7 @@ SOFTMAX_BACKWARD = words(
 
 @kernel(SOFTMAX_BACKWARD)
 def softmax_backward(args: Any, worker: int) -> None:
-    """target = y * (g - sum over channels of y g); `target` may be `gradient`."""
+    """Write y * (g - sum over channels of y g); `target` may be `gradient`."""
     at = SOFTMAX_BACKWARD
     first, second = scratch_tile(), scratch_tile()
     output_block, gradient_block = 4 * args[at.output_block], 4 * args[at.gradient_block]

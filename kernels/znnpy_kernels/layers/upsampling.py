@@ -1,21 +1,21 @@
-"""Images grow by whole factors: to the nearest voxel, or linear between the voxels' centres.
+"""Upsampling by whole factors, nearest or linear, and its gradient.
 
-Along an axis of `size` voxels and factor f, voxel i of the large image takes voxel i // f of the small one
-with weight 1 - w, and its neighbour on the nearer side with weight w; the outermost voxels are their own
-neighbours. w is |2 (i % f) + 1 - f| / 2f, or 0 for the nearest voxel. Backward every small voxel gathers
-from the large ones that took it, always in the same order.
+Along an axis of `size` voxels and factor f, voxel i of the large channel takes voxel i // f of the small one with
+weight 1 - w, and its neighbour on the nearer side with weight w; the outermost voxels are their own neighbours. w is
+|2 (i % f) + 1 - f| / 2f, or 0 for the nearest voxel. Backward every small voxel gathers from the large ones that
+took it, always in the same order.
 
-Argument words. Addresses in bytes, strides in floats, all else counts; voxels are vectors of LANES images.
+Argument words. Addresses in bytes, strides in floats, all else counts; voxels are vectors of LANES channels.
 
     small, small_z, small_y     one block: voxel (0, 0, 0), strides
-    size_z, size_y, size_x      voxels of the small image
-    large, large_z, large_y     the same of the large image, `factor` times as large
+    size_z, size_y, size_x      voxels of the small block
+    large, large_z, large_y     the same of the large block, `factor` times as large
     factor_z, factor_y, factor_x
     linear                      0: nearest voxel
-    z0, z1, y0, y1              planes and rows to make: of the large image forward, of the small backward
+    z0, z1, y0, y1              planes and rows to write: of the large block forward, of the small backward
 
-Nothing but these rows is written. Each voxel that is read comes from memory once, as far as caches hold the
-rows of some planes.
+Only these rows are written. Each voxel that is read comes from memory once, as far as caches hold the rows of some
+planes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AT = words(
     "linear z0 z1 y0 y1"
 )
 
-TOGETHER = 4  # rows of the large image, as many as a factor of 2 brings back to one
+TOGETHER = 4  # rows of the large block: as many as a linear factor of 2 brings back to one row
 
 
 @inlined
 def _weight(rest: int, factor: int, linear: int) -> float:
-    """That of the neighbour, for the voxels with this rest."""
+    """Return the weight of the neighbour, for the voxels with this rest."""
     return abs(2 * rest + 1 - factor) / (2.0 * factor) if linear else 0.0
 
 
@@ -48,13 +48,13 @@ def _own(i: int, factor: int) -> int:
 
 @inlined
 def _neighbour(own: int, rest: int, factor: int, size: int) -> int:
-    """The next voxel on the nearer side."""
+    """Return the next voxel on the nearer side."""
     return max(own - 1, 0) if 2 * rest + 1 < factor else min(own + 1, size - 1)
 
 
 @inlined
 def _share(i: int, j: int, factor: int, size: int, linear: int) -> float:
-    """What voxel i of the large image takes of voxel j of the small one."""
+    """Return the share that voxel i of the large block takes of voxel j of the small one."""
     own = _own(i, factor)
     rest = i - own * factor
     weight = _weight(rest, factor, linear)
@@ -69,7 +69,7 @@ def _between(own: Any, neighbour: Any, weight: float) -> Any:
 
 @inlined
 def _blended(nearest: int, along_y: int, along_z: int, along_both: int, y: float, z: float) -> Any:
-    """One voxel between up to four rows; rows with weight 0 are not read."""
+    """Return one voxel between up to four rows; rows with weight 0 are not read."""
     value = load(nearest)
     if y > 0.0:
         value = _between(value, load(along_y), y)
@@ -83,7 +83,7 @@ def _blended(nearest: int, along_y: int, along_z: int, along_both: int, y: float
 
 @inlined
 def _grow_row(args: Any, rows: Any, weights: Any, target: int) -> None:
-    """One row of the large image from the rows of the small one around it."""
+    """Write one row of the large block from the rows of the small one around it."""
     nearest, along_y, along_z, along_both = rows
     y, z = weights
     factor, size = args[AT.factor_x], args[AT.size_x]
@@ -106,7 +106,7 @@ def _grow_row(args: Any, rows: Any, weights: Any, target: int) -> None:
 
 @kernel(AT)
 def upsample_forward(args: Any, worker: int) -> None:
-    """Rows of the large image. Words: see the module."""
+    """Write rows of the large block. Words: see the module."""
     linear = args[AT.linear]
     for z in range(args[AT.z0], args[AT.z1]):
         own_z = _own(z, args[AT.factor_z])
@@ -133,7 +133,7 @@ def upsample_forward(args: Any, worker: int) -> None:
 
 @inlined
 def _gathered(source: int, step: int, shares: Any) -> Any:
-    """The sum of a voxel of TOGETHER rows, each times its share; rows with share 0 are not read."""
+    """Return the sum of a voxel of TOGETHER rows, each times its share; rows with share 0 are not read."""
     first, second, third, fourth = shares
     value = load(source) * splat(first)
     if second > 0.0:
@@ -147,7 +147,7 @@ def _gathered(source: int, step: int, shares: Any) -> Any:
 
 @inlined
 def _gather_rows(args: Any, source: int, target: int, shares: Any, first: bool) -> None:
-    """Add what TOGETHER rows of the large image bring back to one of the small image."""
+    """Add the shares of TOGETHER rows of the large block to one of the small block."""
     factor, size, step = args[AT.factor_x], args[AT.size_x], 4 * args[AT.large_y]
     nothing = splat(0.0)
     before, here = nothing, nothing
@@ -181,7 +181,7 @@ def _put(place: int, value: Any, first: bool) -> None:
 
 @inlined
 def _first_taker(j: int, factor: int, linear: int) -> int:
-    """The first voxel of the large image that takes voxel j of the small one; those with share 0 do not."""
+    """Return the first voxel of the large block that takes voxel j of the small one; a share of 0 takes none."""
     return max(0, j * factor - factor // 2) if linear else j * factor
 
 
@@ -193,7 +193,7 @@ def _end_of_takers(j: int, factor: int, size: int, linear: int) -> int:
 
 @inlined
 def _row_share(args: Any, row: int, end: int, y: int, along_z: float) -> float:
-    """What a row brings back to row y; nothing from `end` on."""
+    """Return the share that a row gives back to row y; nothing from `end` on."""
     if row >= end:
         return 0.0
     share: float = _share(row, y, args[AT.factor_y], args[AT.size_y], args[AT.linear])
@@ -202,7 +202,7 @@ def _row_share(args: Any, row: int, end: int, y: int, along_z: float) -> float:
 
 @inlined
 def _gather_plane(args: Any, plane: int, y: int, target: int, along_z: float, first: bool) -> None:
-    """Add what a plane of the large image brings back to a row of the small one."""
+    """Add the shares of a plane of the large block to a row of the small one."""
     linear, factor = args[AT.linear], args[AT.factor_y]
     end = _end_of_takers(y, factor, args[AT.size_y], linear)
     for row in range(_first_taker(y, factor, linear), end, TOGETHER):
@@ -219,7 +219,7 @@ def _gather_plane(args: Any, plane: int, y: int, target: int, along_z: float, fi
 
 @kernel(AT)
 def upsample_backward(args: Any, worker: int) -> None:
-    """Rows of the small image's gradient, from the large one's. Words: see the module."""
+    """Write rows of the small block's gradient, from the large one's. Words: see the module."""
     linear, factor, size = args[AT.linear], args[AT.factor_z], args[AT.size_z]
     for z in range(args[AT.z0], args[AT.z1]):
         for y in range(args[AT.y0], args[AT.y1]):
