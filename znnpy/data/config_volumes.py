@@ -1,4 +1,4 @@
-"""Volumes and targets as the config names them, matched to the network's inputs and outputs."""
+"""Opens the volumes that a config names, matched to the network's inputs and outputs, and makes their targets."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
 
 
 def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> Scene:
-    """Images to be predicted, read from their files and never loaded whole, and a mask if one is named.
+    """Open images for prediction, never loaded whole, and a mask if one is named.
 
-    A mask stands for all outputs. The caller closes the scene. Errors as in `open_scene`.
+    A mask applies to all outputs. The caller closes the scene. Errors as in `open_scene`.
     """
     data = data.model_copy(update={"in_memory": False})
     scene = open_scene(section.model_copy(update={"mask": None}), data, network)
@@ -86,7 +86,7 @@ def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> 
 
 
 def open_source(source: Source, data: DataSection, role: Role) -> Volume:
-    """Open one file as the config's data section wants it: in memory or not, voxel size."""
+    """Open one file as the config's data section says: in memory or not, with which voxel size."""
     volume = open_volume(
         source.path,
         source.dataset,
@@ -101,7 +101,7 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
 
 
 def _reordered(volume: Volume, axes: str) -> Volume:
-    """A volume whose stored axes are not c, z, y, x, in memory with those that it should have."""
+    """Return a volume whose stored axes are not c, z, y, x, in memory and in that order."""
     loaded = load(volume, "memory")
     order = [axes.index(axis) for axis in "czyx"]
     array = np.ascontiguousarray(loaded.read_all().transpose(order))
@@ -109,7 +109,7 @@ def _reordered(volume: Volume, axes: str) -> Volume:
 
 
 def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
-    """How the config's data section normalises a scene's images, by input node; reads the volumes."""
+    """Return how the config's data section normalises a scene's images, by input node; reads the volumes."""
     return {
         name: normalisation(volume, mode_of(data), replace=data.replace_nonfinite)
         for name, volume in scene.images.items()
@@ -117,7 +117,7 @@ def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
 
 
 def refuse_numbers(config: Config, network: Network) -> None:
-    """ConfigError unless `normalize: fixed` has a number for each channel of all inputs, or one for all."""
+    """Raise ConfigError unless `normalize: fixed` has a number for each channel of all inputs, or one for all."""
     given = config.data.normalize
     if not isinstance(given, FixedNormalize):
         return
@@ -132,7 +132,7 @@ def refuse_numbers(config: Config, network: Network) -> None:
 
 
 def mode_of(data: DataSection) -> Mode:
-    """How the config's data section normalises volumes."""
+    """Return how the config's data section normalises volumes."""
     match data.normalize:
         case VolumeNormalize(kind=kind):
             return kind
@@ -141,7 +141,7 @@ def mode_of(data: DataSection) -> Mode:
 
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
-    """What each output node shall show; ConfigError when a node's image count cannot show it."""
+    """Return the target of each output node; raise ConfigError when a node has too few or too many channels for it."""
     with blamed_on_loss(config):
         refuse_untrainable(network, config.training.loss)
     losses, made = training_losses(config, network), {}
@@ -158,7 +158,7 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
 
 
 def of_values(config: Config, network: Network) -> bool:
-    """Whether outputs are values of any size, of which none is right or wrong."""
+    """Return whether outputs are values of any size, none of which is right or wrong."""
     return any(target.values for target in make_targets(config, network).values())
 
 

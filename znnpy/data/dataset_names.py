@@ -1,4 +1,4 @@
-"""Names of volumes as paths, and of the datasets that are looked for without a name."""
+"""Splits typed names of volumes into path and dataset, and lists the datasets that are tried without a name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from znnpy import dataset_path
 from znnpy.errors import VolumeError
 
 RAW_NAMES = ("volumes/raw", "raw", "main")
+"""Dataset names that are tried for raw images, in order."""
 LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
+"""Dataset names that are tried for labels, in order."""
 
 
 def split_source(source: str | Path) -> tuple[Path, str | None]:
-    """File and dataset of "path:dataset", as `sources.split`; a Path is a file as a whole."""
+    """Return file and dataset of "path:dataset", as `dataset_path.split`; a Path is a file as a whole."""
     if isinstance(source, Path):
         return _expanded(source), None
     path, dataset = dataset_path.split(source)
@@ -20,7 +22,7 @@ def split_source(source: str | Path) -> tuple[Path, str | None]:
 
 
 def local_path(text: str) -> Path:
-    """A path as it is typed; VolumeError for what is none of this machine."""
+    """Return a typed path with ~ expanded; raise VolumeError for what is not a path of this machine."""
     dataset_path.refuse_elsewhere(text)
     return _expanded(Path(text))
 

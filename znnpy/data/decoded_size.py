@@ -1,4 +1,4 @@
-"""How much compressed bytes decode to, known before memory is taken for it."""
+"""Finds how many bytes compressed data decode to, before memory is allocated: a guard against decompression bombs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STREAMS: dict[str, Callable[[], zlib._Decompress | bz2.BZ2Decompressor]] = {
     "zlib": zlib.decompressobj,
     "bz2": bz2.BZ2Decompressor,
 }
-"""Formats that do not say how long they are: they are decoded up to a limit."""
+"""Formats that do not declare their length: they are decoded up to a limit."""
 _ZSTD, _SKIPPABLE, _BLOCK = 0xFD2FB528, 0x184D2A50, 128 << 10
 
 
 def inflated(kind: str, data: bytes, limit: int) -> bytes:
-    """Decode one of `STREAMS`, of any number of members; VolumeError beyond `limit` bytes."""
+    """Decode one of `STREAMS`, of any number of members; raise VolumeError beyond `limit` bytes."""
     pieces, length = [], 0
     while data:
         stream = STREAMS[kind]()
@@ -38,7 +38,7 @@ def inflated(kind: str, data: bytes, limit: int) -> bytes:
 
 
 def lzf_length(data: bytes) -> int:
-    """Bytes that LZF data decode to; VolumeError where they end within a run."""
+    """Return the number of bytes that LZF data decode to; VolumeError where they end within a run."""
     # numba takes a second to import and the count another to compile: only readers of LZF wait.
     from znnpy_kernels.data.lzf import decoded_length
 
@@ -49,10 +49,10 @@ def lzf_length(data: bytes) -> int:
 
 
 def refuse_larger(kind: str, data: bytes, limit: int) -> None:
-    """VolumeError when `data` say, or must be feared, to decode to more than `limit` bytes.
+    """Raise VolumeError when `data` declare, or may decode to, more than `limit` bytes.
 
-    `kind` is blosc, lz4 or zstd; others are not looked at. Blosc would read beyond data that are cut
-    short: they are refused too.
+    `kind` is blosc, lz4 or zstd; others are not looked at. Truncated Blosc data are refused too: Blosc would read
+    beyond their end.
     """
     size = {"blosc": _blosc, "lz4": _lz4, "zstd": _zstd}.get(kind, lambda _: 0)(data)
     if size > limit:
@@ -79,7 +79,7 @@ def _lz4(data: bytes) -> int:
 
 
 def _zstd(data: bytes) -> int:
-    """Bytes of all frames; by their blocks when one of them does not say (RFC 8878)."""
+    """Return the bytes of all frames; a frame that does not declare them is bounded by its blocks (RFC 8878)."""
     told = feared = place = 0
     silent = False
     while place + 8 <= len(data):
@@ -96,7 +96,7 @@ def _zstd(data: bytes) -> int:
 
 
 def _frame(data: bytes, place: int) -> tuple[int | None, int, int]:
-    """Of the zstd frame whose header begins at `place`: bytes it declares, has at most, its end.
+    """Return, of the zstd frame at `place`: the bytes it declares, the most it can have, and its end.
 
     Compressed blocks count as full ones but for one, as the last is cut in good frames.
     """

@@ -1,4 +1,4 @@
-"""Files that were cut, replaced or rewritten since they were opened are found, and said.
+"""Detects files that were truncated, replaced or rewritten since they were opened (ChangedError).
 
 HDF5 fills up with zeros what was cut off, and a store of files takes a chunk that is gone for an empty
 one: such data must never be trained on or written into a prediction.
@@ -14,10 +14,11 @@ from pathlib import Path
 from znnpy.errors import ChangedError, VolumeError
 
 Mark = tuple[int, int, int, int]
+"""Device, inode, size and time of change (nanoseconds) of a file."""
 
 
 class Watch:
-    """Device, inode, size and time of change of files, as they were when each was first seen.
+    """Remembers device, inode, size and time of change of files, as they were when each was first seen.
 
     Any number of threads may see files. Times count as finely as the file system keeps them.
     """
@@ -27,7 +28,7 @@ class Watch:
         self._newest: int | None = None
 
     def expect_old(self) -> None:
-        """From here on, files that are seen for the first time must not be newer than now, or than those seen.
+        """From here on, require files that are seen for the first time to be no newer than now, or than those seen.
 
         The latter, as a file server's clock may be ahead.
         """
@@ -35,7 +36,7 @@ class Watch:
         self._newest = max(time.time_ns(), *times)
 
     def see(self, path: Path | str, status: os.stat_result | None) -> None:
-        """Note a file's state (None: there is no file); ChangedError if it was another before."""
+        """Note a file's state (None: there is no file); raise ChangedError if it was another before."""
         now = _mark(status)
         before = self._marks.setdefault(str(path), self._expected(now))
         if before != now:
@@ -45,23 +46,23 @@ class Watch:
             )
 
     def _expected(self, now: Mark | None) -> Mark | None:
-        """What a file that is seen for the first time must be all along."""
+        """Return the state that a file seen for the first time must have had all along."""
         if now is None or self._newest is None:
             return now
         return (*now[:3], min(now[3], self._newest))
 
     def look(self, path: Path | str) -> None:
-        """See a file by its name."""
+        """Note the state of the file of this name."""
         self.see(path, _status(path))
 
     def verify(self) -> None:
-        """See all files again that were seen before."""
+        """Check all files again that were seen before."""
         for path in list(self._marks):
             self.look(path)
 
 
 def _status(path: Path | str) -> os.stat_result | None:
-    """A file's state now. It is opened: network file systems ask their server only then."""
+    """Return a file's state now. The file is opened: network file systems ask their server only then."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Open a volume by name, and load it into memory when it fits."""
+"""Opens a volume of any format by name (`open_volume`), and loads it into memory when it fits."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ def open_volume(
 
     "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
     or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
-    images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may stand for
-    itself, beside a Path. Without a dataset
-    the usual names are tried: volumes/raw, raw, main for `role` raw; volumes/labels/neuron_ids,
-    volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with OME metadata
-    means its first image, in the level of the smallest voxels. `allow_external` permits links, virtual datasets,
-    external storage and filter plug-ins, `allow_filters` HDF5 compressions by name (beside deflate,
+    images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may be given
+    separately, beside a Path. Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
+    volumes/labels/neuron_ids, volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with
+    OME metadata means its first image, in the level of the smallest voxels. `allow_external` permits links, virtual
+    datasets, external storage and filter plug-ins, `allow_filters` HDF5 compressions by name (beside deflate,
     shuffle, fletcher32, lzf); `max_bytes` replaces the bound on the declared size, which otherwise
     follows from what the files hold; `resolution` (z, y, x, nm) replaces the file's. The caller
     closes the volume. Raises VolumeError, naming file and dataset.
@@ -64,10 +63,10 @@ def _open(path: Path, dataset: str | None, role: Role, trust: Trust) -> Volume:
 
 
 def load(volume: Volume, keep: Keep = "auto", share: float = 0.5) -> Volume:
-    """The volume in memory if it fits (or `keep` says so), else itself, to be read by region.
+    """Return the volume in memory if it fits (or `keep` says so), else the volume itself, to be read by region.
 
-    It fits if it takes at most `share` of the memory still available. The volume passed in is
-    closed once loaded. Values may be NaN or infinite: who reads them from the volume looks.
+    It fits if it takes at most `share` of the memory still available. The volume passed in is closed once
+    loaded. Values may be NaN or infinite: reading checks them.
     """
     if isinstance(volume, ArrayVolume) or keep == "file":
         return volume

@@ -1,4 +1,4 @@
-"""How much memory this process may take: the machine's, or its control group's."""
+"""How much memory this process may take: the machine's, its control group's limit, or its share among ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
 
 
 def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes of the machine, or of the smallest limit of this process's control groups (versions 1, 2).
+    """Return the bytes of the machine, or the smallest limit of this process's control groups (versions 1, 2).
 
     The same for a job whatever else runs beside it.
     """
@@ -23,7 +23,7 @@ def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
 
 @dataclass
 class Part:
-    """What one of several processes of a host may take, of what was free before any of them took something.
+    """This process's equal part of the memory that was free before any of a host's processes took some.
 
     So all of them judge alike what fits, in whatever order they come.
     """
@@ -34,12 +34,12 @@ class Part:
 
     @property
     def left(self) -> int:
-        """Bytes, of an equal part."""
+        """The bytes left of the part."""
         return max(0, self.free // self.processes - self.taken)
 
 
 def share_memory(processes: int, free: int = 0) -> None:
-    """From now on count on an equal part of bytes that were free for so many processes of this host; alone, on all."""
+    """Count from now on with an equal part of `free` bytes for so many processes of this host; 1: with all memory."""
     global _part
     _part = Part(processes, free) if processes > 1 else None
 
@@ -52,7 +52,7 @@ def take(size: int) -> None:
 
 @contextmanager
 def kept_no_longer() -> Iterator[None]:
-    """Give back at the end what is counted within."""
+    """Release at the end what was counted within."""
     before = _part.taken if _part else 0
     try:
         yield
@@ -62,34 +62,34 @@ def kept_no_longer() -> Iterator[None]:
 
 
 def available_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that this process can take now without swapping: of its part, where it shares its host.
+    """Return the bytes that this process can take now without swapping; of its part, where it shares its host.
 
-    What is left where other programs have taken some since is not divided: nobody can tell it from what ranks have.
+    Memory that other programs have taken since is not divided: it cannot be told from that of other ranks.
     """
     free = free_memory(root, membership)
     return min(free, _part.left) if _part else free
 
 
 def free_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that are free now for all processes; limits of control groups count."""
+    """Return the bytes that are free now for all processes; limits of control groups count."""
     rooms = [limit - used for limit, used in _limits(root, membership)]
     return max(0, min(int(psutil.virtual_memory().available), *rooms))
 
 
 def available(free: int) -> str:
-    """So much `available_memory` for people, as the end of "but only ..."."""
+    """Return `available_memory` as text, for the end of "but only ..."."""
     ranks = f" to each of {_part.processes} ranks of this host" if _part else ""
     return f"{readable(free)} are available{ranks}"
 
 
 def whole_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """Bytes that no process can get beyond: the machine's with its swap, or a control group's limit."""
+    """Return the bytes that no process can exceed: the machine's with its swap, or a control group's limit."""
     machine = int(psutil.virtual_memory().total + psutil.swap_memory().total)
     return min(machine, *(limit for limit, _ in _limits(root, membership)))
 
 
 def readable(size: float) -> str:
-    """A number of bytes for people: 4.0 TiB."""
+    """Return a number of bytes as text: 4.0 TiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -98,7 +98,7 @@ def readable(size: float) -> str:
 
 
 def _limits(root: Path, membership: Path) -> list[tuple[int, int]]:
-    """Limit of each control group that has one, and what is taken of it, caches of files left out."""
+    """Return limit and use of each control group that has a limit; file caches do not count as use."""
     found = [(_UNLIMITED, 0)]
     for folder in folders("memory", root, membership):
         for limit, used, cached in _VERSIONS:
@@ -123,7 +123,7 @@ def _number(file: Path) -> int | None:
 
 
 def _entry(file: Path, name: str) -> int:
-    """A number by name from a file of lines `name number`; 0 when it is not there."""
+    """Return a number by name from a file of lines `name number`; 0 when it is not there."""
     found = words(file)
     pairs = dict(zip(found[::2], found[1::2], strict=False))
     return int(pairs[name]) if pairs.get(name, "").isdigit() else 0

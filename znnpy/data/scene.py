@@ -1,4 +1,4 @@
-"""Volumes that show the same place: images, labels and masks on one voxel grid."""
+"""Scenes: images, labels and masks that show the same place, on one voxel grid."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Scene:
 
     @property
     def reference(self) -> Volume:
-        """The volume whose voxels positions count in."""
+        """The volume in whose voxels positions count."""
         return next(iter(self.images.values()))
 
     @property
     def resolution(self) -> Triple64:
-        """Voxel size z, y, x in nanometres."""
+        """The voxel size z, y, x in nanometres."""
         return self.reference.resolution
 
     def volumes(self) -> Iterator[Volume]:
-        """All volumes, images first; what several nodes share comes once."""
+        """Yield all volumes, images first; one that several nodes share comes once."""
         groups = (self.images, self.labels, self.masks)
         yield from {id(v): v for group in groups for v in group.values()}.values()
 
     def corner(self, volume: Volume) -> Triple:
-        """Position of a volume's first voxel, in voxels of the first image."""
+        """Return the position of a volume's first voxel, in voxels of the first image."""
         first = self.reference
         _check_resolution(first, volume)
         alike = volume.extent == first.extent and volume.offset in (first.offset, _NOWHERE)
@@ -60,7 +60,7 @@ class Scene:
         return (0, 0, 0) if alike else _steps(first, volume)
 
     def verify(self) -> None:
-        """ChangedError unless all that was read is of the files that were opened."""
+        """Raise ChangedError unless all that was read is of the files that were opened."""
         for volume in self.volumes():
             volume.verify()
 
@@ -80,7 +80,7 @@ def _check_resolution(first: Volume, volume: Volume) -> None:
 
 
 def _says_where(first: Volume, volume: Volume) -> bool:
-    """Whether a file says where a volume lies in the first; the first may say that it begins where all others do."""
+    """Return whether it is known where a volume lies in the first: its file says so, or both begin at one place."""
     return volume.placed is not None or first.placed == volume.offset
 
 

@@ -1,4 +1,4 @@
-"""Units of length in nanometres, by the names that image formats use."""
+"""Converts units of length to nanometres, by the names that image formats use."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ NANOMETRES = {name: size for names, size in _NANOMETRES.items() for name in name
 
 
 def nanometres(unit: str) -> float | None:
-    """Nanometres of one unit, None if it is unknown; knows ImageJ's escape of the letter mu."""
+    """Return the nanometres of one unit, None if it is unknown; knows ImageJ's escape of the letter mu."""
     return NANOMETRES.get(unit.strip().replace("\\u00B5", "µ").lower())

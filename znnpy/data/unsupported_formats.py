@@ -1,4 +1,4 @@
-"""Formats of images that are neither read nor written: what they are, and how such a file becomes one that is read."""
+"""Image formats that are refused by name, with advice how to convert such a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PYTHON = {
     ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
     ".raw": ("raw bytes without a shape", "numpy.fromfile({file!r}, TYPE).reshape(Z, Y, X)"),
 }
-"""What gives the array (z, y, x) in Python."""
+"""By suffix: the format, and the Python expression that gives its array (z, y, x)."""
 _MICROSCOPES = (".czi", ".nd2", ".lif", ".lsm", ".oib", ".oif", ".dm3", ".dm4", ".vsi")
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".jp2", ".webp")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".xz", ".zst", ".bz2")
@@ -39,14 +39,14 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Other:
-    """A format as "a NIfTI image", and the way from a file of it to one that is read."""
+    """A format that is not read, such as "a NIfTI image", and how to convert a file of it."""
 
     title: str
     way: str
 
 
 def other_format(path: Path) -> Other | None:
-    """What a name says that a file is, if that is none that is read; of what gzip packed, what is inside."""
+    """Return the unsupported format that a file's name indicates, or None; for .gz, that of the name without it."""
     name = path.name.lower()
     inner, outer = Path(name.removesuffix(".gz")).suffix, Path(name).suffix
     suffix = next((s for s in (inner, outer) if s in _KNOWN), None)
@@ -57,7 +57,7 @@ def other_format(path: Path) -> Other | None:
 
 
 def plain_stem(path: Path) -> str:
-    """A name without the suffixes of such formats, and its own."""
+    """Return a file name without the suffixes of such formats, and without its own."""
     stem = path.stem
     while Path(stem).suffix.lower() in _KNOWN:
         stem = Path(stem).stem

@@ -1,4 +1,4 @@
-"""Volumes: arrays of shape (C, Z, Y, X) in a file or in memory, read by region."""
+"""Volumes: arrays of shape (C, Z, Y, X) in a file or in memory, read by region, mirrored at borders on demand."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ class Volume(ABC):
 
     @property
     def channels(self) -> int:
-        """Length of the first axis."""
+        """The length of the first axis."""
         return self.shape[0]
 
     @property
     def extent(self) -> Triple:
-        """Shape z, y, x in voxels."""
+        """The shape z, y, x in voxels."""
         return self.shape[1:]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the whole volume takes in memory, in its own dtype."""
+        """The bytes that the whole volume takes in memory, in its own dtype."""
         return int(np.prod([float(n) for n in self.shape])) * self.dtype.itemsize
 
     def read(self, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
-        """The region lower <= (z, y, x) < upper of all channels.
+        """Return the region lower <= (z, y, x) < upper of all channels.
 
-        Returns (C, z, y, x) in the volume's dtype, native byte order; the caller must not write
+        The array is (C, z, y, x) in the volume's dtype, native byte order; the caller must not write
         into it (it may be a view). Raises VolumeError if the region leaves the volume, if the file
         cannot be read there, or, with `finite`, if it holds NaN or infinity.
         """
@@ -84,15 +84,15 @@ class Volume(ABC):
         return array
 
     def read_all(self) -> Array:
-        """The whole volume, (C, Z, Y, X)."""
+        """Return the whole volume, (C, Z, Y, X)."""
         return self.read((0, 0, 0), self.extent)
 
     @abstractmethod
     def _read(self, lower: Triple, upper: Triple) -> Array:
-        """Region that is known to lie inside, (C, z, y, x); any byte order."""
+        """Return a region that is known to lie inside, (C, z, y, x); any byte order."""
 
     def verify(self) -> None:
-        """ChangedError unless all that was read so far is of the files that were opened.
+        """Raise ChangedError unless all that was read so far is of the files that were opened.
 
         To be called after reading, before what was read is relied on.
         """
@@ -100,11 +100,11 @@ class Volume(ABC):
 
     @property
     def chunk(self) -> Triple:
-        """Storage unit z, y, x: regions along it are read fastest."""
+        """The storage unit z, y, x: reading along it is fastest."""
         return (1, *self.extent[1:])
 
     def close(self) -> None:
-        """Give up the file; reading afterwards is an error. Closing twice is fine."""
+        """Close the file; reading afterwards is an error. Closing twice is fine."""
         return
 
     def __enter__(self) -> Self:
@@ -164,7 +164,7 @@ class ArrayVolume(Volume):
         self.array.setflags(write=False)
 
     def read(self, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
-        """A read-only view of the region, (C, z, y, x), looked at only where anything is not finite."""
+        """Return a read-only view of the region, (C, z, y, x); checked only if the array holds non-finite values."""
         return super().read(lower, upper, finite=finite and not self._finite)
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
@@ -173,7 +173,7 @@ class ArrayVolume(Volume):
 
 
 def neighbours_of(found: Any, channels: int) -> tuple[Triple, ...] | None:
-    """The attribute `offsets` of affinities, as JSON or HDF5 hold it.
+    """Return the attribute `offsets` of affinities, as JSON or HDF5 hold it.
 
     None unless it holds three whole numbers z, y, x for each channel: other programs may mean another
     thing by that name, which is no reason not to read their images.
@@ -187,16 +187,16 @@ def neighbours_of(found: Any, channels: int) -> tuple[Triple, ...] | None:
     return tuple((int(z), int(y), int(x)) for z, y, x in values)
 
 
-SLAB = 1 << 26
+SLAB = 1 << 26  # bytes: 64 MiB, large enough to read fast and small beside a machine's memory
 
 
 def slabs(volume: Volume, size: int = SLAB) -> Iterator[tuple[int, int]]:
-    """Ranges of z that cut a volume into pieces of about `size` bytes, in whole chunks."""
+    """Yield ranges of z that cut a volume into pieces of about `size` bytes, in whole chunks."""
     return slabs_of(volume, 0, volume.extent[0], size)
 
 
 def slabs_of(volume: Volume, start: int, stop: int, size: int = SLAB) -> Iterator[tuple[int, int]]:
-    """Ranges that cut a range of z, as `slabs`; all but the first begin with a chunk."""
+    """Yield ranges that cut a range of z, as `slabs`; all but the first begin with a chunk."""
     depth, step = volume.extent[0], volume.chunk[0]
     plane = max(1, volume.nbytes // depth)
     step *= max(1, size // (plane * step))
@@ -207,7 +207,7 @@ def slabs_of(volume: Volume, start: int, stop: int, size: int = SLAB) -> Iterato
 
 
 def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True) -> Array:
-    """Like `Volume.read`, for regions that may leave the volume: what lies outside is mirrored.
+    """Read a region that may leave the volume, as `Volume.read`: what lies outside is mirrored.
 
     The border voxel is not repeated (index -1 reads 1), and regions of any size work, as in NumPy's
     pad mode "reflect". Returns (C, z, y, x), a copy where mirrored. Errors as in `Volume.read`.
@@ -226,12 +226,12 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
 
 
 def mirrored(lower: Triple, upper: Triple, extent: Triple) -> tuple[Triple, Triple]:
-    """The region of a volume of some extent that `mirror_read` reads for a region, which is not empty."""
+    """Return the region of a volume of some extent that `mirror_read` reads for a region, which is not empty."""
     return _ends([_mirror(a, b, n) for a, b, n in zip(lower, upper, extent, strict=True)])
 
 
 def clipped(corner: Triple, extent: Triple) -> Triple:
-    """The nearest corner of a voxel within a volume of some extent."""
+    """Return the nearest corner of a voxel within a volume of some extent."""
     z, y, x = (min(max(0, c), n) for c, n in zip(corner, extent, strict=True))
     return (z, y, x)
 

@@ -1,1 +1,1 @@
-"""HDF5 files of unknown origin: datasets read by region, without any other file."""
+"""Reads datasets of untrusted HDF5 files by region, without any other file."""

@@ -1,4 +1,4 @@
-"""Open HDF5 datasets of unknown origin without reading any other file.
+"""Opens datasets of untrusted HDF5 files: refuses links and storage in other files, filters, types, sizes.
 
 HDF5 follows external links, external storage and virtual datasets into other files by itself. Each
 component of a path must be a hard link here, and the dataset must keep its data in its own file.
@@ -39,7 +39,7 @@ _NO_SZIP = "this build of h5py has none, write the file with another compression
 
 
 def open_file(path: Path) -> h5py.File:
-    """Open read-only and without a file lock, so that any number of processes may read at once."""
+    """Open a file read-only and without a file lock, so that any number of processes may read at once."""
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -51,7 +51,7 @@ def open_file(path: Path) -> h5py.File:
 def find_dataset(
     file: h5py.File, path: Path, dataset: str | None, names: Sequence[str], allow_external: bool
 ) -> h5py.Dataset:
-    """The dataset asked for, or the first of `names`, or the only 3-D one; else VolumeError."""
+    """Return the dataset asked for, or the first of `names`, or the only 3-D one; else raise VolumeError."""
     if dataset is not None:
         return _walk(file, path, dataset, allow_external)
     for name in names:
@@ -67,7 +67,7 @@ def find_dataset(
 def check_dataset(
     data: h5py.Dataset, name: str, path: Path, trust: Trust, *, labels: bool = False
 ) -> None:
-    """Refuse what is not a plain 3-D or 4-D (of `labels` also 1-D) array of numbers of plausible size."""
+    """Refuse anything but a plain 3-D or 4-D (of `labels` also 1-D) array of numbers of plausible size."""
     _check_axes(data, name, labels)
     _check_type(data, name)
     if not trust.external:
@@ -77,7 +77,7 @@ def check_dataset(
 
 
 def other_files(data: h5py.Dataset, path: Path) -> list[Path]:
-    """Files beside `path` that a dataset's values come from; links may have led into one."""
+    """Return the files beside `path` that a dataset's values come from; links may have led into one."""
     properties = data.id.get_create_plist()
     names = [data.file.filename]
     if properties.get_layout() == h5py.h5d.VIRTUAL:
@@ -138,7 +138,7 @@ def _exists(file: h5py.File, name: str) -> bool:
 
 
 def _datasets(file: h5py.File) -> list[tuple[str, int]]:
-    """Names and numbers of axes; HDF5's own visit follows hard links only, each object once."""
+    """Return names and numbers of axes of all datasets; HDF5's own visit follows hard links only, each object once."""
     names: list[str] = []
 
     def note(name: str) -> bool | None:
@@ -151,7 +151,7 @@ def _datasets(file: h5py.File) -> list[tuple[str, int]]:
 
 
 def dataset_names(file: h5py.File) -> list[str]:
-    """Full names of the datasets in a file; links are not followed."""
+    """Return the full names of the datasets in a file; links are not followed."""
     return [name for name, _ in _datasets(file)]
 
 
@@ -230,7 +230,7 @@ def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
 
 
 def _available(code: int) -> bool:
-    """Whether a filter can be used, after loading the package hdf5plugin if it is there."""
+    """Return whether a filter can be used, after loading the package hdf5plugin if it is installed."""
     if not h5py.h5z.filter_avail(code) and importlib.util.find_spec("hdf5plugin"):
         importlib.import_module("hdf5plugin")
     return bool(h5py.h5z.filter_avail(code))

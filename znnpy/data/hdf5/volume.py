@@ -1,9 +1,7 @@
-"""A volume in an HDF5 file, read by region through h5py.
+"""A volume in an HDF5 file, read by region through h5py, after checking that its chunks are complete.
 
-Chunks of HDF5 datasets that hold less than they must.
-
-HDF5 does not look at how many bytes a chunk has, stored or decoded: what is missing is memory that
-nobody wrote, or a crash.
+HDF5 does not check how many bytes a chunk has, stored or decoded: a chunk that is too short gives memory that
+nobody wrote, or a crash. `ChunkCheck` finds such chunks first.
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ _CHECKSUM = 4  # bytes
 
 
 class ChunkCheck:
-    """Judges the chunks of a dataset: stored sizes at once, decoded sizes before a chunk is first read.
+    """Checks the chunks of a dataset: stored sizes at once, decoded sizes before a chunk is first read.
 
-    Chunks that were never written hold the fill value and are good. What plug-in filters decode to is
-    known to them alone. VolumeError names dataset and chunk.
+    Chunks that were never written hold the fill value and are good. The decoded size of plug-in filters is known to
+    them alone. Raises VolumeError with dataset and chunk.
     """
 
     def __init__(self, data: h5py.Dataset, name: str) -> None:
@@ -49,7 +47,7 @@ class ChunkCheck:
             self._check_stored()
 
     def check(self, lower: Triple, upper: Triple) -> None:
-        """Look at the chunks of a region (z, y, x) of all channels that were not looked at yet."""
+        """Check the chunks of a region (z, y, x) of all channels that were not checked yet."""
         shape, sizes = self._data.shape, self._data.chunks
         if sizes is None or not self._decodes(0):
             return
@@ -71,7 +69,7 @@ class ChunkCheck:
             raise self._too_small(bad[0], f"has {bad[1]} bytes")
 
     def _least(self, mask: int) -> int:
-        """Bytes that a chunk takes at least in the file."""
+        """Return the least bytes that a chunk can take in the file."""
         used = self._used(mask)
         size = self._size if set(used) <= {SHUFFLE, FLETCHER32} else 1
         return size + _CHECKSUM * (FLETCHER32 in used)
@@ -80,7 +78,7 @@ class ChunkCheck:
         return any(code in (DEFLATE, LZF) for code in self._used(mask))
 
     def _used(self, mask: int) -> list[int]:
-        """Filters of a chunk whose mask says which were left out, in the order of writing."""
+        """Return the filters of a chunk whose mask says which were left out, in the order of writing."""
         return [code for bit, code in enumerate(self._filters) if not mask >> bit & 1]
 
     def _check_decoded(self, chunk: Chunk) -> None:
@@ -99,7 +97,7 @@ class ChunkCheck:
             raise self._too_small(chunk, f"decodes to {found} bytes")
 
     def _length(self, data: bytes, mask: int) -> int:
-        """Bytes that a chunk decodes to; those that it must have where that is not known."""
+        """Return the bytes that a chunk decodes to, or those that it must have where that is unknown."""
         for code in reversed(self._used(mask)):
             if code == FLETCHER32:
                 data = data[:-_CHECKSUM]
@@ -119,10 +117,9 @@ class ChunkCheck:
 
 
 class Hdf5Volume(Volume):
-    """A dataset of 3 or 4 axes, of `labels` also of 1, a value for each slice along z.
+    """A dataset of 3 or 4 axes; of `labels` also of 1, a value for each slice along z.
 
     h5py serialises access, so threads may share it.
-
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
     `element_size_um` (micrometres), and `offsets` of affinities.
     """
@@ -162,7 +159,7 @@ class Hdf5Volume(Volume):
 
     @property
     def chunk(self) -> Triple:
-        """Chunk of the dataset z, y, x; single planes if it is not chunked."""
+        """The chunk z, y, x of the dataset; single planes if it is not chunked."""
         if self._data and self._data.chunks:
             return _shape(self._data.chunks)[1:]
         return super().chunk
@@ -185,7 +182,7 @@ class Hdf5Volume(Volume):
         return array.reshape(-1, *(b - a for a, b in zip(lower, upper, strict=True)))
 
     def verify(self) -> None:
-        """ChangedError unless the file is the one that was opened, unchanged."""
+        """Raise ChangedError unless the file is the one that was opened, unchanged."""
         self._watch.verify()
 
     def close(self) -> None:
@@ -194,7 +191,7 @@ class Hdf5Volume(Volume):
 
 
 def _shape(sizes: Sequence[int]) -> Shape4:
-    """(c, z, y, x) of an array (c, z, y, x), (z, y, x) or (z)."""
+    """Return (c, z, y, x) of an array (c, z, y, x), (z, y, x) or (z)."""
     c, z, y, x = map(int, sizes if len(sizes) == 4 else (1, *sizes, 1, 1)[:4])
     return (c, z, y, x)
 
@@ -221,7 +218,7 @@ def _triple(data: h5py.Dataset, name: str, key: str) -> Triple64 | None:
 
 
 def _small(data: h5py.Dataset, key: str) -> Any:
-    """An attribute of at most 1024 plain numbers; None if it is absent or any other."""
+    """Return an attribute of at most 1024 plain numbers; None if it is absent or any other."""
     if key not in data.attrs:
         return None
     attribute: Any = data.attrs.get_id(key)

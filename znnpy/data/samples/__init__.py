@@ -1,4 +1,4 @@
-"""Files of many small images, and of their classes: idx, npz and CIFAR's binary files.
+"""Reads files of many small images and their classes: idx, npz and CIFAR's binary files.
 
 All become volumes whose slices along z are the images; such files are read whole when they are opened.
 """

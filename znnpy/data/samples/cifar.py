@@ -1,4 +1,4 @@
-"""CIFAR's binary files: for each image the numbers of its classes, then 3 x 32 x 32 bytes."""
+"""Reads CIFAR's binary files: for each image the numbers of its classes, then 3 x 32 x 32 bytes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BYTE = np.dtype(np.uint8)
 
 
 def open_cifar(path: Path, dataset: str | None, *, labels: bool, trust: Trust) -> Volume:
-    """Images (3, number, 32, 32) or `labels` (1, number, 1, 1) of a file of CIFAR-10 or CIFAR-100.
+    """Return images (3, number, 32, 32) or `labels` (1, number, 1, 1) of a file of CIFAR-10 or CIFAR-100.
 
-    The latter's labels are its fine classes unless `dataset` is "coarse". VolumeError for a file that
-    is no whole number of images.
+    CIFAR-100's labels are its fine classes unless `dataset` is "coarse". Raises VolumeError for a file that does not
+    hold a whole number of images.
     """
     watch = Watch()
     try:
@@ -47,7 +47,7 @@ def open_cifar(path: Path, dataset: str | None, *, labels: bool, trust: Trust) -
 
 
 def _classes(path: Path, size: int) -> tuple[str, ...]:
-    """The classes that each image of a file of so many bytes has."""
+    """Return the names of the class numbers that each image has in a file of so many bytes."""
     for classes in _CLASSES.values():
         if size and size % (len(classes) + _PIXELS) == 0:
             return classes

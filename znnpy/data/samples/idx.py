@@ -1,4 +1,4 @@
-"""Arrays in idx files, as MNIST's: plain or compressed by gzip."""
+"""Reads arrays in idx files, as MNIST's: plain or compressed by gzip."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GZIP = b"\x1f\x8b"
 
 
 def is_idx(head: bytes) -> bool:
-    """Whether a file begins as idx files do."""
+    """Return whether a file begins as idx files do."""
     return len(head) >= 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= _AXES
 
 
 def open_idx(path: Path, *, labels: bool, trust: Trust) -> Volume:
-    """The array of an idx file as a volume; VolumeError for what is no idx file, cut or too long."""
+    """Return the array of an idx file as a volume; VolumeError for what is no idx file, truncated or too long."""
     watch = Watch()
     with path.open("rb") as file:
         watch.see(path, os.fstat(file.fileno()))

@@ -1,4 +1,4 @@
-"""One label for each image: every voxel of the image has it."""
+"""Labels of whole images: one value for each slice, spread over all its voxels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from znnpy.errors import VolumeError
 
 
 class OneEach(Volume):
-    """`values` (C, z, 1, 1), one for each slice, as a volume of slices as large as those of some images."""
+    """`values` (C, z, 1, 1), one for each slice, as a volume of slices as large as those of `images`."""
 
     def __init__(self, values: Volume, images: Volume) -> None:
         depth, height, width = images.extent
@@ -33,7 +33,7 @@ class OneEach(Volume):
         return np.broadcast_to(values, (self.channels, *sizes))
 
     def verify(self) -> None:
-        """ChangedError unless the file is the one that was opened, unchanged."""
+        """Raise ChangedError unless the file is the one that was opened, unchanged."""
         self.values.verify()
 
     def close(self) -> None:
@@ -42,11 +42,11 @@ class OneEach(Volume):
 
 
 def spread(volume: Volume, images: Volume) -> Volume:
-    """Labels or masks of `images`: those with one value for each slice count for all its voxels."""
+    """Return labels or masks of `images`, those with one value for each slice spread over all its voxels."""
     single = volume.extent[1:] == (1, 1) and images.extent[1:] != (1, 1)
     return OneEach(volume, images) if single and volume.offset == (0.0, 0.0, 0.0) else volume
 
 
 def stored(volume: Volume) -> Volume:
-    """The volume as it is in its file, each value once."""
+    """Return the volume as it is in its file, each value once."""
     return volume.values if isinstance(volume, OneEach) else volume

@@ -1,4 +1,4 @@
-"""What all files of small images have in common: they are read whole, and must fit into memory."""
+"""Turns arrays of small-image files into volumes, after checking that they fit into memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHARE = 0.5  # of the memory that is still available
 
 
 def whole_volume(array: Array, name: str, *, labels: bool) -> Volume:
-    """An array (z, y, x) or (c, z, y, x) as a volume; of `labels` also one value an image, (z).
+    """Return an array (z, y, x) or (c, z, y, x) as a volume; of `labels` also one value for each image, (z).
 
-    VolumeError for other axes.
+    Raises VolumeError for other axes.
     """
     if array.ndim == 1 and labels:
         return ArrayVolume(array[:, None, None], name)
@@ -39,7 +39,7 @@ def whole_volume(array: Array, name: str, *, labels: bool) -> Volume:
 def claim_size(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], stored: int, trust: Trust
 ) -> None:
-    """Count on memory for an array; VolumeError if `stored` bytes of a file cannot hold it, or memory does not."""
+    """Count memory for an array; VolumeError if `stored` bytes of a file cannot hold it, or memory does not suffice."""
     declared = math.prod(shape) * dtype.itemsize
     limit = max(SMALL, COMPRESSION * stored) if trust.max_bytes is None else trust.max_bytes
     if declared > limit:

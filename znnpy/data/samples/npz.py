@@ -1,4 +1,4 @@
-"""Arrays in npz files of NumPy: never through pickle."""
+"""Reads arrays in NumPy's npz files, never through pickle."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from znnpy.errors import VolumeError, reason, refuse_own
 ZIP = b"PK\x03\x04"
 _SUFFIX = ".npy"
 HEAD_BYTES = 12 + 10_000
-"""Of an array at most: NumPy refuses longer descriptions, but reads them before."""
+"""Bytes of an array's header at most: NumPy refuses longer ones, but only after reading them."""
 
 
 def open_npz(
     path: Path, dataset: str | None, names: tuple[str, ...], *, labels: bool, trust: Trust
 ) -> Volume:
-    """One array of an npz file as a volume: the one asked for, of one of `names`, or the only one.
+    """Return one array of an npz file as a volume: the one asked for, of one of `names`, or the only one.
 
-    VolumeError for what is damaged, holds Python objects or declares more than is plausible.
+    Raises VolumeError for what is damaged, holds Python objects or declares more than is plausible.
     """
     watch = Watch()
     with path.open("rb") as file:

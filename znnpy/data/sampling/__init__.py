@@ -1,1 +1,1 @@
-"""Patches for training: drawn, augmented, turned into targets, prepared ahead."""
+"""Training samples: draws patches from volumes, augments them, makes targets, prepares batches ahead."""

@@ -1,4 +1,4 @@
-"""Random flips and axis swaps. Images and labels are turned alike; targets are made afterwards."""
+"""Data augmentation: random flips and axis swaps of patches; targets are made after labels were turned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Turn:
     order: Triple = (0, 1, 2)
 
     def apply(self, array: Array) -> Array:
-        """The turned array, a view; the last three axes are z, y, x."""
+        """Return the turned array, a view; its last three axes are z, y, x."""
         lead = array.ndim - 3
         axes = tuple(lead + axis for axis in range(3) if self.flips[axis])
         flipped = np.flip(array, axes) if axes else array
@@ -32,7 +32,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Which turns are drawn: `flips` by axis letters, `swaps` "none", "auto" or axis letters.
+    """The flips and swaps that are drawn: `flips` by axis letters, `swaps` "none", "auto" or axis letters.
 
     "auto" swaps axes of equal voxel size and equal patch extent; named axes must have both.
     """
@@ -42,12 +42,12 @@ class Augmentation:
 
     @property
     def all_flips(self) -> list[tuple[bool, bool, bool]]:
-        """What `draw_flips` may draw."""
+        """Return all flips that `draw_flips` may draw."""
         z, y, x = ((False, True) if axis in self.flips else (False,) for axis in AXES)
         return list(itertools.product(z, y, x))
 
     def draw_flips(self, random: np.random.Generator) -> tuple[bool, bool, bool]:
-        """Each axis of `flips` with probability one half; always takes three random numbers."""
+        """Flip each axis of `flips` with probability one half; always takes three random numbers."""
         z, y, x = (
             bool(bit) and axis in self.flips
             for bit, axis in zip(random.integers(0, 2, 3), AXES, strict=True)
@@ -57,10 +57,10 @@ class Augmentation:
     def groups(
         self, resolution: Triple64, extents: Sequence[Iterable[object]], name: str
     ) -> Groups:
-        """Axes that may be exchanged, as groups of two or three.
+        """Return the axes that may be swapped, as groups of two or three.
 
-        `extents`: for each node what must be equal along exchanged axes (sizes, offsets), three
-        values z, y, x. Raises VolumeError or ShapeError if named axes differ in either.
+        `extents`: for each node, values (z, y, x) that must be equal along swapped axes, such as sizes or offsets.
+        Raises VolumeError or ShapeError if named axes differ in voxel size or extent.
         """
         if self.swaps == "none":
             return ()
@@ -74,7 +74,7 @@ class Augmentation:
 
 
 def draw_order(groups: Groups, random: np.random.Generator) -> Triple:
-    """A random exchange within the groups, all equally likely."""
+    """Draw a permutation of axes within the groups, all equally likely."""
     order = [0, 1, 2]
     for group in groups:
         for axis, source in zip(group, random.permutation(group), strict=True):

@@ -1,4 +1,4 @@
-"""Which rank holds which blocks in each period, and how they get from one rank to another: seeded, the same for all."""
+"""Deals blocks of volumes to ranks anew each period, and plans the transfers between ranks; seeded, the same on all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from znnpy.data.sampling.shuffle import derived, shuffled
 
-_DEALS = 0x6465616C  # so that deals and samples have orders of their own
+_DEALS = 0x6465616C  # "deal": makes the random numbers of deals others than those of samples
 
 
 class Move(NamedTuple):
-    """A block that goes from one rank to another."""
+    """The transfer of a block from one rank to another."""
 
     block: int
     source: int
@@ -20,10 +20,11 @@ class Move(NamedTuple):
 
 
 def dealt(weights: Sequence[int], ranks: int, seed: int, period: int) -> list[int]:
-    """The rank that holds each block in a period: numbers of blocks differ by one, weights by the largest at most.
+    """Return the rank that holds each block in a period.
 
-    The heaviest blocks go to a rank each, then the heaviest of the others, and so on; which to which, and which
-    first of those that weigh the same, is a matter of seed and period.
+    Numbers of blocks differ by at most one between ranks, weights by at most the largest. The heaviest blocks go to
+    a rank each, then the next heaviest, and so on; seed and period decide which goes to which, and the order of
+    blocks that weigh the same.
     """
     count, key = len(weights), derived(seed, _DEALS)
     rounds = -(-count // ranks)
@@ -36,7 +37,7 @@ def dealt(weights: Sequence[int], ranks: int, seed: int, period: int) -> list[in
 
 
 def waves(before: Sequence[int], after: Sequence[int]) -> list[list[Move]]:
-    """The moves between two deals: in a wave each rank sends a block at most, and receives one at most.
+    """Return the moves between two deals, in waves: in each, a rank sends at most one block and receives at most one.
 
     Between waves no rank has more blocks than the larger of its numbers before and after.
     """
@@ -54,7 +55,7 @@ def waves(before: Sequence[int], after: Sequence[int]) -> list[list[Move]]:
 
 
 def _trails(before: Sequence[int], after: Sequence[int]) -> Iterator[list[Move]]:
-    """Closed trails, and open ones from ranks that shall have fewer blocks to ranks that shall have more."""
+    """Yield closed trails of moves, and open ones from ranks that lose blocks to ranks that gain them."""
     moves = defaultdict[int, list[Move]](list)
     surplus = Counter[int]()
     for block, (source, into) in enumerate(zip(before, after, strict=True)):

@@ -1,4 +1,4 @@
-"""Blocks of training volumes: positions of patches that lie together, with all voxels that patches there read."""
+"""Cuts training volumes into blocks for sharding: neighbouring patch positions with all voxels they need."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Triple, Volume, slabs_of
 
 LARGEST = 256 << 20
-"""Bytes of a block at most, or as many as PATCHES patches need where that is more."""
+"""Bytes of a block at most, or what PATCHES patches need if that is more."""
 PATCHES = 8
-"""A block twice as long as a patch along each axis: a voxel is in so many blocks at most, about."""
-ALIGNED = 64
+"""A block is about twice as long as a patch along each axis, so that a voxel is in about as many blocks at most."""
+ALIGNED = 64  # bytes: a cache line, which suits every dtype
 Memory = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Positions of a scene, by flips, and the regions of its stored volumes that patches there read.
+    """Patch positions of a scene, by flips, and the regions of its stored volumes that patches there read.
 
     All regions lie one after the other in `bytes` bytes of memory.
     """
@@ -37,14 +37,14 @@ class Block:
 
     @property
     def positions(self) -> int:
-        """How many, unflipped."""
+        """The number of positions, unflipped."""
         return number_of(*self.ranges[NO_FLIPS])
 
 
 class Held(Volume):
-    """A volume of which `array` has a region that begins at voxel `first`; nothing else can be read.
+    """A volume of which only a region is in memory: `array`, from voxel `first` on. Reading anything else is an error.
 
-    Voxels are looked at when they are read, as those of a file: a block that comes is at once what patches are from.
+    Values are checked when they are read, as those of a file: a block serves patches as soon as it has arrived.
     """
 
     def __init__(self, volume: Volume, first: Triple, array: Array) -> None:
@@ -61,10 +61,10 @@ class Held(Volume):
 
 
 def cut(sampler: Sampler, count: int, largest: int = LARGEST) -> list[Block]:
-    """About `count` blocks or more, of nearly equal numbers of positions, each of at most `largest` bytes.
+    """Return about `count` blocks or more, of nearly equal numbers of positions, each of at most `largest` bytes.
 
-    Or of as many as PATCHES patches need, where that is more: smaller ones would hold their voxels many times.
-    Every position of the sampler is in one block. Fewer where there are not so many positions.
+    A block may be larger if PATCHES patches need it: smaller ones would hold their voxels many times. Every position
+    of the sampler is in one block. There are fewer blocks where there are not so many positions.
     """
     sizes = [number_of(*sampler.ranges(n)[NO_FLIPS]) for n in range(len(sampler.scenes))]
     shares = [ceil(count * size / sum(sizes)) for size in sizes]
@@ -76,7 +76,7 @@ def cut(sampler: Sampler, count: int, largest: int = LARGEST) -> list[Block]:
 
 
 def load(block: Block, scene: Scene) -> Memory:
-    """A block's bytes, read from the files of its scene: its own regions alone."""
+    """Read a block's bytes, its own regions alone, from the files of its scene."""
     memory = np.empty(block.bytes, np.uint8)
     for volume, (lower, upper), array in _parts(block, scene, memory):
         for start, stop in slabs_of(volume, lower[0], upper[0]):
@@ -86,7 +86,7 @@ def load(block: Block, scene: Scene) -> Memory:
 
 
 def excerpt(block: Block, scene: Scene, memory: Memory) -> Excerpt:
-    """What a sampler takes a block as, with views of its bytes."""
+    """Return a block as a sampler takes it, with views of its bytes."""
     held = {
         volume: Held(volume, lower, array)
         for volume, (lower, _), array in _parts(block, scene, memory)
@@ -95,14 +95,14 @@ def excerpt(block: Block, scene: Scene, memory: Memory) -> Excerpt:
 
 
 def outline(scene: Scene) -> Scene:
-    """A scene of which no voxel can be read: what is left when its files are closed."""
+    """Return a scene without readable voxels: what is left when its files are closed."""
     volumes = stored_volumes(scene)
     nothing = {v: Held(v, (0, 0, 0), np.empty((v.channels, 1, 1, 1), v.dtype)) for v in volumes}
     return _replaced(scene, nothing)
 
 
 def stored_volumes(scene: Scene) -> list[Volume]:
-    """Volumes of a scene as they are in their files, each once, images first."""
+    """Return the volumes of a scene as they are in their files, each once, images first."""
     return list(dict.fromkeys(stored(volume) for volume in scene.volumes()))
 
 
@@ -117,7 +117,7 @@ def _replaced(scene: Scene, by: Mapping[Volume, Volume]) -> Scene:
 
 
 def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Block]:
-    """Blocks of one scene: as many as are asked for, or as make each small enough."""
+    """Return the blocks of one scene: as many as asked for, or more to make each small enough."""
     ranges, before = sampler.ranges(number), None
     largest = max(largest, PATCHES * _single(sampler, number).bytes)
     while True:
@@ -130,7 +130,7 @@ def _small(sampler: Sampler, number: int, count: int, largest: int) -> list[Bloc
 
 
 def _single(sampler: Sampler, number: int) -> Block:
-    """A block of one position in the middle of a scene, where no patch is cut off by a border."""
+    """Return a block of one position in the middle of a scene, where no patch is cut off by a border."""
 
     def middle(positions: Range) -> Range:
         z, y, x = ((a + b) // 2 for a, b in zip(*positions, strict=True))
@@ -141,7 +141,7 @@ def _single(sampler: Sampler, number: int) -> Block:
 
 
 def _grid(ranges: Mapping[Flips, Range], count: int) -> Triple:
-    """A grid of at least so many cells, or of single positions: the longest side of the cells is cut."""
+    """Return a grid of at least so many cells, or of single positions; always cuts the longest side of the cells."""
     sides = np.min([minus(upper, lower) for lower, upper in ranges.values()], axis=0)
     cuts = np.ones(3, np.int64)
     while prod(cuts.tolist()) < count and (sides > cuts).any():
@@ -154,7 +154,7 @@ def _grid(ranges: Mapping[Flips, Range], count: int) -> Triple:
 
 
 def _cells(ranges: Mapping[Flips, Range], grid: Triple) -> Iterator[dict[Flips, Range]]:
-    """Ranges of each cell, which are nearly equal shares of the whole ones along each axis."""
+    """Yield the ranges of each cell: nearly equal parts of the whole ones along each axis."""
     for cell in np.ndindex(grid):
         yield {flips: _share(positions, cell, grid) for flips, positions in ranges.items()}
 
@@ -181,7 +181,7 @@ def _block(sampler: Sampler, number: int, ranges: dict[Flips, Range]) -> Block:
 def _parts(
     block: Block, scene: Scene, memory: Memory
 ) -> Iterator[tuple[Volume, Range, NDArray[np.generic]]]:
-    """Stored volumes, the region of each that a block has, and its place in the memory, (C, z, y, x)."""
+    """Yield stored volumes, the region of each that a block has, and its place in the memory, (C, z, y, x)."""
     begin = 0
     for volume, region in zip(stored_volumes(scene), block.regions, strict=True):
         shape = (volume.channels, *minus(region[1], region[0]))

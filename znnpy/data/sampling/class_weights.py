@@ -1,4 +1,4 @@
-"""Weights that let positive and negative voxels of each target image count the same in total."""
+"""Class balancing: weights by which positive and negative voxels of each target channel count the same in total."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ClassCounts:
     negative: Float64
 
     def __add__(self, other: ClassCounts) -> ClassCounts:
-        """Counts of two pieces together."""
+        """Return the counts of two pieces together."""
         return ClassCounts(self.positive + other.positive, self.negative + other.negative)
 
 
 def count_patch(target: Float32, weight: Float32) -> ClassCounts:
-    """Counts of one patch, arrays (K, z, y, x)."""
+    """Return the counts of one patch; arrays (K, z, y, x)."""
     above = target > 0.5
     axes = (1, 2, 3)
     positive = np.where(above, weight, 0).sum(axis=axes, dtype=np.float64)
@@ -41,7 +41,7 @@ def count_patch(target: Float32, weight: Float32) -> ClassCounts:
 def count_volume(
     labels: Volume, mask: Volume | None, target: Target, shift: Triple = (0, 0, 0)
 ) -> ClassCounts:
-    """Counts of a whole volume (very large ones: of evenly spaced slabs), read slab by slab.
+    """Return the counts of a whole volume (of very large ones: of evenly spaced slabs), read slab by slab.
 
     Voxel v of the labels is voxel v + shift of the mask.
     """
@@ -58,9 +58,9 @@ def count_volume(
 
 
 def rebalance(target: Float32, weight: Float32, counts: ClassCounts) -> Float32:
-    """Weights (K, z, y, x) times the factors that give both classes half of the counted total.
+    """Return weights (K, z, y, x) times the factors that give both classes half of the counted total.
 
-    Where one class of an image is absent from `counts`, the image's weights stay as they are.
+    Where one class of a channel is absent from `counts`, the channel's weights stay as they are.
     """
     both = (counts.positive > 0) & (counts.negative > 0)
     half = (counts.positive + counts.negative) / 2

@@ -1,7 +1,4 @@
-"""Labels that a target, by the loss that it is for, cannot take: found before they teach nonsense.
-
-Labels that look as if few voxels had been labelled, by hand: strokes in a volume of zeros.
-"""
+"""Checks labels before training: refuses those that a target or loss cannot take, warns of sparse hand annotations."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ THIN = 1 / 4
 
 @dataclass(frozen=True)
 class Strokes:
-    """How many `voxels` were looked at, of them `labelled` ones (not 0), and of those `inner` ones: inside a label."""
+    """Counts that tell brush strokes from dense labels: `voxels`, `labelled` (not 0), `inner` (inside a label)."""
 
     voxels: int
     labelled: int
@@ -37,13 +34,13 @@ class Strokes:
 
     @property
     def likely(self) -> bool:
-        """Whether zeros seem to be what nobody looked at, not background."""
+        """Whether zeros seem to be unannotated voxels, not background."""
         share = self.labelled / max(1, self.voxels)
         return 0 < share < HARDLY_ANY or (0 < share < FEW and self.inner < THIN * self.labelled)
 
 
 def strokes(labels: Volume) -> Strokes:
-    """Looks at a bounded part of labels of one channel; errors as in `Volume.read`."""
+    """Count voxels of a bounded part of one-channel labels; errors as in `Volume.read`."""
     voxels = labelled = inner = 0
     for lower, upper in looked_at(labels):
         ids = labels.read(lower, upper)[0]
@@ -55,7 +52,7 @@ def strokes(labels: Volume) -> Strokes:
 
 
 def _inside(ids: Array) -> Array:
-    """Where no neighbour along z, y or x has another label; there is none beyond the array."""
+    """Return where no neighbour along z, y or x has another label; beyond the array there is none."""
     found = np.ones(ids.shape, np.bool_)
     for axis in range(ids.ndim):
         before, after = [slice(None)] * ids.ndim, [slice(None)] * ids.ndim
@@ -69,11 +66,11 @@ def _inside(ids: Array) -> Array:
 def check_labels(
     target: Target, labels: Volume, mask: Volume | None, shift: Triple = (0, 0, 0)
 ) -> None:
-    """VolumeError for labels without a target where they count, with their range and the way out.
+    """Raise VolumeError for labels without a target where they count, with their range and a way out.
 
-    Warns where those that count are all the same. Of very large volumes evenly spaced slabs are read; `read_taken`
-    looks at the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the labels is
-    voxel v + shift of the mask.
+    Warns where all that count are the same. Of very large volumes evenly spaced slabs are read; `read_taken` checks
+    the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the labels is voxel v + shift
+    of the mask.
     """
     check_kind(target, labels)
     if mask is None:
@@ -97,14 +94,14 @@ def read_taken(
     upper: Triple,
     shift: Triple = (0, 0, 0),
 ) -> tuple[Array, Bool]:
-    """As `read_counted`; VolumeError with the place where the target cannot take what counts."""
+    """Read as `read_counted` does; raise VolumeError with the place where the target cannot take what counts."""
     values, known = read_counted(target, labels, mask, lower, upper, shift)
     refuse_untaken(target, labels.name, values, known, lower)
     return values, known
 
 
 def refuse_untaken(target: Target, name: str, values: Array, known: Bool, lower: Triple) -> None:
-    """VolumeError for labels (C, z, y, x), the first voxel of which is `lower`, that the target cannot take."""
+    """Raise VolumeError for labels (C, z, y, x), the first voxel of which is `lower`, that the target cannot take."""
     if not target.takes_all(values.dtype):
         seen = _Seen()
         seen.add(target, values, known, lower)
@@ -119,14 +116,14 @@ def read_counted(
     upper: Triple,
     shift: Triple = (0, 0, 0),
 ) -> tuple[Array, Bool]:
-    """As `read_labelled`; voxels with the label that the target ignores are not known."""
+    """Read as `read_labelled` does; voxels with the label that the target ignores are not known."""
     values, known = read_labelled(labels, mask, lower, upper, shift)
     return values, target.counted(values, known)
 
 
 @dataclass
 class _Seen:
-    """The range of what counts, how many values of it have no target, and the first of them."""
+    """The range of values that count, how many of them have no target, and the first of those."""
 
     low: float = np.inf
     high: float = -np.inf
@@ -134,7 +131,7 @@ class _Seen:
     first: str = ""
 
     def add(self, target: Target, values: Array, known: Bool, lower: Triple) -> None:
-        """Look at labels (C, z, y, x) whose first voxel is `lower`."""
+        """Add labels (C, z, y, x) whose first voxel is `lower`."""
         counted = values if known.all() else values[:, known]
         if not counted.size:
             return
@@ -157,7 +154,7 @@ class _Seen:
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def refuse(self, target: Target, name: str) -> None:
-        """VolumeError if anything was wrong."""
+        """Raise VolumeError if anything was wrong."""
         if self.wrong:
             span = f"from {self.low:g} to {self.high:g}" if self.low <= self.high else "not finite"
             raise VolumeError(
@@ -180,7 +177,7 @@ class _Seen:
 
 
 def check_kind(target: Target, labels: Volume) -> None:
-    """VolumeError when labels have not the channels and the type that a target needs."""
+    """Raise VolumeError when labels lack the channels or the type that a target needs."""
     if target.segmentation and (labels.channels != 1 or labels.dtype.kind not in "uib"):
         raise VolumeError(
             f"{labels.name} holds {labels.channels} channel(s) of {labels.dtype}; this target needs "

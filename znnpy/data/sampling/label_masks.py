@@ -1,4 +1,4 @@
-"""Read labels together with what is known about them: inside the volume, and not masked."""
+"""Reads labels with masks: values, and where they are known (inside the volume and not masked out)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Bool = NDArray[np.bool_]
 def read_padded(
     volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True
 ) -> tuple[Array, Bool]:
-    """A region that may leave the volume: values (C, z, y, x), 0 outside, and where it is inside.
+    """Read a region that may leave the volume: values (C, z, y, x), 0 outside, and where it is inside (z, y, x).
 
-    The second array is (z, y, x). Both are new and belong to the caller. `finite` as in `Volume.read`.
+    Both arrays are new and belong to the caller. `finite` as in `Volume.read`.
     """
     sizes = tuple(b - a for a, b in zip(lower, upper, strict=True))
     values = np.zeros((volume.channels, *sizes), volume.dtype)
@@ -33,7 +33,7 @@ def read_padded(
 def read_labelled(
     labels: Volume, mask: Volume | None, lower: Triple, upper: Triple, shift: Triple = (0, 0, 0)
 ) -> tuple[Array, Bool]:
-    """Labels (C, z, y, x) and the voxels (z, y, x) that are inside, with a mask that is not 0.
+    """Read labels (C, z, y, x), and which voxels (z, y, x) are inside the volume with a mask that is not 0.
 
     `lower` and `upper` count in the labels' voxels and may leave the volume; voxel v of the labels
     is voxel v + shift of the mask. A mask of several channels must be set in all of them. Labels may

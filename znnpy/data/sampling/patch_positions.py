@@ -1,4 +1,4 @@
-"""Where in a scene patches of some shapes may lie, and which voxels they read there."""
+"""Finds the valid patch positions in a scene and the voxels that patches of all nodes read there."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from znnpy.data.volume import Triple, Volume, clipped, mirrored
 from znnpy.errors import ShapeError
 
 Possible = Callable[[Mapping[str, Triple]], Mapping[str, Triple]]
-"""Of shapes by output, the largest at most as large that there may be, if any."""
+"""Returns, for shapes by output, the largest possible shapes that are no larger, if there are any."""
 
 
 class Placing:
     """The patches of all nodes, and where each lies in the first input's, whose corner is their position.
 
     A position is valid if all output patches lie inside their labels and all input patches inside their
-    images; with `mirror` all output patches inside the images.
+    images; with `mirror` if all output patches lie inside the images.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Placing:
 
     @property
     def sizes(self) -> list[Triple]:
-        """What patches have along z, y, x: axes that may be exchanged have the same of each."""
+        """Return the extents of patches along z, y, x, which must be equal on axes that are swapped."""
         boxes = self.boxes.values()
         lengths = [self.frame, *(b.lower for b in boxes), *(b.extent for b in boxes)]
         return [*lengths, *(output.stride for output in self.outputs.values())]
@@ -57,7 +57,7 @@ class Placing:
     def lower(
         self, scene: Scene, node: str, volume: Volume, position: Triple, flips: Flips = NO_FLIPS
     ) -> Triple:
-        """Where in a volume a node's box at a position begins; it may leave it."""
+        """Return where a node's box at a position begins in a volume; it may lie outside."""
         box = self.boxes[node]
         return minus(box.placed(position, self.frame, flips), scene.corner(volume))
 
@@ -69,7 +69,7 @@ class Placing:
         positions: Range,
         flips: Flips = NO_FLIPS,
     ) -> Range:
-        """Where in a volume a node's boxes at some positions lie; they may leave it."""
+        """Return the range that a node's boxes at some positions cover in a volume; it may leave it."""
         corner = scene.corner(volume)
         lower, upper = self.boxes[node].covered(positions, self.frame, flips)
         return minus(lower, corner), minus(upper, corner)
@@ -77,7 +77,7 @@ class Placing:
     def regions(
         self, scene: Scene, flips: Flips, positions: Range
     ) -> Iterator[tuple[Volume, Range]]:
-        """Voxels that patches at some positions read, by volume as it is in its file; some volumes twice."""
+        """Yield the voxels that patches at some positions read, by volume as it is in its file; some volumes twice."""
         for node in self.inputs:
             volume = scene.images[node]
             read = self.covered(scene, node, volume, positions, flips)
@@ -91,7 +91,7 @@ class Placing:
                 yield _in_file(volume, minus(lower, wide), plus(upper, wide))
 
     def range(self, scene: Scene, flips: Flips) -> Range:
-        """Valid positions; may be empty."""
+        """Return the range of valid positions; it may be empty."""
         return self._range(scene, flips, self._mirror)
 
     def _range(self, scene: Scene, flips: Flips, mirror: bool) -> Range:
@@ -111,7 +111,7 @@ class Placing:
         return lower, upper
 
     def refuse_none(self, scene: Scene) -> None:
-        """ShapeError, with the sizes that fit, where no position is valid."""
+        """Raise ShapeError, with the sizes that fit, where no position is valid."""
         # Uneven offsets shift the range under flips, each axis by itself.
         ranges = [self.range(scene, (flip, flip, flip)) for flip in (False, True)]
         if min(number_of(*both) for both in ranges) == 0:
@@ -124,7 +124,7 @@ class Placing:
             )
 
     def _advice(self, scene: Scene, ranges: list[Range]) -> str:
-        """The nearest output sizes that fit, given the valid positions of patches that do not."""
+        """Return the nearest output sizes that fit, given the valid positions of patches that do not."""
         spare = np.min([np.subtract(upper, lower) for lower, upper in ranges], axis=0) - 1
         fitting: Mapping[str, Triple] = {
             node: plus(patch.shape, _whole(np.minimum(0, spare // patch.stride)))
@@ -149,20 +149,20 @@ class Placing:
 
 
 def mask_shift(scene: Scene, node: str) -> Triple:
-    """Voxel v of a node's labels is voxel v + shift of its mask."""
+    """Return the shift from a node's labels to its mask: voxel v of the labels is voxel v + shift of the mask."""
     if node not in scene.masks:
         return (0, 0, 0)
     return minus(scene.corner(scene.labels[node]), scene.corner(scene.masks[node]))
 
 
 def _extent(scene: Scene, volume: Volume) -> str:
-    """How large a volume is, and where it lies if that is elsewhere than the first image."""
+    """Return as text how large a volume is, and where it lies if that is elsewhere than the first image."""
     corner = scene.corner(volume)
     return f"{volume.extent} from voxel {corner} on" if any(corner) else str(volume.extent)
 
 
 def _in_file(volume: Volume, lower: Triple, upper: Triple) -> tuple[Volume, Range]:
-    """A volume as it is in its file, and what a region, which may leave it, has of that: a voxel at least."""
+    """Return a volume as it is in its file, and the part of a region inside it: at least one voxel."""
     last = minus(volume.extent, (1, 1, 1))
     start, stop = clipped(lower, last), plus(clipped(minus(upper, (1, 1, 1)), last), (1, 1, 1))
     if isinstance(volume, OneEach):

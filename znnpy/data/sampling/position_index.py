@@ -1,4 +1,4 @@
-"""Where patches may lie: positions of several scenes, numbered through, and where a patch's parts are then."""
+"""Numbers all valid patch positions of several scenes, and finds a patch's boxes in volumes under flips."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Range = tuple[Triple, Triple]
 
 @dataclass(frozen=True)
 class Places:
-    """Valid positions of all scenes: `ranges` of each, `ends` their running number."""
+    """Valid positions of all scenes: the `ranges` of each, and `ends`, the running total of their numbers."""
 
     ranges: tuple[Range, ...]
     ends: tuple[int, ...]
 
     @classmethod
     def of(cls, ranges: Sequence[Range]) -> Places:
-        """Those of some ranges."""
+        """Return the places of some ranges."""
         return cls(tuple(ranges), tuple(itertools.accumulate(number_of(*r) for r in ranges)))
 
     def at(self, place: int) -> tuple[int, Triple]:
-        """Scene and position of one of 0 .. ends[-1] - 1, x fastest."""
+        """Return scene and position of place 0 .. ends[-1] - 1, x fastest."""
         scene = bisect_right(self.ends, place)
         (z, y, x), (_, bottom, right) = self.ranges[scene]
         rest = place - (self.ends[scene - 1] if scene else 0)
@@ -39,13 +39,13 @@ class Places:
 
 @dataclass(frozen=True)
 class Box:
-    """Where a patch lies in the first input's patch, z, y, x."""
+    """The box of a patch within the first input's patch, z, y, x."""
 
     lower: Triple
     extent: Triple
 
     def placed(self, position: Triple, frame: Triple, flips: Flips) -> Triple:
-        """Its lower corner in a volume, before the turn is undone by flipping what was read."""
+        """Return its lower corner in a volume, before the turn is undone by flipping what was read."""
         z, y, x = (
             p + (whole - low - size if flip else low)
             for p, whole, low, size, flip in zip(
@@ -55,14 +55,14 @@ class Box:
         return (z, y, x)
 
     def covered(self, positions: Range, frame: Triple, flips: Flips) -> Range:
-        """All voxels in which it lies at some positions, of which there is at least one."""
+        """Return all voxels that it covers at some positions, of which there is at least one."""
         lower, upper = positions
         last = self.placed(minus(upper, (1, 1, 1)), frame, flips)
         return self.placed(lower, frame, flips), plus(last, self.extent)
 
 
 def box_in(frame: Triple, extent: Triple, offset: Triple | None) -> Box:
-    """A box at an offset in a frame, in the middle without one."""
+    """Return a box at an offset in a frame; without an offset, in the middle."""
     if offset is None:
         z, y, x = ((whole - size) // 2 for whole, size in zip(frame, extent, strict=True))
         offset = (z, y, x)
@@ -70,23 +70,23 @@ def box_in(frame: Triple, extent: Triple, offset: Triple | None) -> Box:
 
 
 def number_of(lower: Triple, upper: Triple) -> int:
-    """How many positions a range has."""
+    """Return the number of positions of a range."""
     z, y, x = (max(0, b - a) for a, b in zip(lower, upper, strict=True))
     return z * y * x
 
 
 def hull(a: Range, b: Range) -> Range:
-    """The smallest range that holds two."""
+    """Return the smallest range that holds both."""
     z, y, x = (min(pair) for pair in zip(a[0], b[0], strict=True))
     bottom, height, width = (max(pair) for pair in zip(a[1], b[1], strict=True))
     return (z, y, x), (bottom, height, width)
 
 
 def plus(a: Triple, b: Triple) -> Triple:
-    """Sum by axis."""
+    """Return the sum of two triples, axis by axis."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
 def minus(a: Triple, b: Triple) -> Triple:
-    """Difference by axis."""
+    """Return the difference of two triples, axis by axis."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])

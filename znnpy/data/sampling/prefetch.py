@@ -1,4 +1,4 @@
-"""Prepare batches in a background thread while updates run."""
+"""Prefetching: prepares batches in a background thread while updates run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Float32 = NDArray[np.float32]
 
 
 class Source(Protocol):
-    """What patches come from; `Sampler` is one."""
+    """A source of patches; `Sampler` is one."""
 
     def samples(self, numbers: Sequence[int]) -> Patch:
-        """Patches by number, stacked: (number, C, z, y, x) by node."""
+        """Return patches by number, stacked: (number, C, z, y, x) by node."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Batch:
 
 
 def make_batch(source: Source, iteration: int, batch: int, own: range | None = None) -> Batch:
-    """Batch number `iteration`: samples iteration * batch and the batch - 1 after it, or `own` of these."""
+    """Return batch number `iteration`: samples iteration * batch and the batch - 1 after it, or `own` of these."""
     taken = range(batch) if own is None else own
     found = source.samples([iteration * batch + index for index in taken])
     return Batch(iteration, found.images, found.targets, found.weights)
@@ -44,10 +44,10 @@ def make_batch(source: Source, iteration: int, batch: int, own: range | None = N
 class Prefetcher:
     """Iterates over batches start, start + 1, ... (below `stop`) in order, up to `depth` of them prepared ahead.
 
-    One thread prepares, one consumer iterates. An error while preparing is raised in the consumer
-    when it comes to that batch, and again if it goes on. Use as a context manager, or call `close`;
-    iterating afterwards ends. Nothing is drawn here: to go on from iteration n, start at n. `own` as
-    in `make_batch`: of several ranks, each draws what it trains on.
+    One thread prepares, one consumer iterates. An error while preparing is raised in the consumer when it comes to
+    that batch, and again if it goes on. Use as a context manager, or call `close`; iterating afterwards ends. There
+    is no random state here: to go on from iteration n, start at n. `own` as in `make_batch`: each of several ranks
+    draws what it trains on.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Prefetcher:
         return self
 
     def __next__(self) -> Batch:
-        """The next batch; waits for it. StopIteration after the last one, or once closed."""
+        """Return the next batch, waiting for it; raise StopIteration after the last one, or once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._error or self._over or self._closed)
             if self._closed or (self._over and not self._ready):
@@ -91,7 +91,7 @@ class Prefetcher:
             return batch
 
     def close(self) -> None:
-        """Stop the thread, after the sample it is at, and forget prepared batches."""
+        """Stop the thread after its current sample, and drop prepared batches."""
         with self._changed:
             self._closed = True
             self._ready.clear()

@@ -1,4 +1,4 @@
-"""What a sample is: patches by node, which shapes they have, and what those of outputs shall show."""
+"""The parts of a training sample: shapes of patches by node, the targets of outputs, and the arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InputPatch:
 
 @dataclass(frozen=True)
 class OutputPatch:
-    """Shape z, y, x of an output node's patch and what it shall show.
+    """Shape z, y, x of an output node's patch, and its target.
 
     Output voxel i lies at `offset + i * stride` in the first input's patch; centred without offset.
     """
@@ -45,7 +45,7 @@ class Patch:
 
 
 def stacked(patches: Sequence[Patch]) -> Patch:
-    """Several samples as one, (number, C, z, y, x) by node."""
+    """Return several samples as one, (number, C, z, y, x) by node."""
 
     def together(groups: list[dict[str, Float32]]) -> dict[str, Float32]:
         return {node: np.stack([group[node] for group in groups]) for node in groups[0]}

@@ -1,4 +1,4 @@
-"""Training patches: sample k depends on the seed and k alone, in whatever order they are asked."""
+"""Draws training patches at random or shuffled: sample k depends on the seed and k alone, in whatever order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ATTEMPTS = 1000
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Some positions of scene number `scene` by flips, and a scene that has all voxels that patches there read."""
+    """Some positions of scene number `scene`, by flips, and a scene that has all voxels that patches there read."""
 
     scene: int
     ranges: Mapping[Flips, Range]
@@ -40,16 +40,15 @@ class Excerpt:
 
 
 class Sampler:
-    """Draws patches uniformly over all valid positions of all scenes, as `Placing` says.
+    """Draws patches uniformly over all valid positions of all scenes (`Placing`).
 
-    Each by itself (`order` random), or every position once in an epoch, in another order each time
-    (shuffled); there, a position where nothing counts gives way to a random one.
-    `rebalance` as in `znnpy.data.sampling.class_weights`, within each patch or
-    over the volume it is from. Images are normalised per volume, `replace` as there.
-    `sample` reads the scenes; several threads may call it at once. `possible`: of shapes by output, the largest
-    at most as large that there may be, if any. Without `examine` no volume is looked through beforehand, and
-    images stay as they are; ranks of a `world`, which all make the same sampler, look through some each. Raises
-    VolumeError and ShapeError for what does not fit.
+    Each patch is drawn independently (`order` random), or every position comes once in an epoch, in another order
+    each time (shuffled); there, a position where nothing counts is replaced by a random one. `rebalance` as in
+    `znnpy.data.sampling.class_weights`, within each patch or over the volume it is from. Images are normalised per
+    volume, `replace` as there. `sample` reads the scenes; several threads may call it at once. `possible`: returns,
+    for shapes by output, the largest possible ones that are no larger. Without `examine` no volume is looked through
+    beforehand, and images stay as they are; ranks of a `world`, which all make the same sampler, look through some
+    each. Raises VolumeError and ShapeError for what does not fit.
     """
 
     def __init__(
@@ -102,30 +101,30 @@ class Sampler:
 
     @property
     def normalisations(self) -> Sequence[Mapping[str, Normalisation]]:
-        """How each scene's images are normalised, by input node."""
+        """Return how each scene's images are normalised, by input node."""
         return [it.norms for it in self._material]
 
     @property
     def input_shapes(self) -> dict[str, Triple]:
-        """Shape z, y, x of the patches by input node."""
+        """The shape z, y, x of patches by input node."""
         return {node: patch.shape for node, patch in self._placing.inputs.items()}
 
     @property
     def positions(self) -> int:
-        """Number of valid positions, unflipped."""
+        """The number of valid positions, unflipped."""
         return self._places[NO_FLIPS].ends[-1]
 
     @property
     def scenes(self) -> Sequence[Scene]:
-        """Where patches come from."""
+        """The scenes that patches come from."""
         return [it.scene for it in self._material]
 
     def ranges(self, number: int) -> dict[Flips, Range]:
-        """Valid positions of a scene by flips."""
+        """Return the valid positions of a scene by flips."""
         return {flips: places.ranges[number] for flips, places in self._places.items()}
 
     def regions(self, number: int, ranges: Mapping[Flips, Range]) -> dict[Volume, Range]:
-        """Voxels that patches at some positions of a scene read, by volume as it is in its file."""
+        """Return the voxels that patches at some positions of a scene read, by volume as it is in its file."""
         found: dict[Volume, Range] = {}
         for flips, positions in ranges.items():
             scene = self._material[number].scene
@@ -135,13 +134,13 @@ class Sampler:
 
     @property
     def selective(self) -> bool:
-        """Whether voxels may not count: they are masked, or have a label to ignore."""
+        """Whether some voxels may not count: they are masked, or have a label to ignore."""
         outputs = self._placing.outputs.values()
         ignored = any(output.target.ignore is not None for output in outputs)
         return ignored or any(scene.masks for scene in self.scenes)
 
     def counted(self, number: int, positions: Range) -> float:
-        """Which share of the voxels counts that outputs at some positions of a scene show; reads them."""
+        """Return the fraction of voxels that count among those that outputs at some positions show; reads them."""
         scene, shares = self._material[number].scene, []
         for node, output in self._placing.outputs.items():
             labels, mask = scene.labels[node], scene.masks.get(node)
@@ -158,11 +157,11 @@ class Sampler:
         key: int = 0,
         where: str = "",
     ) -> Sampler:
-        """A sampler of some of this one's positions, which reads the excerpts alone.
+        """Return a sampler of some of this one's positions, which reads the excerpts alone.
 
-        Images are normalised, and voxels weighed, as those of the whole scenes. With order shuffled sample
-        `index` is the one of number `turn(index)` in an order of the seed `key`. `where` says for people, after
-        what it is that is lacking, which positions these are.
+        Images are normalised, and voxels weighed, as those of the whole scenes. With order shuffled, sample `index` is
+        number `turn(index)` in an order of the seed `key`. `where` says in messages which positions these are, after
+        what is lacking.
         """
         found = copy(self)
         found._places = {f: Places.of([it.ranges[f] for it in excerpts]) for f in self._places}
@@ -172,7 +171,7 @@ class Sampler:
         return found
 
     def sample(self, index: int) -> Patch:
-        """Sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
+        """Return sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
         # The draws of a sample count up the low words, so samples never share a number.
         random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, index]))
         for attempt in range(ATTEMPTS):
@@ -189,10 +188,10 @@ class Sampler:
         )
 
     def samples(self, numbers: Sequence[int]) -> Patch:
-        """Several samples by number, stacked: float32 (number, C, z, y, x) by node.
+        """Return several samples by number, stacked: float32 (number, C, z, y, x) by node.
 
-        Slices that are turned by nothing and counted whole, as images with a label each, are made at once:
-        a tenth of the time, and the same bits.
+        Slices that are not turned and count whole, as images with a label each, are read together: a tenth of the
+        time, and the same bits.
         """
         if self._slices:
             places = self._places[NO_FLIPS]
@@ -201,18 +200,18 @@ class Sampler:
         return stacked([self.sample(number) for number in numbers])
 
     def verify(self) -> None:
-        """ChangedError unless all samples so far are of the files that were opened."""
+        """Raise ChangedError unless all samples so far are of the files that were opened."""
         for scene in self.scenes:
             scene.verify()
 
     @property
     def _slices(self) -> bool:
-        """Whether samples are single slices, of which each is as it lies in the volume and counts whole."""
+        """Whether samples are single slices, each as it lies in the volume, with every voxel counting."""
         plain = self._order == "shuffled" and self._rebalance == "none" and len(self._places) == 1
         return plain and are_slices(self._placing, self._material)
 
     def _draw(self, random: np.random.Generator, index: int | None) -> tuple[int, Triple, Turn]:
-        """Scene, position and turn; `index` is the sample's number unless it was drawn before."""
+        """Return scene, position and turn; `index` is the sample's number, or None to draw at random."""
         flips = self._augmentation.draw_flips(random)
         places = self._places[flips]
         if self._order == "shuffled" and index is not None:

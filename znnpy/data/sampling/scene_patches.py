@@ -1,4 +1,4 @@
-"""What samples are made of: a scene with what is known of its volumes, and the patches at one of its positions."""
+"""Reads the patches of one sample from a scene: normalised inputs, targets and their weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from znnpy.errors import VolumeError
 
 @dataclass(frozen=True)
 class Material:
-    """A scene; by node how its images are normalised and how many voxels of each class it has; axes to exchange."""
+    """A scene with what samples need of it: normalisation and class counts by node, and the axes to swap."""
 
     scene: Scene
     norms: Mapping[str, Normalisation]
@@ -29,7 +29,7 @@ class Material:
     counts: Mapping[str, ClassCounts]
 
     def images(self, placing: Placing, position: Triple, turn: Turn) -> dict[str, Float32]:
-        """Normalised patches of all inputs."""
+        """Return the normalised patches of all inputs."""
         scene, images = self.scene, {}
         for node in placing.inputs:
             volume, norm = scene.images[node], self.norms[node]
@@ -42,7 +42,10 @@ class Material:
     def target(
         self, placing: Placing, node: str, position: Triple, turn: Turn
     ) -> tuple[Float32, Float32]:
-        """Target and weights of an output: read with a margin, turned, made, cut, every stride-th taken."""
+        """Return target and weights of an output.
+
+        Labels are read with a margin and turned; the target made of them is cropped, and every stride-th voxel taken.
+        """
         output, extent, scene = placing.outputs[node], placing.boxes[node].extent, self.scene
         margin, labels = output.target.margin, scene.labels[node]
         lower = placing.lower(scene, node, labels, position, turn.flips)
@@ -65,7 +68,7 @@ class Material:
 
 
 def check(placing: Placing, scene: Scene) -> None:
-    """VolumeError or ShapeError for a scene that no patches can be made of; reads nothing."""
+    """Raise VolumeError or ShapeError for a scene that no patches can be made of; reads nothing."""
     for what, wanted, given in (
         ("an image for input", placing.inputs, scene.images),
         ("labels for output", placing.outputs, scene.labels),

@@ -1,16 +1,18 @@
-"""Orders of samples in which each comes once an epoch; any place of any epoch is found by itself."""
+"""Random access into shuffled epochs: the sample at any place of any epoch, without a list of the order."""
 
 from __future__ import annotations
 
-ROUNDS = 6
+ROUNDS = (
+    6  # of the Feistel network; 4 suffice for a pseudorandom permutation (Luby and Rackoff 1988)
+)
 _WORD = (1 << 64) - 1
 
 
 def shuffled(number: int, size: int, seed: int) -> int:
-    """Which of 0 .. size - 1 sample `number` is: in every `size` samples each comes once.
+    """Return which of 0 .. size - 1 sample `number` is: each comes once in every `size` samples.
 
-    A Feistel network over pairs of half words permutes a range of at most 4 * size numbers, by a key of seed
-    and epoch; what falls beyond `size` is permuted again.
+    A Feistel network over pairs of half words permutes a range of at most 4 * size numbers, keyed by seed and epoch; a
+    result beyond `size` is permuted again (cycle walking).
     """
     epoch, place = divmod(number, size)
     key = _mixed(_mixed(seed) + epoch)
@@ -26,14 +28,14 @@ def shuffled(number: int, size: int, seed: int) -> int:
 
 
 def derived(seed: int, *numbers: int) -> int:
-    """A seed for each tuple of numbers, of 64 bits as all seeds here."""
+    """Return a 64-bit seed for a tuple of numbers."""
     for number in numbers:
         seed = _mixed(_mixed(seed) + number)
     return seed
 
 
 def _mixed(word: int) -> int:
-    """A bijection of 64 bits that leaves no trace of its input (the finaliser of SplitMix64)."""
+    """Return a bijective hash of 64 bits (the finaliser of SplitMix64)."""
     word = (word + 0x9E3779B97F4A7C15) & _WORD
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD

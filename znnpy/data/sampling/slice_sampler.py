@@ -1,4 +1,4 @@
-"""Samples that are single slices, each as it lies in its volume and counted whole: many are made at once."""
+"""A fast path for samples that are whole single slices, such as labelled images: reads many at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from znnpy.data.volume import Array, Triple, Volume, mirror_read
 
 
 def are_slices(placing: Placing, material: Sequence[Material]) -> bool:
-    """Whether all patches are slices that nothing exchanges, whose voxels all count."""
+    """Return whether all patches are single slices without swaps, in which all voxels count."""
     return (
         not any(it.groups or it.scene.masks for it in material)
         and all(box.extent[0] == 1 for box in placing.boxes.values())
@@ -28,7 +28,7 @@ def are_slices(placing: Placing, material: Sequence[Material]) -> bool:
 def read_slices(
     placing: Placing, material: Sequence[Material], drawn: Sequence[tuple[int, Triple]]
 ) -> Patch:
-    """Slices at some positions, each of a scene by number, stacked."""
+    """Read slices at some positions, each of a scene by number, and return them stacked."""
     found = Patch({}, {}, {})
     for scene in {scene for scene, _ in drawn}:
         where = [i for i, (number, _) in enumerate(drawn) if number == scene]
@@ -45,7 +45,7 @@ def _add(
     where: list[int],
     count: int,
 ) -> None:
-    """Put the slices at some positions of a scene to their places among `count` samples."""
+    """Put the slices at some positions of a scene into their places among `count` samples."""
     scene = material.scene
     for node in placing.inputs:
         norm = material.norms[node]
@@ -71,7 +71,7 @@ def _add(
 def _planes(
     placing: Placing, volume: Volume, node: str, lowers: list[Triple], *, finite: bool
 ) -> Array:
-    """A node's slices of a volume that begin there, (C, number, y, x)."""
+    """Return a node's slices of a volume that begin at `lowers`, (C, number, y, x)."""
     extent = placing.boxes[node].extent
     planes = [mirror_read(volume, a, plus(a, extent), finite=finite) for a in lowers]
     return np.concatenate(planes, axis=1)
@@ -80,7 +80,7 @@ def _planes(
 def _put(
     group: dict[str, Float32], node: str, values: Float32, where: list[int], count: int
 ) -> None:
-    """Put slices (C, number, y, x) to their places in a node's samples, which begin as nothing."""
+    """Put slices (C, number, y, x) into their places in a node's samples, which are allocated on first use."""
     channels, _, *plane = values.shape
     if node not in group:
         group[node] = np.empty((count, channels, 1, *plane), np.float32)

@@ -1,4 +1,4 @@
-"""What a network shall predict, made from labels: boundaries, affinities, masks, the labels themselves.
+"""Makes training targets from labels: boundaries, affinities, masks, classes, or values as they are.
 
 A target sees labels (C, z, y, x) and the voxels `known` (z, y, x): inside the volume, not masked.
 It returns the wanted values and their weights, both float32 (K, z, y, x); unknown voxels weigh 0.
@@ -20,10 +20,11 @@ from znnpy.learning.readings import VALUES, Taken
 
 Float32 = NDArray[np.float32]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+"""Offsets of the nearest neighbours before a voxel along z, y and x."""
 
 
 class Target(ABC):
-    """A rule that turns labels into target images."""
+    """A rule that turns labels into target channels."""
 
     segmentation: bool = True
     """Whether the labels must be one channel of integers (object numbers)."""
@@ -32,23 +33,23 @@ class Target(ABC):
     """Channels that the labels must have; None: any number."""
 
     of_channels: ClassVar[str] = ""
-    """What they are for, and what to do with others, in words."""
+    """For error messages: what the channels are for, and what to do with other labels."""
 
     ignore: int | None = None
     """Label of voxels that do not count; None: all count."""
 
     @property
     def of_zeros(self) -> str:
-        """What it teaches where no object is (label 0), in words; "" where that is a label like others."""
+        """The meaning of label 0 (no object) to the network, for messages; "" where 0 is a label like others."""
         return ""
 
     @property
     def values(self) -> bool:
-        """Whether its images hold values of any size, not zeros and ones or probabilities."""
+        """Whether its channels hold values of any size, not zeros and ones or probabilities."""
         return False
 
     def counted(self, labels: Array, known: Bool) -> Bool:
-        """Which of the known voxels (z, y, x) count, by their labels (C, z, y, x)."""
+        """Return which of the known voxels (z, y, x) count, by their labels (C, z, y, x)."""
         return known if self.ignore is None else known & (labels != self.ignore).all(axis=0)
 
     @property
@@ -58,40 +59,40 @@ class Target(ABC):
 
     @abstractmethod
     def images(self, channels: int) -> int:
-        """Number K of target images for labels of so many channels."""
+        """Return the number K of target channels for labels of so many channels."""
 
     @abstractmethod
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (K, z, y, x) for labels (C, z, y, x) and known voxels (z, y, x).
+        """Return values and weights (K, z, y, x) for labels (C, z, y, x) and known voxels (z, y, x).
 
         Labels that `wrong` finds must not be known.
         """
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
-        """Whether no label of a type can be wrong: object numbers never are."""
+        """Return whether no label of a type can be wrong: object numbers never are."""
         return True
 
     def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
-        """Whether no label of a type from `low` to `high` can be wrong."""
+        """Return whether no label of a type from `low` to `high` can be wrong."""
         return True
 
     def wrong(self, labels: Array) -> Bool:
-        """Where labels (C, z, y, x) have no target that the loss takes."""
+        """Return where labels (C, z, y, x) have no target that the loss takes."""
         return np.zeros(labels.shape, np.bool_)
 
     @property
     def wanted(self) -> str:
-        """What labels must be, in words."""
+        """Return for messages: what labels must be."""
         return "object numbers are wanted"
 
     def way_out(self, high: float) -> str:
-        """What to do with labels that have no target, the largest of which is `high`."""
+        """Return for messages: what to do with labels that have no target, the largest of which is `high`."""
         return ""
 
 
 @dataclass(frozen=True)
 class BoundaryTarget(Target):
-    """One image: 1 on boundaries, 0 inside objects.
+    """One channel: 1 on boundaries, 0 inside objects.
 
     A voxel is boundary if one of its 6 neighbours has another label, up to `thickness` voxels deep
     on either side. `background` says what label 0 is: `boundary` (with `thickness` 0 the only one),
@@ -107,15 +108,15 @@ class BoundaryTarget(Target):
 
     @property
     def margin(self) -> int:
-        """An interface needs one neighbour; each further voxel of thickness one more."""
+        """The thickness: an interface needs one neighbour, each further voxel of thickness one more."""
         return self.thickness
 
     def images(self, channels: int) -> int:
-        """Always 1."""
+        """Return 1."""
         return 1
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (1, z, y, x)."""
+        """Return values and weights (1, z, y, x)."""
         ids = labels[0]
         counted = known & (ids != 0) if self.background == "ignore" else known
         boundary = np.zeros(ids.shape, np.bool_)
@@ -130,7 +131,7 @@ class BoundaryTarget(Target):
 
 @dataclass(frozen=True)
 class AffinityTarget(Target):
-    """One image per offset: 1 where voxels v and v + offset have the same label, not 0.
+    """One channel per offset: 1 where voxels v and v + offset have the same label, not 0.
 
     By default the nearest neighbours along z, y and x, in this order: v and the one before.
     Weight 0 where v or v + offset is unknown, so also on the first plane of a volume.
@@ -148,11 +149,11 @@ class AffinityTarget(Target):
         return max(abs(step) for offset in self.offsets for step in offset)
 
     def images(self, channels: int) -> int:
-        """One per offset."""
+        """Return the number of offsets."""
         return len(self.offsets)
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (offsets, z, y, x)."""
+        """Return values and weights (offsets, z, y, x)."""
         ids = labels[0]
         values = np.zeros((len(self.offsets), *ids.shape), np.float32)
         weights = np.zeros_like(values)
@@ -165,7 +166,7 @@ class AffinityTarget(Target):
 
 @dataclass(frozen=True)
 class ImageTarget(Target):
-    """The labels' values times `scale`, one image per channel, where the loss takes them."""
+    """The labels' values times `scale`, one channel per channel of labels, where the loss takes them."""
 
     of_channels = (
         ", one for each output channel (class numbers in one go with data.target: labels and a loss of classes, "
@@ -178,53 +179,53 @@ class ImageTarget(Target):
 
     @property
     def margin(self) -> int:
-        """Voxels do not depend on their neighbours."""
+        """0: voxels do not depend on their neighbours."""
         return 0
 
     @property
     def values(self) -> bool:
-        """Of a loss that takes any."""
+        """Whether the loss takes any value."""
         return self.taken.low == -np.inf
 
     @property
     def segmentation(self) -> bool:  # type: ignore[override]
-        """Any values."""
+        """False: any values."""
         return False
 
     def images(self, channels: int) -> int:
-        """As many as channels."""
+        """Return the number of label channels."""
         return channels
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (C, z, y, x)."""
+        """Return values and weights (C, z, y, x)."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not known may be anything
             values = np.where(known, self._scaled(labels), np.float32(0))
         np.clip(values, self.taken.low, self.taken.high, out=values)
         return values, np.broadcast_to(known, values.shape).astype(np.float32)
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
-        """Whether no value of a type can be wrong."""
+        """Return whether no value of a type can be wrong."""
         return dtype.kind in "uib" and self.taken.low == -np.inf
 
     def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
-        """Whether all values from `low` to `high` are good."""
+        """Return whether all values from `low` to `high` are valid."""
         with np.errstate(over="ignore", invalid="ignore"):
             ends = self._scaled(np.array([low, high], np.float64))
         return not self.taken.shares and bool(self.taken.inside(ends).all())
 
     def wrong(self, labels: Array) -> Bool:
-        """Where labels (C, z, y, x) have no target; of shares that miss 1, the whole voxel."""
+        """Return where labels (C, z, y, x) have no target; probabilities that do not add up to 1: the whole voxel."""
         with np.errstate(over="ignore", invalid="ignore"):
             values = self._scaled(labels)
         return self.taken.wrong(values)
 
     @property
     def wanted(self) -> str:
-        """What values must be, in words."""
+        """Return for messages: what values must be."""
         return self.taken.words if self.scale == 1 else f"times {self.scale:g}, {self.taken.words}"
 
     def way_out(self, high: float) -> str:
-        """What to do with other values, the largest of which is `high`."""
+        """Return for messages: what to do with other values, the largest of which is `high`."""
         if self.taken.low == -np.inf:
             return "Mend them, or leave these voxels out by a mask"
         scale = f"{1 / high:.6g}" if 1 < high < np.inf else "..."
@@ -242,24 +243,24 @@ class ImageTarget(Target):
 
 @dataclass(frozen=True)
 class MaskTarget(ImageTarget):
-    """1 where labels are not 0, else 0: one image per channel."""
+    """1 where labels are not 0, else 0: one channel per channel of labels."""
 
     @property
     def values(self) -> bool:
-        """Zeros and ones, whatever the loss takes."""
+        """False: zeros and ones, whatever the loss takes."""
         return False
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
-        """Whole numbers are 0 or not."""
+        """Return whether a type holds integers alone, which are 0 or not."""
         return dtype.kind in "uib" and not self.taken.shares
 
     @property
     def wanted(self) -> str:
-        """What values must be, in words."""
+        """Return for messages: what values must be."""
         return self.taken.words if self.taken.shares else "a mask takes finite numbers"
 
     def way_out(self, high: float) -> str:
-        """What to do with other values."""
+        """Return for messages: what to do with other values."""
         return "Mend them, or leave these voxels out by a mask"
 
     def _scaled(self, labels: Array) -> Float32:
@@ -269,7 +270,7 @@ class MaskTarget(ImageTarget):
 
 @dataclass(frozen=True)
 class ClassesTarget(Target):
-    """One-hot images of class numbers 0 to `classes` - 1, of one channel."""
+    """One-hot channels of class numbers 0 to `classes` - 1, from labels of one channel."""
 
     classes: int
     channels: int | None = 1
@@ -277,46 +278,46 @@ class ClassesTarget(Target):
 
     @property
     def margin(self) -> int:
-        """Voxels do not depend on their neighbours."""
+        """0: voxels do not depend on their neighbours."""
         return 0
 
     @property
     def segmentation(self) -> bool:  # type: ignore[override]
-        """Class numbers may come as floats."""
+        """False: class numbers may come as floats."""
         return False
 
     def images(self, channels: int) -> int:
-        """As many as classes."""
+        """Return the number of classes."""
         return self.classes
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
-        """Values and weights (classes, z, y, x)."""
+        """Return values and weights (classes, z, y, x)."""
         one_hot: Bool = (np.arange(self.classes)[:, None, None, None] == labels[0]) & known
         return one_hot.astype(np.float32), np.broadcast_to(known, one_hot.shape).astype(np.float32)
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
-        """No type has class numbers alone."""
+        """Return False: every type holds numbers that are no class."""
         return False
 
     def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
-        """Whether all values of a type from `low` to `high` are classes."""
+        """Return whether all values of a type from `low` to `high` are classes."""
         return dtype.kind in "uib" and low >= 0 and high < self.classes
 
     def wrong(self, labels: Array) -> Bool:
-        """Where labels (1, z, y, x) are no class."""
+        """Return where labels (1, z, y, x) are no class."""
         classes: Bool = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
         return ~classes
 
     @property
     def wanted(self) -> str:
-        """What values must be, in words."""
+        """Return for messages: what values must be."""
         return (
             f"the network has {self.classes} output channels, for whole class numbers from 0 to "
             f"{self.classes - 1}"
         )
 
     def way_out(self, high: float) -> str:
-        """What to do with other values."""
+        """Return for messages: what to do with other values."""
         return (
             "Number the classes so, give the network a channel for each, or leave these voxels out by a "
             "mask; for a mask of 0 and 255 take one channel, binomial_cross_entropy and {kind: mask}"
@@ -344,7 +345,7 @@ def _dilated(boundary: Bool) -> Bool:
 
 
 def _pairs(offset: Triple, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Slices of all voxels v that have a neighbour v + offset, and of those neighbours."""
+    """Return slices of all voxels v that have a neighbour v + offset, and slices of those neighbours."""
     here, there = [], []
     for step, size in zip(offset, shape, strict=True):
         length = max(0, size - abs(step))

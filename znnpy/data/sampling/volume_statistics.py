@@ -1,4 +1,4 @@
-"""What is known of whole volumes before patches are drawn from them; of several ranks, each looks at some."""
+"""Statistics of whole volumes before sampling: normalisation and class counts, with the work divided among ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from znnpy.distributed.work_division import Job, divided
 from znnpy.distributed.world import World
 
 Place = tuple[str, int, str]
-"""What is looked for, the number of the scene, and the node."""
+"""The kind of statistic, the number of the scene, and the node."""
 
 
 def examined(
@@ -31,10 +31,10 @@ def examined(
     replace: bool,
     counting: bool,
 ) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
-    """How each scene's images are normalised, by input node, and, if `counting`, the classes of its labels, by output.
+    """Return the normalisation of each scene's images by input node, and, if `counting`, class counts by output.
 
-    Each volume is looked through by one rank, with the same results for any number of them. Errors as in
-    `normalisation` and `check_labels`.
+    Each volume is read by one rank, with the same results for any number of ranks. Errors as in `normalisation`
+    and `check_labels`.
     """
     looks = {
         **_at_images(scenes, partial(_numbers, mode, replace)),
@@ -59,7 +59,7 @@ def examined(
 def as_they_are(
     scenes: Sequence[Scene], *, replace: bool
 ) -> tuple[list[dict[str, Normalisation]], list[dict[str, ClassCounts]]]:
-    """The same where no volume is to be looked through."""
+    """Return the same without reading any volume: images stay as they are, and no classes are counted."""
     norms = [
         {node: unexamined(volume, replace=replace) for node, volume in scene.images.items()}
         for scene in scenes

@@ -1,1 +1,1 @@
-"""TIFF stacks and folders of TIFF planes, read by region."""
+"""Reads TIFF stacks and folders of TIFF planes by region."""

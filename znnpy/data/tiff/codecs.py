@@ -1,4 +1,4 @@
-"""Compressions of TIFF files that tifffile undoes only with another package."""
+"""Refuses TIFF compressions that need a package that is not installed, and says which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WAY = f"pip install {_PACKAGE}, or write it with zlib or none"
 
 
 def refuse_codec(page: Any, name: str) -> None:
-    """VolumeError if a page is compressed, or was made ready for that, in a way that cannot be undone here."""
+    """Raise VolumeError if a page's compression, or the predictor before it, cannot be undone here."""
     needed = (
         ("compression", tifffile.TIFF.DECOMPRESSORS, page.compression),
         ("predictor", tifffile.TIFF.UNPREDICTORS, page.predictor),
@@ -32,6 +32,6 @@ def refuse_codec(page: Any, name: str) -> None:
 
 
 def explained(error: BaseException) -> str:
-    """What a page could not be read for, and what to install where a decoder is missing."""
+    """Return why a page could not be read, and what to install where a decoder is missing."""
     missing = isinstance(error, ImportError) or _PACKAGE in str(error)
     return f"{error}: {_WAY}" if missing else str(error)

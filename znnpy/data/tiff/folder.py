@@ -24,7 +24,7 @@ SUFFIXES = (".tif", ".tiff")
 
 
 def planes_of(folder: Path) -> list[Path]:
-    """The TIFF files of a folder, plane2 before plane10; hidden files are left out."""
+    """Return the TIFF files of a folder, plane2 before plane10; hidden files are left out."""
     found = [
         path
         for path in folder.iterdir()
@@ -75,7 +75,7 @@ class TiffFolder(Volume):
         self._closed = True
 
     def _plane(self, z: int, wanted: tuple[int, ...] | None) -> Array:
-        """One plane (C, y, x), after looking at what the file declares."""
+        """Return one plane (C, y, x), after checking what the file declares."""
         path = self._planes[z]
         if not path.is_file():
             self._watch.look(path)
@@ -139,7 +139,7 @@ def _channels_first(plane: Array, axes: str) -> Array:
 
 
 def _gap(planes: Sequence[Path]) -> str:
-    """Where numbers that else rise by the same step rise by several of it, in words; "" where they do not."""
+    """Return as text where numbers in names skip some, though they otherwise rise by the same step; else ""."""
     found = [re.findall(r"[0-9]+", plane.stem) for plane in planes]
     if len(found) < 3 or not all(found):
         return ""
@@ -156,6 +156,6 @@ def _gap(planes: Sequence[Path]) -> str:
 
 
 def _number_order(path: Path) -> list[tuple[int, int, str]]:
-    """Names cut into words and numbers, numbers by size."""
+    """Return a sort key: the name cut into words and numbers, numbers by size."""
     parts = re.findall(r"[0-9]+|[^0-9]+", path.name)
     return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts]

@@ -1,8 +1,7 @@
-"""A volume in a TIFF file, one page after another: plain stacks, ImageJ and OME.
+"""A volume in a TIFF file, read page by page: plain stacks, ImageJ and OME.
 
-Parts of an array that lies in a file as one run of bytes, read without mapping it.
-
-A mapping would count the file's pages to the process, and end it when the file is cut or fails.
+An uncompressed array that is one run of bytes is read in parts, without mapping it (`FlatArray`): a mapping
+would count the file's pages as the process's memory, and kill the process when the file is truncated or fails.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _CHANNEL_AXES = "CS"
 
 
 class FlatArray:
-    """An array in C order, at least 2-D, from byte `offset` on; any number of threads may read.
+    """An array in C order, at least 2-D, from byte `offset` of a file on; any number of threads may read.
 
-    VolumeError when the file is shorter, or fails.
+    Raises VolumeError when the file is shorter, or fails.
     """
 
     def __init__(self, path: Path, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
@@ -49,7 +48,7 @@ class FlatArray:
             )
 
     def read(self, bounds: Sequence[tuple[int, int]]) -> Array:
-        """The part from a to b of each axis (a, b), in this machine's byte order."""
+        """Return the part from a to b of each axis (a, b), in this machine's byte order."""
         *leading, (first, last), (left, right) = bounds
         rows, width = self._shape[-2:]
         part = np.empty([b - a for a, b in bounds], self._dtype.newbyteorder("="))
@@ -134,7 +133,7 @@ class TiffVolume(Volume):
         return (lengths[0], lengths[1], lengths[2], lengths[3])
 
     def _flat_part(self, flat: FlatArray, wanted: tuple[tuple[int, int], ...]) -> Array:
-        """A part (C, Z, Y, X) of an array with the series' axes; those that it has besides are 1."""
+        """Return a part (C, Z, Y, X) of an array with the series' axes; its other axes have length 1."""
         bounds = [(0, 1)] * len(self._series.shape)
         for axis, ends in zip(self._order, wanted, strict=True):
             if axis is not None:
@@ -165,7 +164,7 @@ class TiffVolume(Volume):
         return stack.reshape(z.stop - z.start, self.channels, *stack.shape[1:]).swapaxes(0, 1)
 
     def _plane(self, channel: int, z: int) -> Array:
-        """One (Y, X) plane: find its page, then its sample within the page."""
+        """Return one (Y, X) plane: find its page, then its sample within the page."""
         shape, pages = self._series.shape, len(self._series.pages)
         leading = 0
         while leading < len(shape) and int(np.prod(shape[:leading])) < pages:
@@ -185,7 +184,7 @@ class TiffVolume(Volume):
         return np.asarray(self._series.pages[index].asarray()).reshape(shape)
 
     def verify(self) -> None:
-        """ChangedError unless all files are those that were opened, unchanged."""
+        """Raise ChangedError unless all files are those that were opened, unchanged."""
         self._watch.verify()
 
     def close(self) -> None:
@@ -196,7 +195,7 @@ class TiffVolume(Volume):
 
 
 def _check_chain(tiff: Any, path: Path) -> None:
-    """The last page must name no successor: tifffile passes over pages that were cut off."""
+    """Check that the last page names no successor: tifffile passes over pages that were cut off."""
     form, file = tiff.tiff, tiff.filehandle
     last = tiff.pages[len(tiff.pages) - 1]
     file.seek(last.offset)
@@ -208,7 +207,7 @@ def _check_chain(tiff: Any, path: Path) -> None:
 
 
 def _check_set(tiff: Any, path: Path, allow_external: bool) -> None:
-    """An OME-TIFF may be spread over files, named in its XML; a renamed single file names one."""
+    """Refuse an OME-TIFF that is spread over other files, named in its XML; a renamed single file names one, too."""
     names = set(re.findall(r'FileName="([^"]*)"', tiff.ome_metadata))
     if len(names) > 1 and not allow_external:
         raise VolumeError(
@@ -220,14 +219,14 @@ def _check_set(tiff: Any, path: Path, allow_external: bool) -> None:
 
 
 def _files(series: Any, path: Path) -> set[Path]:
-    """The file, and those that an OME-TIFF is spread over."""
+    """Return the file, and those that an OME-TIFF is spread over."""
     if series.dataoffset is not None:
         return {path}
     return {path, *(Path(page.parent.filehandle.path) for page in series.pages)}
 
 
 def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
-    """Positions of C, Z, Y, X among the series' axes; None for one that is absent."""
+    """Return the positions of C, Z, Y, X among the series' axes; None for one that is absent."""
     if 0 in shape:
         raise VolumeError(f"{path}: the volume is empty, its TIFF pages have shape {shape}")
     stack = [a for a in _STACK_AXES if a in axes and shape[axes.index(a)] > 1]

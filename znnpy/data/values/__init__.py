@@ -1,1 +1,1 @@
-"""What the values of a volume are: extremes, mean and deviation, numbers that are not finite."""
+"""Statistics of a volume's values: range, mean and deviation, numbers that are not finite."""

@@ -1,4 +1,4 @@
-"""Bring raw images to numbers a network trains well on: float32, per volume and channel."""
+"""Normalises raw images for networks: mean and deviation, range, or fixed numbers; float32, per volume and channel."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Float64 = NDArray[np.float64]
 SLAB = 64 << 20
 SAMPLED = 64
 CACHED = 1 << 15  # values that are summed up at a time: in float64 they stay in the cache
-PIECE = 8 << 20
+PIECE = 8 << 20  # bytes that are read at a time, which bounds memory
 SUMS = {np.dtype(np.uint8): byte_sums, np.dtype(np.uint16): short_sums}
 
 
 FAR, FLAT = 100.0, 0.02
-"""Normalised values beyond the one, and spreads below the other, are hardly meant: bytes by numbers for 0..1."""
+"""Normalised values beyond FAR, and spreads below FLAT, are probably a mistake: as of bytes by numbers for 0..1."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """(value - mean) / deviation, by numbers for each channel or one for all."""
+    """Normalisation by given numbers, (value - mean) / deviation; one for each channel or one for all."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -56,7 +56,7 @@ class Normalisation:
     replace: bool = False
 
     def apply(self, array: Array, out: Float32 | None = None) -> Float32:
-        """float32 of the same shape, (C, z, y, x): written to `out`, or to a new array."""
+        """Return the normalised values, float32 of the same shape, (C, z, y, x), in `out` or a new array."""
         if out is None:
             out = np.empty(array.shape, np.float32)
         # What float32 cannot hold exactly is taken in float64, as differences may be small beside the values.
@@ -73,13 +73,13 @@ class Normalisation:
 def normalisation(
     volume: Volume, mode: Mode = "mean_std", *, replace: bool = False
 ) -> Normalisation:
-    """What brings a volume to mean 0, deviation 1 (`mean_std`) or integers to [0, 1] (`unit`), or is `Fixed`.
+    """Return what normalises a volume: to mean 0, deviation 1 (`mean_std`), integers to [0, 1] (`unit`), or `Fixed`.
 
-    Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by
-    the largest value of their type and leaves floats as they are; `none` only turns into float32. A
-    constant channel becomes 0 under `mean_std`. Floats are looked through in any mode: VolumeError names
-    the first value that float32 cannot hold, unless `replace` is given, and absurd ones make a warning, as do
-    numbers (of any other mode) that are hardly those of such values.
+    Depends on the voxels alone, not on whether the volume is in memory. `unit` divides integers by the largest value
+    of their type and leaves floats as they are; `none` only converts to float32. A constant channel becomes 0 under
+    `mean_std`. Floats are looked through in any mode: VolumeError names the first value that float32 cannot hold,
+    unless `replace` is given; absurd values cause a warning, as do numbers of other modes that hardly suit such
+    values.
     """
     if mode == "mean_std":
         mean, deviation = moments(volume, replace=replace)
@@ -95,7 +95,7 @@ def normalisation(
 
 
 def fixed_by(mode: Mode, dtype: np.dtype[Any]) -> Fixed:
-    """The numbers of a mode that looks at no values."""
+    """Return the numbers of a mode that does not depend on values."""
     if isinstance(mode, Fixed):
         return mode
     largest = np.iinfo(dtype).max if mode == "unit" and dtype.kind in "ui" else 1
@@ -103,7 +103,7 @@ def fixed_by(mode: Mode, dtype: np.dtype[Any]) -> Fixed:
 
 
 def unlikely(found: Glance, mode: Mode, dtype: np.dtype[Any]) -> str:
-    """What is doubtful about a mode for values of such ranges, in words; "" if it may be meant."""
+    """Return as text what is doubtful about a mode for values of such ranges; "" if nothing is."""
     if mode == "mean_std":
         return ""
     numbers = fixed_by(mode, dtype)
@@ -134,14 +134,14 @@ def _by_channel(numbers: tuple[float, ...], key: str, volume: Volume) -> Float64
 
 
 def unexamined(volume: Volume, *, replace: bool = False) -> Normalisation:
-    """What only turns into float32, for a volume that nobody has looked through."""
+    """Return the normalisation that only converts to float32, for a volume that was not looked through."""
     return Normalisation(np.zeros(volume.channels), np.ones(volume.channels), replace)
 
 
 def moments(volume: Volume, *, replace: bool = False) -> tuple[Float64, Float64]:
-    """Mean and standard deviation of each channel, float64 (C,); errors as in `normalisation`.
+    """Return mean and standard deviation of each channel, float64 (C,); errors as in `normalisation`.
 
-    Of uint8 and uint16 from exact sums, of others merged part by part (Chan), of floats those that
+    For uint8 and uint16 from exact sums, for others merged part by part (Chan et al. 1979), for floats over those that
     are finite in float32.
     """
     sums = SUMS.get(volume.dtype)
@@ -166,7 +166,7 @@ class _Exact:
     squares: int = 0
 
     def add(self, values: Array) -> None:
-        """Count some values more."""
+        """Add some values."""
         given, found = np.ascontiguousarray(values), np.zeros(2, np.int64)
         self.sums(given.ctypes.data, given.size, found.ctypes.data)
         self.count += given.size
@@ -175,25 +175,25 @@ class _Exact:
 
     @property
     def mean(self) -> float:
-        """Of all values."""
+        """Return the mean of all values."""
         return self.total / self.count
 
     @property
     def variance(self) -> float:
-        """Of all values."""
+        """Return the variance of all values."""
         return (self.count * self.squares - self.total**2) / self.count**2
 
 
 @dataclass
 class _Tally:
-    """Number, mean and sum of squared distances from it."""
+    """Number, mean and sum of squared deviations from it."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def add(self, values: Array) -> None:
-        """Count some values more: as many at a time as the cache holds in float64."""
+        """Add some values, as many at a time as the cache holds in float64."""
         for first in range(0, values.size, CACHED):
             part = values[first : first + CACHED].astype(np.float64)
             here = float(part.mean())
@@ -206,14 +206,14 @@ class _Tally:
 
     @property
     def variance(self) -> float:
-        """Of all values."""
+        """Return the variance of all values."""
         return self.squares / self.count
 
 
 def pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
-    """Regions that statistics are taken from: the slabs, cut along y where they exceed PIECE bytes.
+    """Yield the regions that statistics are taken from: the slabs, cut along y where they exceed PIECE bytes.
 
-    In float64 a piece takes 8 times that.
+    In float64 a piece takes up to 8 times that.
     """
     _, height, width = volume.extent
     for start, stop in statistics_slabs(volume):
@@ -225,7 +225,7 @@ def pieces(volume: Volume) -> Iterator[tuple[Triple, Triple]]:
 
 
 def statistics_slabs(volume: Volume) -> list[tuple[int, int]]:
-    """Ranges of z that statistics are taken from: all, or `SAMPLED` evenly spaced ones if large."""
+    """Return the ranges of z that statistics are taken from: all, or `SAMPLED` evenly spaced ones if large."""
     depth = volume.extent[0]
     step = max(1, SLAB * depth // volume.nbytes)
     starts = np.arange(0, depth, step)

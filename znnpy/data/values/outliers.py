@@ -1,4 +1,4 @@
-"""Values that no image should hold: NaN, infinity, and what lies absurdly far from all others."""
+"""Finds values that no image should hold: NaN, infinity, and values absurdly far from all others."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ WAY_OUT = (
 
 
 def usable(array: Array) -> NDArray[np.bool_]:
-    """Where values are finite in float32."""
+    """Return where values are finite in float32."""
     return np.abs(array) <= LARGEST
 
 
 @dataclass
 class Oddities:
-    """What is odd about one channel of floats, found piece by piece; places are (z, y, x)."""
+    """Odd values of one channel of floats, found piece by piece; places are (z, y, x)."""
 
     step: int
     """Every `step`-th value is kept as a sample."""
@@ -43,7 +43,7 @@ class Oddities:
     sample: list[Array] = field(default_factory=list)
 
     def add(self, values: Array, lower: Triple) -> Array:
-        """Look at a piece (z, y, x) that begins at `lower`; returns its usable values, 1-D."""
+        """Add a piece (z, y, x) that begins at `lower`; return its usable values, 1-D."""
         flat, good = values.reshape(-1), usable(values).reshape(-1)
         if not good.all():
             self.unusable += int(good.size - good.sum())
@@ -59,7 +59,7 @@ class Oddities:
         return flat
 
     def absurd(self) -> str:
-        """The value farthest from the usual ones, in words, if it is absurdly far."""
+        """Return as text the value farthest from the usual ones, if it is absurdly far; else ""."""
         sample = np.concatenate([*self.sample, np.zeros(0)])
         if not sample.size:
             return ""
@@ -78,7 +78,7 @@ class Oddities:
 
 
 def judge(volume: Volume, channels: list[Oddities], *, replace: bool) -> None:
-    """VolumeError for values that float32 cannot hold, unless replaced; a warning for absurd ones."""
+    """Raise VolumeError for values that float32 cannot hold, unless they are replaced; warn of absurd ones."""
     unusable = sum(channel.unusable for channel in channels)
     found = [(channel.first, c) for c, channel in enumerate(channels) if channel.first]
     for number, channel in enumerate(channels):
@@ -101,7 +101,7 @@ def judge(volume: Volume, channels: list[Oddities], *, replace: bool) -> None:
 
 
 def oddities(volume: Volume, read: int) -> list[Oddities]:
-    """One for each channel of floats, of which `read` values a channel will be looked at."""
+    """Return a collector for each channel of floats, of which `read` values will be looked at."""
     if volume.dtype.kind != "f":
         return []
     return [Oddities(max(1, read // SAMPLE)) for _ in range(volume.channels)]

@@ -1,4 +1,4 @@
-"""What a volume holds, found by reading a bounded part of it."""
+"""The range of a volume's values, from a bounded part of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHALLOWEST = 8
 
 @dataclass(frozen=True)
 class Glance:
-    """The least and greatest value of each channel among `voxels` of a volume, all or some; NaN if none is finite."""
+    """Least and greatest value of each channel among `voxels` of a volume, all or some; NaN if none is finite."""
 
     ranges: tuple[tuple[float, float], ...]
     voxels: int
@@ -25,19 +25,19 @@ class Glance:
 
     @property
     def lowest(self) -> float:
-        """Of all channels."""
+        """The least value of all channels."""
         return min((low for low, _ in self.ranges if low == low), default=nan)
 
     @property
     def highest(self) -> float:
-        """Of all channels."""
+        """The greatest value of all channels."""
         return max((high for _, high in self.ranges if high == high), default=nan)
 
 
 def glance(volume: Volume, *, finite: bool = True) -> Glance:
-    """Look at a volume's values: at all if it is small, else at BOXES places evenly spaced.
+    """Return the range of a volume's values: of all if it is small, else at BOXES places evenly spaced.
 
-    Errors as in `Volume.read`; without `finite`, values that are not finite are passed over.
+    Errors as in `Volume.read`; without `finite`, values that are not finite are skipped.
     """
     ends: list[list[float]] = [[] for _ in range(volume.channels)]
     voxels = 0
@@ -52,12 +52,12 @@ def glance(volume: Volume, *, finite: bool = True) -> Glance:
 
 
 def is_small(volume: Volume) -> bool:
-    """Whether a volume is looked at as a whole."""
+    """Return whether a volume is read whole."""
     return volume.nbytes <= WHOLE
 
 
 def looked_at(volume: Volume) -> list[tuple[Triple, Triple]]:
-    """First voxel and end of each place that is read of a volume: all of it if it is small."""
+    """Return first voxel and end of each place that is read of a volume: all of it if it is small."""
     if is_small(volume):
         return [((0, 0, 0), volume.extent)]
     depth = max(SHALLOWEST, min(volume.chunk[0], LONGEST))

@@ -1,4 +1,4 @@
-"""New HDF5 files whose datasets are plain runs of bytes, written through file descriptors.
+"""Creates HDF5 files with contiguous datasets, allocated up front and written with pwrite.
 
 HDF5 loses acknowledged data when a process dies in a chunked write, and crashes when the disk is
 full. A contiguous dataset, allocated up front, is a known place in the file, so blocks go there by
@@ -31,7 +31,7 @@ HEADER = 16 << 10  # bytes that a file may need beside its data
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape, dtype and attributes of a dataset to be made."""
+    """Shape, dtype and attributes of a dataset to create."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -39,14 +39,14 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the data takes in the file."""
+        """The bytes that the data take in the file."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
 def write_volume(
     destination: Destination, array: Array, attributes: Attributes | None = None
 ) -> None:
-    """Write one array as a new HDF5 file, whole or not at all.
+    """Write one array as a new HDF5 file, atomically.
 
     CREMI's names are volumes/raw and volumes/labels/neuron_ids, its attributes `resolution` and
     `offset` in nanometres, z, y, x. Raises VolumeError, also when the disk is full.
@@ -63,7 +63,7 @@ def write_volume(
 
 
 def allocate(path: Path, dataset: str, layout: Layout) -> int:
-    """Make a new HDF5 file with room for its dataset, synced; where its data begin."""
+    """Create an HDF5 file with room for its dataset, synced; return the byte at which the data begin."""
     # HDF5 crashes at exit when it cannot write its header, so that there must be room before it begins.
     _reserve(path, HEADER + layout.nbytes)
     try:
@@ -76,7 +76,7 @@ def allocate(path: Path, dataset: str, layout: Layout) -> int:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Make a file of at least so many bytes that all have their place on the disk, synced."""
+    """Create a file of at least so many bytes, all allocated on the disk, synced."""
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.posix_fallocate(opened, 0, size)
@@ -90,7 +90,7 @@ def _reserve(path: Path, size: int) -> None:
 
 
 def write_at(file: int, place: int, array: Array) -> None:
-    """All bytes of a C-contiguous array at a place in the file."""
+    """Write all bytes of a C-contiguous array at a place in the file."""
     rest = array.reshape(-1).view(np.uint8).data
     while rest:
         written = os.pwrite(file, rest, place)
@@ -99,7 +99,7 @@ def write_at(file: int, place: int, array: Array) -> None:
 
 @contextmanager
 def descriptor(path: Path) -> Iterator[int]:
-    """The file opened for reading and writing, without HDF5."""
+    """Yield a descriptor of the file, open for reading and writing, without HDF5."""
     opened = os.open(path, os.O_RDWR)
     try:
         yield opened

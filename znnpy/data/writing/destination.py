@@ -1,4 +1,4 @@
-"""Where an output goes, and where it lies until it is whole."""
+"""The place of an output: file and dataset, and the names of its partial file and journal until it is complete."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from znnpy.errors import VolumeError
 
 @dataclass(frozen=True)
 class Destination:
-    """A dataset in a new HDF5 file, or in a new Zarr folder (.zarr), where "" is its own image.
+    """A dataset in a new HDF5 file, or in a new Zarr folder (.zarr), where "" is the folder's own image.
 
-    `overwrite`: what stands there is replaced, once the new one is whole. VolumeError for a dataset's name that
-    leads out of groups.
+    `overwrite`: what exists there is replaced, once the new one is complete. Raises VolumeError for a dataset's name
+    that leads out of groups.
     """
 
     path: Path
@@ -31,7 +31,10 @@ class Destination:
 
     @classmethod
     def named(cls, source: str, usual: str, overwrite: bool = False) -> Self:
-        """Of a name FILE[:DATASET]; HDF5 files without a dataset get the `usual` one. VolumeError for other names."""
+        """Return the destination FILE[:DATASET]; without a dataset, HDF5 files get the `usual` one.
+
+        Raises VolumeError for names of other formats.
+        """
         path, dataset = split_source(source)
         if dataset is None and ":" in path.name and by_suffix(path) is None:
             file, _, rest = path.name.partition(":")
@@ -43,7 +46,7 @@ class Destination:
 
     @property
     def name(self) -> str:
-        """The name by which `source.open_volume` finds what was written."""
+        """The name by which `opening.open_volume` finds what was written."""
         return joined(self.path, self.dataset)
 
     @property
@@ -52,16 +55,16 @@ class Destination:
         return output_format(self.path)
 
     def refuse_standing(self) -> None:
-        """VolumeError if something stands there that may not be replaced."""
+        """Raise VolumeError if something exists there that may not be replaced."""
         if self.path.exists() and not self.overwrite:
             raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
 
 
 def partial_of(path: Path) -> Path:
-    """Where an output lies until it is finished."""
+    """Return where an output lies until it is finished."""
     return path.with_name(f"{path.name}.partial")
 
 
 def journal_of(path: Path) -> Path:
-    """Where its journal lies."""
+    """Return where an output's journal lies."""
     return path.with_name(f"{path.name}.partial.journal")

@@ -16,7 +16,7 @@ from znnpy.registry import resolved
 def open_output(
     destination: Destination, spec: OutputSpec, *, attached: bool = False
 ) -> BlockOutput:
-    """Begin an output, or go on with one that was begun.
+    """Start an output, or resume one that was begun.
 
     `attached`: another process has it open with this spec; here blocks can only be `put`.
     """
@@ -25,9 +25,9 @@ def open_output(
 
 
 def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
-    """The phase with which blocks lie on one grid of the whole volume when voxel 0 is its `lower`.
+    """Return the phase with which blocks lie on one grid of the whole volume when voxel 0 is its `lower`.
 
-    Files whose storage units begin at voxel 0 have none.
+    Formats whose storage units begin at voxel 0 have none.
     """
     if output_format(path).from_voxel_0:
         return (0, 0, 0)
@@ -36,5 +36,5 @@ def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
 
 
 def begun(path: Path) -> dict[str, Any] | None:
-    """The head of an output that was begun at `path` and not finished; None when there is none."""
+    """Return the head of an output that was begun at `path` and not finished; None when there is none."""
     return read_head(journal_of(path))

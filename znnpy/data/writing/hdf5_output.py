@@ -1,4 +1,4 @@
-"""Write a large HDF5 dataset block by block so that a killed process can go on where it stopped."""
+"""Writes a large HDF5 dataset block by block so that a killed process can resume where it stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from znnpy.data.writing.journaled_output import JournaledOutput
 from znnpy.data.writing.protocol import OutputSpec
 from znnpy.errors import VolumeError
 
-FEW = 64  # rows of a block that Python writes one by one
+FEW = 64  # rows of a block up to which Python writes one by one; more are written by compiled code
 
 
 class Hdf5Output(JournaledOutput):
@@ -33,7 +33,7 @@ class Hdf5Output(JournaledOutput):
         super().__init__(destination, spec, attached=attached)
 
     def close(self) -> None:
-        """Close the files; the journal stays, so that writing can go on later."""
+        """Close the files; the journal stays, so that writing can be resumed."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
@@ -85,14 +85,14 @@ class Hdf5Output(JournaledOutput):
         self._partial.replace(self.path)
 
     def _header(self, place: int) -> int:
-        """Checksum of all bytes that are not the dataset's."""
+        """Return the checksum of all bytes that are not the dataset's."""
         with self._partial.open("rb") as file:
             before = file.read(place)
             file.seek(place + self.spec.nbytes)
             return crc32(file.read(), crc32(before))
 
     def _places(self, region: Region) -> NDArray[np.int64]:
-        """Where the pieces of a block begin that lie in one piece in the file, in the block's order."""
+        """Return where the contiguous pieces of a block begin in the file, in the block's order."""
         images, depth, height, width = self.spec.shape
         (z0, y0, x0), (z1, y1, x1) = region
         rows = np.arange(z0, z1)[:, None] * height + np.arange(y0, y1)

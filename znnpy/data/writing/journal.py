@@ -1,7 +1,7 @@
-"""Which blocks of an output are on the disk: an append-only file that a kill cannot harm.
+"""The journal of an output: which blocks are on the disk, in an append-only file that a kill cannot harm.
 
 First line: the head, JSON. Then records of fixed size: a region, the checksum of its values, and the
-checksum of the record. A record cut short is dropped; of two for one region the later counts.
+checksum of the record. A truncated record is dropped; of two for one region the later counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Journal:
     """A journal, locked for this process; created empty when there is none.
 
     `head` is None until `begin`; `done` maps regions to the checksums of their values; `completed` says
-    that all were written. Any number of threads may call `add`. VolumeError when another process has it.
+    that all were written. Any number of threads may call `add`. Raises VolumeError when another process has it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Journal:
         self.completed = self.done.pop(_COMPLETE, None) is not None
 
     def begin(self, head: Mapping[str, Any]) -> None:
-        """Forget what is there and start; on the disk on return."""
+        """Discard the content and write a head; durable on return."""
         self.forget()
         write_all(self._file, json.dumps(dict(head)).encode() + b"\n")
         os.fsync(self._file)
@@ -56,7 +56,7 @@ class Journal:
         os.ftruncate(self._file, 0)
 
     def add(self, region: Region, checksum: int) -> None:
-        """The values of a region are on the disk."""
+        """Record that the values of a region are on the disk."""
         record = _RECORD.pack(*region[0], *region[1], checksum)
         with self._lock:
             write_all(self._file, record + _CHECK.pack(crc32(record)))
@@ -64,18 +64,18 @@ class Journal:
             self.done[region] = checksum
 
     def complete(self) -> None:
-        """All regions are done; from here on only files are moved."""
+        """Record that all regions are done; from here on only files are moved."""
         self.add(_COMPLETE, 0)
         del self.done[_COMPLETE]
         self.completed = True
 
     def remove(self) -> None:
-        """The output stands in its place: the journal is not needed any more."""
+        """Remove the journal: the output is in its place."""
         self.path.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
-        """Give up file and lock."""
+        """Release file and lock."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
@@ -90,7 +90,7 @@ class Journal:
 
 
 def read_head(path: Path) -> dict[str, Any] | None:
-    """The head of a journal, without locking it; None when there is no journal or it has none yet."""
+    """Return the head of a journal, without locking it; None when there is no journal or it has none yet."""
     try:
         with path.open("rb") as file:
             return _parsed(file.readline())
@@ -99,14 +99,14 @@ def read_head(path: Path) -> dict[str, Any] | None:
 
 
 def read_done(path: Path) -> tuple[int, bool]:
-    """How many regions a journal says are done, and whether all that were wanted, without locking it."""
+    """Return how many regions a journal says are done, and whether all were, without locking it."""
     content = path.read_bytes()
     found = dict(_records(content[content.find(b"\n") + 1 :]))
     return len(found.keys() - {_COMPLETE}), _COMPLETE in found
 
 
 def refuse_other(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """VolumeError that names what differs between the head of a journal and what is wanted now."""
+    """Raise VolumeError that names what differs between the head of a journal and what is wanted now."""
     wanted = json.loads(json.dumps(dict(now)))
     changed = [key for key in wanted if then.get(key) != wanted[key]]
     if changed:

@@ -1,7 +1,7 @@
-"""What all outputs written block by block share: journal, resumption, refusals, the final move.
+"""Base of outputs written block by block: journal, resuming, refusals, the final move.
 
-A block is acknowledged once its bytes and then its journal record are on the disk. The output stands
-beside its place as `.partial` until all are written; the journal vanishes when it has moved.
+A block is acknowledged once its bytes and then its journal record are on the disk. The output lies
+beside its place as `.partial` until all are written; the journal is removed when it has moved.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from znnpy.errors import ShapeError, VolumeError, reason
 
 
 class JournaledOutput(ABC):
-    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `contract.BlockOutput`.
+    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `protocol.BlockOutput`.
 
-    A format says how its partial output is made, found again, filled and moved. The same spec and
+    A format implements how its partial output is created, reopened, filled and moved. The same spec and
     attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,
     for processes that help the one which has the journal.
     """
@@ -60,7 +60,7 @@ class JournaledOutput(ABC):
 
     @abstractmethod
     def _create(self) -> Mapping[str, Any]:
-        """Make the partial output anew, synced; what the journal shall say of it beside the spec."""
+        """Create the partial output anew, synced; return what the journal records of it beside the spec."""
 
     @abstractmethod
     def _reopen(self, head: Mapping[str, Any]) -> None:
@@ -72,11 +72,11 @@ class JournaledOutput(ABC):
 
     @abstractmethod
     def _put(self, region: Region, data: Array) -> int:
-        """Write a block, synced; the checksum of what is stored."""
+        """Write a block, synced; return the checksum of what is stored."""
 
     @abstractmethod
     def _checksum(self, region: Region) -> int:
-        """Checksum of what is stored of a block."""
+        """Return the checksum of what is stored of a block."""
 
     def _settle(self) -> None:  # noqa: B027, formats that sync each block have nothing left to do
         """Sync what is not yet synced; nothing is written any more."""
@@ -87,25 +87,25 @@ class JournaledOutput(ABC):
 
     @property
     def done(self) -> AbstractSet[Region]:
-        """Blocks that are on the disk."""
+        """The blocks that are on the disk."""
         return self._done
 
     def write(self, lower: Triple, block: Array) -> None:
-        """Write a block (C, z, y, x) with its first voxel at `lower`; on the disk on return."""
+        """Write a block (C, z, y, x) with its first voxel at `lower`; it is on the disk on return."""
         self.acknowledge((lower, self._upper(lower, block.shape)), self.put(lower, block))
 
     def put(self, lower: Triple, block: Array) -> int:
-        """Write a block without noting that it is done; the checksum to acknowledge it with."""
+        """Write a block without recording that it is done; return the checksum to acknowledge it with."""
         region = (lower, self._upper(lower, block.shape))
         return self._put(region, np.ascontiguousarray(block, self.spec.dtype))
 
     def acknowledge(self, region: Region, checksum: int) -> None:
-        """Note a block that `put` wrote, here or in a process that is attached."""
+        """Record a block that `put` wrote, here or in a process that is attached."""
         self._journal.add(region, checksum)
         self._done.add(region)
 
     def finish(self) -> None:
-        """All blocks are written: move the output to its place, remove the journal, close."""
+        """Move the complete output to its place, remove the journal, close."""
         wanted = self.spec.blocks()
         missing = [region for region in wanted if region not in self._done]
         if missing:
@@ -118,13 +118,13 @@ class JournaledOutput(ABC):
         self.close()
 
     def discard(self) -> None:
-        """Close and remove what was written; afterwards nothing stands there (or what stood before)."""
+        """Close and remove what was written; what was in its place before stays."""
         self.close()
         self._scrap()
         self._journal.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files; the journal stays, so that writing can go on later."""
+        """Close the files; the journal stays, so that writing can be resumed."""
         if not self.attached:
             self._journal.close()
 
@@ -140,7 +140,7 @@ class JournaledOutput(ABC):
         self.close()
 
     def _attach(self) -> None:
-        """Only `put`: another process, maybe elsewhere, has the journal and acknowledges."""
+        """Open for `put` alone: another process, maybe elsewhere, has the journal and acknowledges."""
         head = read_head(journal_of(self.path))
         if head is None:
             raise VolumeError(f"{self.path}: no process is writing this output")
@@ -162,7 +162,7 @@ class JournaledOutput(ABC):
             ) from error
 
     def _finish_moving(self) -> None:
-        """A process was killed when all was written, but the journal still there."""
+        """Finish for a process that was killed after all was written, while the journal was still there."""
         head = self._journal.head
         if not self._journal.completed or head is None:
             return
@@ -195,7 +195,7 @@ class JournaledOutput(ABC):
         return self.spec.head(self.destination.dataset)
 
     def _begin(self) -> None:
-        """A new output, then the journal's head: with a head the output is there, whole."""
+        """Create the output, then the journal's head: a head means that the output exists, complete."""
         self._journal.forget()
         more = self._create()
         sync(self.path.parent)
@@ -216,7 +216,7 @@ class JournaledOutput(ABC):
         )
 
     def _recover(self) -> None:
-        """Blocks count as done when they are of the grid and their bytes match."""
+        """Take blocks as done when they are of the grid and their bytes match."""
         grid = set(self.spec.blocks()) if self._journal.done else set()
         for region, checksum in self._journal.done.items():
             if region in grid and self._checksum(region) == checksum:

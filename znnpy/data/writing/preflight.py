@@ -1,4 +1,4 @@
-"""Refuses outputs that cannot or must not be written, before anything is computed."""
+"""Refuses outputs that cannot be written, or would destroy inputs, before anything is computed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _is_read_only(path: Path) -> bool:
 
 
 def refuse_output(destination: Destination) -> None:
-    """VolumeError where no output can be written, before anything is computed."""
+    """Raise VolumeError where the output cannot be written, before anything is computed."""
     refuse_place(destination.path)
     if not journal_of(destination.path).exists():
         destination.refuse_standing()
 
 
 def refuse_place(path: Path) -> None:
-    """VolumeError where no output can be written, whatever it replaces."""
+    """Raise VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
     if _is_read_only(path) or other_format(path):
         stem, written = plain_stem(path), " and ".join(it.title for it in OUTPUTS.values())
@@ -54,14 +54,14 @@ def refuse_place(path: Path) -> None:
 
 
 def refuse_loss(destination: Destination, volumes: Iterable[Volume]) -> None:
-    """VolumeError if the output would replace what a volume is read from, or other data beside its own."""
+    """Raise VolumeError if the output would replace what a volume is read from, or other data beside its own."""
     _refuse_inputs(destination.path, volumes)
     if destination.overwrite:
         _refuse_other_data(destination.path, destination.dataset)
 
 
 def _refuse_other_data(path: Path, dataset: str) -> None:
-    """VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
+    """Raise VolumeError if a file to be replaced holds anything but the dataset that is written anew."""
     if not path.is_file() or not path.stat().st_size:
         return
     output = output_format(path)
@@ -81,7 +81,7 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
 
 
 def _refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
-    """VolumeError if the output would replace a file or folder that a volume is read from."""
+    """Raise VolumeError if the output would replace a file or folder that a volume is read from."""
     for volume in volumes:
         source, _ = split_source(volume.name)
         if path.exists() and source.exists() and path.samefile(source):

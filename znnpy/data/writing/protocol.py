@@ -1,4 +1,4 @@
-"""What is written block by block, and what every format of it fulfils."""
+"""The interface of outputs written block by block: the spec of an output, and the methods of every format."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from znnpy.errors import VolumeError
 
 
 class Finished(VolumeError):  # noqa: N818
-    """The output had been written whole by a process that was killed last; it is in its place now."""
+    """The output had been written completely by a process that was killed last; it is in its place now."""
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """What is to be written.
+    """Shape, dtype, blocks and attributes of an output.
 
     `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid that begins `phase` voxels before voxel
     0; those at both ends of an axis are cut. `job` is JSON-able: all that the values depend on, by names
-    that people understand. An output that was begun is continued only with an equal spec; only attributes
+    that people understand. An output that was begun is resumed only with an equal spec; only attributes
     may differ, and those that it was begun with stay.
     """
 
@@ -39,11 +39,11 @@ class OutputSpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values, not compressed."""
+        """The bytes of all values, uncompressed."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def blocks(self) -> list[Region]:
-        """All blocks, z slowest."""
+        """Return all blocks, z slowest."""
         axes = [
             [(max(low, 0), min(low + step, size)) for low in range(-(before % step), size, step)]
             for size, step, before in zip(self.shape[1:], self.block, self.phase, strict=True)
@@ -51,7 +51,7 @@ class OutputSpec:
         return [((z[0], y[0], x[0]), (z[1], y[1], x[1])) for z, y, x in itertools.product(*axes)]
 
     def head(self, dataset: str) -> dict[str, Any]:
-        """What a journal begins with."""
+        """Return the head of the journal."""
         return {
             "dataset": dataset,
             "shape": list(self.shape),
@@ -63,9 +63,9 @@ class OutputSpec:
 
 
 class BlockOutput(Protocol):
-    """A file being written. Until `finish`, nothing stands at its final path (or what stood before).
+    """A file being written. Until `finish`, its final path holds nothing, or what was there before.
 
-    Opening it begins a file or goes on with one; VolumeError when a finished file is in the way, the
+    Opening it starts a file or resumes one; VolumeError when a finished file is in the way, the
     begun one is of another spec (the message names what differs), or another process writes to it;
     `Finished` when only the move to the final path was left to do.
     A write or sync that fails raises OSError; blocks that are `done` stay so.
@@ -73,7 +73,7 @@ class BlockOutput(Protocol):
 
     @property
     def done(self) -> AbstractSet[Region]:
-        """Blocks whose values are on the disk, checked against their checksums when opened."""
+        """The blocks whose values are on the disk, checked against their checksums when opened."""
 
     def write(self, lower: Triple, block: Array) -> None:
         """Write the block (C, z, y, x) whose first voxel is `lower`; it is on the disk on return.
@@ -82,19 +82,19 @@ class BlockOutput(Protocol):
         """
 
     def put(self, lower: Triple, block: Array) -> int:
-        """Write a block without noting that it is done; the checksum to acknowledge it with.
+        """Write a block without recording that it is done; return the checksum to acknowledge it with.
 
-        All that an output may do that was opened as attached to another process's.
+        It is all that an output may do that is attached to another process's.
         """
 
     def acknowledge(self, region: Region, checksum: int) -> None:
-        """Note a block that was put, here or in a process that is attached."""
+        """Record a block that was put, here or in a process that is attached."""
 
     def finish(self) -> None:
         """Move the file to its place and close; VolumeError while blocks are missing."""
 
     def close(self) -> None:
-        """Close; what is done stays done, so that writing can go on later."""
+        """Close; what is done stays done, so that writing can be resumed."""
 
     def __enter__(self) -> Self: ...
 

@@ -1,7 +1,7 @@
-"""Write a large Zarr image block by block so that a killed process can go on where it stopped.
+"""Writes a large Zarr image block by block so that a killed process can resume where it stopped.
 
 Format 3 with OME metadata 0.5. Each block is one shard, so one file, of smaller chunks; it is written
-beside, synced and renamed, and belongs to no other block.
+beside its place, synced and renamed, and belongs to no other block.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ZarrOutput(JournaledOutput):
         return crc32(shard)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder of shards that lasts, whoever made it: also those above it, up to the array."""
+        """Create a folder of shards durably, whoever made it, with those above it up to the array."""
         if folder in self._lasting or folder == self._partial:
             return
         self._make(folder.parent)
@@ -117,7 +117,7 @@ class ZarrOutput(JournaledOutput):
         _remove(aside)
 
     def _encoded(self, region: Region, data: Array) -> bytes:
-        """The shard of one block, empty if it holds nothing but the fill value."""
+        """Return the shard of one block, empty if it holds nothing but the fill value."""
         memory: dict[str, Any] = {}
         store = zarr.storage.MemoryStore(memory)
         memory["zarr.json"] = zarr.core.buffer.cpu.Buffer.from_bytes(self._template["zarr.json"])
@@ -140,7 +140,7 @@ class ZarrOutput(JournaledOutput):
         return Path(self._partial, self._array, "c", *map(str, numbers))
 
     def _documents(self) -> dict[str, bytes]:
-        """All metadata files by path in the folder."""
+        """Return all metadata files by path in the folder."""
         parts = self._group.split("/") if self._group else []
         groups = ["/".join(parts[:count]) for count in range(len(parts) + 1)]
         made = {name: _group_document({}) for name in groups}
@@ -181,7 +181,7 @@ def write_zarr(
     *,
     block: Triple = (256, 256, 256),
 ) -> None:
-    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory; whole or not at all.
+    """Write an array (Z, Y, X) or (C, Z, Y, X) that is in memory, atomically.
 
     Raises VolumeError, also when the disk fails.
     """
@@ -209,18 +209,18 @@ def _group_document(attributes: Mapping[str, Any]) -> bytes:
 
 
 def _chunk(size: int) -> int:
-    """The divisor of a block's size that is nearest to `CHUNK`, by ratio."""
+    """Return the divisor of a block's size that is nearest to `CHUNK`, by ratio."""
     divisors = [n for n in range(1, size + 1) if size % n == 0]
     return min(divisors, key=lambda n: max(n / CHUNK, CHUNK / n))
 
 
 def _fill(dtype: np.dtype[Any]) -> Any:
-    """What an absent chunk means: nothing that is written. Zarr leaves chunks of only that out."""
+    """Return the value of absent chunks, which is never written: Zarr leaves chunks of only that out."""
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).max
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as JSON can hold them."""
+    """Return attributes as JSON can hold them."""
     return {
         key: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         for key, value in attributes.items()
@@ -228,7 +228,7 @@ def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> bytes:
-    """A file's content, empty if there is none."""
+    """Return a file's content, empty if there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

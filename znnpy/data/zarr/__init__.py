@@ -1,1 +1,1 @@
-"""Zarr folders of unknown origin: arrays read by region, without leaving the folder."""
+"""Reads arrays of untrusted Zarr folders by region, without leaving the folder."""

@@ -1,4 +1,4 @@
-"""OME-NGFF metadata: which arrays show one image, along which axes, and how large voxels are.
+"""Reads and writes OME-NGFF metadata: the arrays of an image, their axes, voxel sizes and offsets.
 
 Read: versions 0.1 to 0.5 (https://ngff.openmicroscopy.org). Written: 0.5.
 """
@@ -33,7 +33,7 @@ class Level:
 
 
 def levels(attributes: Mapping[str, Any], name: str) -> list[Level]:
-    """Levels of the first image of a group, finest first; empty if it is no image.
+    """Return the levels of the first image of a group, finest first; empty if it is no image.
 
     The finest has the smallest voxels; where a level has no scale, all stay as they are listed, which OME
     wants from largest to smallest. `attributes` are the group's, `name` is for messages. Raises VolumeError
@@ -61,7 +61,7 @@ def _finest_first(found: list[Level]) -> list[Level]:
 def multiscales(
     name: str, path: str, channels: bool, resolution: Sequence[float], offset: Sequence[float]
 ) -> dict[str, Any]:
-    """Attributes of a group, version 0.5, whose array `path` is (C,) Z, Y, X of nanometre voxels."""
+    """Return attributes of a group, version 0.5, whose array `path` is (C,) Z, Y, X of nanometre voxels."""
     axes = [{"name": axis, "type": "space", "unit": "nanometer"} for axis in SPACE]
     scale, translation = [float(v) for v in resolution], [float(v) for v in offset]
     if channels:
@@ -81,9 +81,9 @@ def multiscales(
 
 
 def order(axes: Sequence[str], shape: Sequence[int], name: str) -> tuple[int, ...]:
-    """How many leading axes of length 1 stand before (C,) Z, Y, X: an index (0, ...) for them.
+    """Return the index (0, ...) of the leading axes of length 1 that stand before (C,) Z, Y, X.
 
-    VolumeError when axes are others or in another order.
+    Raises VolumeError when there are other axes or they are in another order.
     """
     names = tuple(_KNOWN.get(axis.lower(), axis) for axis in axes)
     wrong = len(names) != len(shape)
@@ -97,7 +97,7 @@ def order(axes: Sequence[str], shape: Sequence[int], name: str) -> tuple[int, ..
 
 
 def spatial(values: Sequence[float] | None) -> Triple64 | None:
-    """The last three of values along all axes, z, y, x, where there are so many."""
+    """Return the last three of values along all axes, z, y, x; None where there are fewer."""
     if values is None or len(values) < 3:
         return None
     return (values[-3], values[-2], values[-1])
@@ -119,7 +119,7 @@ def _level(
 
 
 def _steps(found: Any, name: str) -> list[dict[str, Any]]:
-    """Coordinate transformations, in the order in which they apply."""
+    """Return the coordinate transformations, in the order in which they apply."""
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(step, dict) for step in found):
@@ -130,7 +130,7 @@ def _steps(found: Any, name: str) -> list[dict[str, Any]]:
 def _placed(
     steps: Sequence[Mapping[str, Any]], units: Sequence[float] | None, name: str
 ) -> tuple[Numbers | None, Numbers | None]:
-    """Size of a voxel and place of the first one, nanometres; None where nothing is said."""
+    """Return voxel size and place of the first voxel, in nanometres; None where nothing is said."""
     scale: Numbers | None = None
     corner: Numbers | None = None
     for step in steps:
@@ -176,7 +176,7 @@ def _numbers(values: Any, like: Sequence[float] | None, name: str, kind: str) ->
 
 
 def _axes(found: Any, name: str) -> tuple[tuple[str, ...] | None, list[float] | None]:
-    """Names of the axes, and nanometres of one unit along each."""
+    """Return the names of the axes, and the nanometres of one unit along each."""
     if found is None:
         return None, None
     if not isinstance(found, list) or not found:

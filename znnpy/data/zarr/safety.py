@@ -1,9 +1,8 @@
-"""What a Zarr array must be before a byte of it is decoded: numbers, known codecs, plausible sizes.
+"""Checks the metadata of untrusted Zarr arrays, and bounds what their chunks decode to.
 
-Zarr itself loads codecs by entry points and allocates what metadata declare, so metadata are judged
-here first, as plain JSON.
-
-Chunks of Zarr arrays that decode to no more than they hold values, whatever their bytes say.
+Zarr itself loads codecs by entry points and allocates what metadata declare, so metadata are checked here first,
+as plain JSON: numbers, known codecs, plausible sizes. `bound` then keeps each chunk from decoding to more than
+it should, whatever its bytes say.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _TYPES = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 3
 TYPES = ("bool", *_TYPES, "float16", "float32", "float64")
 # Chunks that are absent or constant take next to nothing: zstd packs 128 KiB into 4 bytes.
 EMPTY_COMPRESSION = 1 << 15
-INNER_CHUNKS = 1 << 24
-NESTED = 2
+INNER_CHUNKS = 1 << 24  # of a shard: its index, 16 bytes each, is read whole
+NESTED = 2  # shards within shards
 
 
 def bound(array: Any) -> Any:
-    """Make a zarr array refuse chunks that would decode to more than they should; the same array."""
+    """Make a zarr array refuse chunks that would decode to more than they should; return the same array."""
     inner = array.async_array
     pipeline = inner.codec_pipeline
     made = type(pipeline).from_codecs([_bounded(codec) for codec in pipeline])
@@ -49,7 +48,7 @@ def bound(array: Any) -> Any:
 
 
 def most(spec: ArraySpec) -> int:
-    """Bytes that a chunk may decode to: its values, and what checksums or a second codec add."""
+    """Return the most bytes that a chunk may decode to: its values, and what checksums or a second codec add."""
     size: int = math.prod(spec.shape) * spec.dtype.to_native_dtype().itemsize
     return size + (size >> 3) + 4096
 
@@ -69,7 +68,7 @@ def _bounded(codec: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Bounded(BytesBytesCodec):  # type: ignore[misc]
-    """A decoder of format 3 that looks before it decodes."""
+    """A decoder of format 3 that checks the decoded size first."""
 
     codec: Any
     kind: str
@@ -91,7 +90,7 @@ class _Bounded(BytesBytesCodec):  # type: ignore[misc]
 
 
 class _BoundedV2(V2Codec):  # type: ignore[misc]
-    """The decoder of format 2, which gets what its compressor may decode to."""
+    """The decoder of format 2, with a limit for what its compressor may decode to."""
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Any:
         plain = replace(self, compressor=None)
@@ -109,7 +108,7 @@ class _BoundedV2(V2Codec):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Declared:
-    """What an array's metadata say, checked: shape, dtype, chunk (the unit that is decoded)."""
+    """The content of an array's metadata, checked: shape, dtype, chunk (the unit that is decoded)."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -123,12 +122,12 @@ class Declared:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of one file, not compressed."""
+        """The bytes of one file, uncompressed."""
         return math.prod(self.file) * self.dtype.itemsize
 
 
 def declared(node: Node, name: str, trust: Trust) -> Declared:
-    """Check an array's metadata; VolumeError names what is wrong."""
+    """Check an array's metadata and return them; VolumeError names what is wrong."""
     found = _declared3(node, name) if node.form == 3 else _declared2(node, name)
     if len(found.shape) not in (3, 4, 5):
         raise VolumeError(
@@ -203,7 +202,7 @@ def _declared2(node: Node, name: str) -> Declared:
 
 
 def _codecs(found: Any, shape: tuple[int, ...], name: str, depth: int = 0) -> tuple[int, ...]:
-    """Check a chain of codecs; the shape of what is decoded at once."""
+    """Check a chain of codecs; return the shape of what is decoded at once."""
     if not isinstance(found, list) or not found:
         raise VolumeError(f"{name}: codecs must be a list")
     chunk = shape
@@ -222,7 +221,7 @@ def _codecs(found: Any, shape: tuple[int, ...], name: str, depth: int = 0) -> tu
 
 
 def _folders(found: Any, axes: int, name: str) -> int:
-    """How many folders the names of chunks have: default ones begin with c, and / parts them."""
+    """Return how many folders the names of chunks have: default names begin with c, and / separates folders."""
     kind, settings = _configured(found, name, "chunk_key_encoding")
     if kind not in ("default", "v2") or settings.get("separator", "/") not in (".", "/"):
         raise VolumeError(f"{name}: chunk_key_encoding {kind[:40]!r} is not read")
@@ -231,7 +230,7 @@ def _folders(found: Any, axes: int, name: str) -> int:
 
 
 def _configured(found: Any, name: str, key: str) -> tuple[str, dict[str, Any]]:
-    """Name and configuration of an extension point."""
+    """Return name and configuration of an extension point."""
     named = {"name": found} if isinstance(found, str) else found
     kind = named.get("name") if isinstance(named, dict) else None
     settings = named.get("configuration", {}) if isinstance(named, dict) else None

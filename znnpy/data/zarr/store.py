@@ -1,4 +1,4 @@
-"""Read files of a Zarr folder of unknown origin without leaving it.
+"""Reads files of an untrusted Zarr folder without leaving it.
 
 A key is a path below the folder. Links that lead out, files that are no plain files, and files larger
 than what they may hold are refused before anything is read.
@@ -21,16 +21,16 @@ from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import SEARCHED
 from znnpy.errors import VolumeError
 
-METADATA_LIMIT = 16 << 20
+METADATA_LIMIT = 16 << 20  # bytes of a JSON file, which is read whole
 _GROUPS = ("zarr.json", ".zgroup")
-DIRECTORIES = 100_000
+DIRECTORIES = 100_000  # that are looked through for arrays
 FILES = 50_000  # chunks whose state is noted when a volume is opened
 MARKS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 
 
 @dataclass(frozen=True)
 class Node:
-    """An array or group: its path in the folder ("" the folder itself), what its JSON files hold."""
+    """An array or group: its path in the folder ("" for the folder itself), and the content of its JSON files."""
 
     path: str
     kind: Literal["array", "group"]
@@ -40,7 +40,7 @@ class Node:
 
     @property
     def file(self) -> str:
-        """Where the metadata lie."""
+        """The path of its metadata."""
         name = "zarr.json" if self.form == 3 else f".z{self.kind}"
         return f"{self.path}/{name}" if self.path else name
 
@@ -49,7 +49,7 @@ class ZarrFolder:
     """A folder that holds a Zarr hierarchy; any number of threads may read.
 
     With `external`, links may lead out of it. Files, and the folders of chunks, must stay as they were
-    when they were first seen: ChangedError. `see_chunks` sees those of an array.
+    when they were first seen, else ChangedError is raised. `see_chunks` notes those of an array.
     """
 
     def __init__(self, path: Path, external: bool = False) -> None:
@@ -58,9 +58,9 @@ class ZarrFolder:
         self._external, self._watch = external, Watch()
 
     def read(self, key: str, limit: int, start: int = 0, size: int | None = None) -> bytes | None:
-        """Bytes of a file from `start` (from its end if negative); None where there is none.
+        """Return bytes of a file from `start` (from its end if negative); None where there is none.
 
-        VolumeError for what leaves the folder, is no plain file, or is larger than `limit`.
+        Raises VolumeError for what leaves the folder, is no plain file, or is larger than `limit`.
         """
         place = self._inside(key)
         if key.rpartition("/")[2] not in MARKS:
@@ -82,7 +82,7 @@ class ZarrFolder:
             os.close(file)
 
     def json(self, key: str) -> dict[str, Any] | None:
-        """A JSON object; None where there is no file, VolumeError if it is anything else."""
+        """Return a JSON object; None where there is no file, VolumeError if it is anything else."""
         data = self.read(key, METADATA_LIMIT)
         if data is None:
             return None
@@ -95,7 +95,7 @@ class ZarrFolder:
         return found
 
     def node(self, path: str) -> Node | None:
-        """The array or group at a path, of Zarr format 3 or else 2; None where there is none."""
+        """Return the array or group at a path, of Zarr format 3 or else 2; None where there is none."""
         prefix = f"{path}/" if path else ""
         metadata = self.json(f"{prefix}zarr.json")
         if metadata is not None:
@@ -108,7 +108,7 @@ class ZarrFolder:
         return None
 
     def nodes(self, path: str = "") -> Iterator[Node]:
-        """All arrays and groups below a path, in order of names; links to folders are not followed."""
+        """Yield all arrays and groups below a path, in order of names; links to folders are not followed."""
         looked = 0
         waiting = [path]
         while waiting and looked < SEARCHED:
@@ -122,7 +122,7 @@ class ZarrFolder:
                 waiting += reversed(names)
 
     def stored(self, path: str, enough: float) -> int:
-        """Bytes of the files below a path, counted until they are `enough`."""
+        """Return the bytes of the files below a path, counted until they are `enough`."""
         total, waiting = 0, [str(self.path / path)]
         while waiting and total < enough:
             for entry in _scanned(waiting.pop()):
@@ -133,7 +133,7 @@ class ZarrFolder:
         return total
 
     def see_chunks(self, path: str, levels: int) -> None:
-        """Note the files of an array's chunks, and their folders, `levels` of them within each other.
+        """Note the files of an array's chunks and their folders, which are nested `levels` deep.
 
         A chunk that is absent is an empty one: only its folder's time says that it was there. Of more than
         `FILES` chunks the others must not be newer than all that is noted, and than now, when they are read.
@@ -155,7 +155,7 @@ class ZarrFolder:
             self._watch.expect_old()
 
     def _see_files(self, place: str, most: int) -> int:
-        """Note up to so many files of a folder; how many there were. What cannot be read is said when a chunk is."""
+        """Note up to so many files of a folder and return their number; errors are left to the reading of chunks."""
         count = 0
         with suppress(VolumeError):
             for entry in islice((e for e in _scanned(place) if e.is_file()), most):
@@ -165,7 +165,7 @@ class ZarrFolder:
         return count
 
     def verify(self, keys: Iterable[str]) -> None:
-        """See some files again: metadata, which are read once."""
+        """Check some files again: metadata, which are read once."""
         for key in keys:
             self._watch.look(self._inside(key))
 
@@ -196,7 +196,7 @@ class ZarrFolder:
 
 
 def root_of(path: Path) -> tuple[Path, str]:
-    """The outermost Zarr group around a folder, and the folder's path within it.
+    """Return the outermost Zarr group around a folder, and the folder's path within it.
 
     "a.zarr/0" names array 0 of a.zarr, whose metadata say how large voxels are.
     """
@@ -208,12 +208,12 @@ def root_of(path: Path) -> tuple[Path, str]:
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a folder looks like a Zarr array or group, or like groups without metadata."""
+    """Return whether a folder looks like a Zarr array or group, or like groups without metadata."""
     return any((path / mark).is_file() for mark in MARKS)
 
 
 def _scanned(place: str) -> Iterator[os.DirEntry[str]]:
-    """What lies in a folder; VolumeError where it cannot be read."""
+    """Yield the entries of a folder; VolumeError where it cannot be read."""
     try:
         with os.scandir(place) as entries:
             yield from entries
@@ -229,7 +229,7 @@ def _folders_in(place: str) -> list[str]:
 
 
 def _real(entry: os.DirEntry[str]) -> str:
-    """Where an entry of a real folder lies."""
+    """Return the real path of an entry of a real folder."""
     return os.path.realpath(entry.path) if entry.is_symlink() else entry.path
 
 

@@ -63,7 +63,7 @@ class ZarrVolume(Volume):
 
     @property
     def chunk(self) -> Triple:
-        """Chunk z, y, x that is decoded at once."""
+        """The chunk z, y, x that is decoded at once."""
         z, y, x = self._chunk
         return (z, y, x)
 
@@ -91,7 +91,7 @@ class ZarrVolume(Volume):
         return array if array.ndim == 4 else array[None]
 
     def verify(self) -> None:
-        """ChangedError unless the metadata are those that were opened; chunks are seen as they are read."""
+        """Raise ChangedError unless the metadata are those that were opened; chunks are checked as they are read."""
         self._folder.verify([self._metadata])
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class ZarrVolume(Volume):
 
 
 async def _settled() -> ChangedError | None:
-    """Wait for the chunks that zarr still reads when one has failed: a change that they found, if any.
+    """Wait for the chunks that zarr still reads when one has failed; return a change that they found, if any.
 
     zarr raises at the first. asyncio would write a traceback of each of the others when the process ends.
     """
@@ -117,7 +117,7 @@ async def _settled() -> ChangedError | None:
 
 @dataclass(frozen=True)
 class _Picked:
-    """An array, and what the image that it belongs to says of it."""
+    """An array, and what the metadata of its image say of it."""
 
     node: Node
     level: ome.Level | None
@@ -138,7 +138,7 @@ def _pick(folder: ZarrFolder, path: str, names: Sequence[str], labels: bool) -> 
 
 
 def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
-    """The finest level of the image that a group is."""
+    """Return the finest level of the image that a group is."""
     found = ome.levels(group.attributes, str(folder.path / group.path))
     if not found:
         return None
@@ -150,7 +150,7 @@ def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
 
 
 def _image(folder: ZarrFolder, group: Node, names: Sequence[str], labels: bool) -> _Picked | None:
-    """What lies under a usual name: image 0 of a series, the only labels of an image, volumes/raw."""
+    """Return what has a usual name: image 0 of a series, the only labels of an image, volumes/raw."""
     ome_part = group.attributes.get("ome", group.attributes)
     listed = ome_part.get("labels") if isinstance(ome_part, dict) else None
     if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], str):
@@ -180,7 +180,7 @@ def _only(folder: ZarrFolder, group: Node) -> _Picked:
 
 
 def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
-    """What the nearest image around an array says of it."""
+    """Return what the nearest image around an array says of it."""
     parts = path.split("/") if path else []
     for cut in range(len(parts) - 1, -1, -1):
         group = folder.node("/".join(parts[:cut]))
@@ -194,7 +194,7 @@ def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
 
 
 def _frame(picked: _Picked, name: str) -> tuple[Triple64, Triple64 | None]:
-    """Voxel size and place of the first voxel where it is said, z, y, x, nanometres."""
+    """Return voxel size and place of the first voxel where it is said, z, y, x, nanometres."""
     level, attributes = picked.level, picked.node.attributes
     if level is not None and level.scale is not None:
         return ome.spatial(level.scale) or (1.0, 1.0, 1.0), ome.spatial(level.translation)
@@ -216,7 +216,7 @@ def _triple(attributes: Mapping[str, Any], key: str, name: str) -> Triple64 | No
 
 
 def _named(found: Declared) -> tuple[str, ...] | None:
-    """The array's own names of its axes, if they are usual ones."""
+    """Return the array's own names of its axes, if they are usual ones."""
     usual = {"t", "time", "c", "channel", "z", "y", "x"}
     if found.names and all(name.lower() in usual for name in found.names):
         return found.names
