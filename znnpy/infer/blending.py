@@ -1,4 +1,4 @@
-"""Values of patches joined to those of a region: side by side, or overlapping and weighed."""
+"""Joins values of patches to those of a region: side by side, or overlapping windows by weighted means."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Floats = npt.NDArray[np.float32]
 
 
 class Joined(Protocol):
-    """Values (image, z, y, x) of one region by output node, from patches that are added in a fixed order."""
+    """Collects values (channel, z, y, x) of one region by output node, from patches that are added in a fixed order."""
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
-        """Values of a patch that meets the region, from its first voxel on."""
+        """Add the values of a patch that meets the region; they start at the patch's first voxel."""
 
     def taken(self) -> dict[str, Array]:
-        """Those of the region; 0 where no patch was added."""
+        """Return the values of the region; 0 where no patch was added."""
 
 
 class SideBySide:
@@ -33,22 +33,22 @@ class SideBySide:
         self._whole = {name: np.zeros((n, *region.shape), dtype) for name, n in images.items()}
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
-        """As `Joined.add`."""
+        """Add a patch, as `Joined.add`."""
         part = patch.within(self._region)
         for name, found in values.items():
             target = self._whole[name][:, *part.slices(self._region.lower)]
             target[...] = found[:, *part.slices(patch.lower)]
 
     def taken(self) -> dict[str, Array]:
-        """As `Joined.taken`."""
+        """Return the region, as `Joined.taken`."""
         return dict(self._whole)
 
 
 class Blended:
-    """Weighted means of windows that overlap, in float32.
+    """Weighted means of overlapping windows, in float32.
 
     A voxel's sum is over all windows that cover it, in the order in which they are added: the same for
-    any region that holds the voxel. `weight` (z, y, x) of each voxel of a window; `parts` divides planes.
+    any region that holds the voxel. `weight` (z, y, x) of each voxel of a window; `parts` divides planes among threads.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Blended:
         self._total = np.zeros(region.shape, np.float32)
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
-        """As `Joined.add`; float32 values."""
+        """Add a window of float32 values, as `Joined.add`."""
         part = patch.within(self._region)
         here, there = part.slices(self._region.lower), part.slices(patch.lower)
         weight, total = self._weight[there], self._total[here]
@@ -74,7 +74,7 @@ class Blended:
         self._parts(planes, part.shape[0])
 
     def taken(self) -> dict[str, Array]:
-        """As `Joined.taken`."""
+        """Return the region, as `Joined.taken`."""
         covered = self._total > 0
 
         def planes(first: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs a planned prediction: blocks that are not done yet are read, computed and written.
+"""Runs a planned prediction block by block: reads, computes, writes, and resumes after a kill.
 
 Reads the next block and writes the last one while the network computes; one of each at a time.
 """
@@ -38,7 +38,7 @@ def overlapped(
     compute: Callable[[Block, Read], Made],
     write: Callable[[Block, Made], None],
 ) -> Iterator[Block]:
-    """Run `compute` here and `read`, `write` in a thread each; yields blocks once they are written.
+    """Run `compute` here and `read`, `write` in a thread each; yield blocks once they are written.
 
     At most two blocks are read and not computed, at most two computed and not written. The first
     error of any of the three is raised here, after what is being written has ended.
@@ -68,7 +68,7 @@ def overlapped(
 
 @dataclass(frozen=True)
 class Done:
-    """How far a prediction is: blocks, voxels of this process, its seconds, and the voxels left."""
+    """Progress of a prediction: blocks, voxels of this process, its seconds, and the voxels left."""
 
     blocks: int
     total: int
@@ -78,7 +78,7 @@ class Done:
 
     @property
     def voxels_per_s(self) -> float:
-        """Output voxels a second in this process."""
+        """Output voxels per second in this process."""
         return self.voxels / self.seconds if self.seconds else 0.0
 
     @property
@@ -93,10 +93,10 @@ Show = Callable[[Done], None]
 def run_job(
     job: Job, destination: Destination, show: Show | None = None, report: Report | None = None
 ) -> None:
-    """Write a prediction; what an earlier process wrote of it is kept.
+    """Write a prediction; blocks that an earlier process wrote are kept.
 
     The file appears at its place only when every block is written. Raises VolumeError for outputs in
-    the way and for disks that fail; what is done stays done.
+    the way and for disks that fail; finished blocks stay finished.
     """
     with suppress(Finished), writing(job, destination) as (output, log, left):
         if left:
@@ -108,10 +108,10 @@ def run_job(
 def writing(
     job: Job, destination: Destination
 ) -> Iterator[tuple[BlockOutput, BlockLog, list[Region]]]:
-    """The output, its log and the blocks that are left; afterwards the output is finished.
+    """Yield the output, its log and the blocks that are left; finish the output afterwards.
 
     Raises `Finished` when an earlier process had written all, ChangedError when an input is not what it
-    was: such a block is not done.
+    was: a block computed from it does not count as done.
     """
     path = destination.path
     try:
@@ -149,7 +149,7 @@ def _note_end(log: BlockLog, path: Path) -> None:
 def predicting(
     job: Job, report: Report | None = None, grid: AnyGrid | None = None
 ) -> Iterator[VolumePrediction]:
-    """The job's model with its weights, predicting in its patches, or where `grid` has them."""
+    """Yield the job's model with its weights, predicting in its patches, or in those of `grid`."""
     plan = job.candidate.plan.to_record()
     with patch_model(job.weights.config, job.network, job.patch, plan, report=report) as model:
         model.set_parameters(job.weights.parameters)
@@ -160,7 +160,7 @@ def predicting(
 def prediction_with(
     job: Job, model: Model, grid: AnyGrid | None = None, parts: Parts = whole_part
 ) -> VolumePrediction:
-    """The prediction of a job by a model that is already there."""
+    """Return the prediction of a job by an existing model."""
     return VolumePrediction(
         model,
         job.scene,
@@ -193,7 +193,7 @@ def _run(
 
 
 class Tally:
-    """Counts finished blocks, notes each in the log and tells how far it is."""
+    """Counts finished blocks, logs each, and reports progress."""
 
     def __init__(self, job: Job, left: list[Region], log: BlockLog, show: Show | None) -> None:
         self._log, self._show = log, show
@@ -202,7 +202,7 @@ class Tally:
         self._began = self._last = time.monotonic()
 
     def add(self, block: Region) -> None:
-        """A block is on the disk."""
+        """Count a block that is on the disk."""
         now = time.monotonic()
         self._blocks += 1
         self._voxels += block.voxels

@@ -1,4 +1,4 @@
-"""Output voxels of a volume, cut into patches: what each sees of the input, and where it lies."""
+"""Geometry of prediction: output voxels of a volume (`Field`), regions, and the input with halo that a region needs."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class Region:
 
     @property
     def shape(self) -> Triple:
-        """Voxels along z, y, x."""
+        """The number of voxels along z, y, x."""
         return sub(self.upper, self.lower)
 
     @property
     def voxels(self) -> int:
-        """How many voxels."""
+        """The number of voxels."""
         return math.prod(self.shape)
 
     def moved(self, by: Triple) -> Region:
-        """The same voxels counted from another first one."""
+        """Return the region moved by so many voxels."""
         return Region(add(self.lower, by), add(self.upper, by))
 
     def within(self, other: Region) -> Region:
-        """What both have; its shape has a number below 1 when that is nothing."""
+        """Return the intersection; its shape has a number below 1 when that is empty."""
         lower = triple(max(pair) for pair in zip(self.lower, other.lower, strict=True))
         return Region(lower, triple(min(p) for p in zip(self.upper, other.upper, strict=True)))
 
     def slices(self, origin: Triple = (0, 0, 0)) -> tuple[slice, slice, slice]:
-        """Index of these voxels in an array whose first voxel is `origin`."""
+        """Return the index of these voxels in an array whose first voxel is `origin`."""
         z, y, x = (
             slice(a - o, b - o) for a, b, o in zip(self.lower, self.upper, origin, strict=True)
         )
@@ -70,7 +70,7 @@ def whole_field(
     run: Geometry | None = None,
     unit: Triple | None = None,
 ) -> Field:
-    """What can be predicted of a volume: all voxels with `mirror`, else those that see no border.
+    """Return what can be predicted of a volume: all voxels with `mirror`, else those that see no border.
 
     `run`: shapes of one run of the network, for any patch; of one output voxel unless given. Raises ShapeError
     when the volume is smaller than what one voxel sees of a run.
@@ -102,13 +102,13 @@ def whole_field(
 
 
 def _view(run: Geometry, name: str, stride: Triple) -> Triple:
-    """How many voxels of an input a run takes for its first output voxel."""
+    """Return how many voxels of an input a run takes for its first output voxel."""
     sizes = zip(run.input_shapes[name], made(run), stride, strict=True)
     return triple(n - (count - 1) * step for n, count, step in sizes)
 
 
 def middle(field: Field, most: int, unit: Triple = ONE) -> Field:
-    """A field of at most `most` voxels around the middle of another, cut from its longest axes.
+    """Return a field of at most `most` voxels around the middle of another, cut from its longest axes.
 
     It begins whole `unit`s of voxels after the other.
     """
@@ -122,7 +122,7 @@ def middle(field: Field, most: int, unit: Triple = ONE) -> Field:
 
 
 def region_of_interest(field: Field, roi: Region | None) -> Region:
-    """Output voxels whose positions lie in `roi` (voxels of the first input); all without one.
+    """Return the output voxels whose positions lie in `roi` (voxels of the first input); all without one.
 
     Raises ShapeError when there are none.
     """
@@ -147,10 +147,10 @@ def region_of_interest(field: Field, roi: Region | None) -> Region:
 def input_region(
     field: Field, geometry: Geometry, name: str, region: Region, size: Triple | None = None
 ) -> Region:
-    """Input voxels that runs of a network see, in the input volume's own voxels; may leave it.
+    """Return the input voxels, halo included, that runs of a network need for an output region; may leave the volume.
 
-    `geometry` is that of one run. The first begins where the output `region` does, the last one lies `size`
-    (default: the run's output shape) before its end.
+    Counted in the input volume's own voxels. `geometry` is that of one run. The first run begins where the output
+    `region` does, the last one lies `size` (default: the run's output shape) before its end.
     """
     steps = zip(field.first, region.lower, field.stride, strict=True)
     place = triple(a + i * step for a, i, step in steps)
@@ -161,7 +161,7 @@ def input_region(
 
 
 def lattice_unit(geometry: Geometry) -> Triple:
-    """By how many output voxels runs may be apart to see their input alike: a period of pooling."""
+    """Return the step in output voxels by which runs may be moved and still see pooling alike: a period of pooling."""
     output = next(iter(geometry.output_shapes))
     periods = zip(*geometry.periods.values(), strict=True)
     steps = zip(periods, geometry.output_stride(output), strict=True)
@@ -169,30 +169,30 @@ def lattice_unit(geometry: Geometry) -> Triple:
 
 
 def made(geometry: Geometry) -> Triple:
-    """Output voxels of one run."""
+    """Return the output voxels of one run."""
     return next(iter(geometry.output_shapes.values()))
 
 
 def cuts(region: Region, block: Triple, phase: Triple, axis: int) -> list[tuple[int, int]]:
-    """Ends of a region's blocks along an axis; their grid begins `phase` voxels before the region."""
+    """Return the ends of a region's blocks along an axis; their grid begins `phase` voxels before the region."""
     low, high, step = region.lower[axis], region.upper[axis], block[axis]
     places = range(low - phase[axis] % step, high, step)
     return [(max(low, place), min(place + step, high)) for place in places]
 
 
 def triple(values: Iterable[int]) -> Triple:
-    """Three numbers as z, y, x."""
+    """Return three numbers as z, y, x."""
     z, y, x = values
     return (z, y, x)
 
 
 def add(a: Triple, b: Triple) -> Triple:
-    """Sum by axis."""
+    """Return the sum of two triples, axis by axis."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
 def sub(a: Triple, b: Triple) -> Triple:
-    """Difference by axis."""
+    """Return the difference of two triples, axis by axis."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 

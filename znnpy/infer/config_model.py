@@ -1,4 +1,4 @@
-"""A model as the config describes it, for training or for the patches of a prediction."""
+"""Builds models from a config: one that trains, or one that predicts patches."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def training_model(
     report: Report | None = None,
     ranks: World | None = None,
 ) -> Model:
-    """The model that a config trains; `plan` repeats the choices of an earlier start.
+    """Return the model that a config trains; `plan` repeats the choices of an earlier start.
 
     Without one those of `training.plan`, if the config names a file. `record` is the number of task
-    events to keep for a profile, `report` hears of preparations. `ranks`: that share each update.
+    events to keep for a profile; `report` is told of preparations. `ranks`: the world that shares each update.
     """
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
@@ -97,9 +97,9 @@ def _trained(
 
 @contextmanager
 def plan_room(config: Config, network: Network) -> Iterator[int | None]:
-    """Bytes that run.max_memory leaves to the plan of an update beside the copy that checkpoints are made of.
+    """Yield the bytes that run.max_memory leaves to an update's plan, beside the copy for checkpoints.
 
-    None without a limit. PlanErrors for what the plan has no room for say both.
+    None without a limit. A PlanError for lack of room says both.
     """
     most = config.run.max_memory
     if most is None:
@@ -118,14 +118,14 @@ def plan_room(config: Config, network: Network) -> Iterator[int | None]:
 
 
 def saved_bytes(config: Config, network: Network) -> int:
-    """Bytes of the copy that a checkpoint is written from."""
+    """Return the bytes of the copy that a checkpoint is written from."""
     return copied_bytes(network, len(Optimizer.of(config.training.optimizer).state_names))
 
 
 def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
-    """The layers of the file that `training.plan` names, its FFTW wisdom pinned in this process; or None.
+    """Return the layers of the file that `training.plan` names, its FFTW wisdom pinned in this process; or None.
 
-    PlanError when the file holds no plan of the network.
+    Raises PlanError when the file holds no plan of the network.
     """
     if config.training.plan is None:
         return None
@@ -143,9 +143,9 @@ def patch_model(
     record: int = 0,
     report: Report | None = None,
 ) -> Model:
-    """A model that only predicts, for output patches of one shape (z, y, x).
+    """Return a model that only predicts, for output patches of one shape (z, y, x).
 
-    `record` is the number of task events to keep for a profile, `report` hears of compilation.
+    `record` is the number of task events to keep for a profile; `report` is told of compilation.
     """
     return Model(
         network,
@@ -165,7 +165,7 @@ def patch_model(
 def prediction_of(
     weights: Weights, scene: Scene, patch: Triple | None = None, most: int | None = None
 ) -> Iterator[VolumePrediction]:
-    """Output values of a scene on the network's own grid, computed as the run's plan says.
+    """Yield the prediction of a scene on the network's own grid, computed as the run's plan says.
 
     `patch` (z, y, x) is chosen by memory when not given, or the config's window; `most` limits the voxels to
     those in the middle. The model is closed at the end, the scene is not.

@@ -1,4 +1,4 @@
-"""Who computes: the workers of a dask scheduler, of the user's own or of new processes on this machine.
+"""Connects to a dask scheduler, the user's own or one with new processes on this machine, over TLS where it can.
 
 Workers run what they are sent. So the processes of this machine talk over TLS with a key and
 certificate that are made anew each time, kept in memory, and asked for on both sides: nobody else,
@@ -19,7 +19,7 @@ from typing import Any
 from znnpy.errors import ZnnpyError
 
 TRACKER = "ignore:resource_tracker"
-"""What Python's tracker of resources shall not warn of: that a killed process has left some, which it frees."""
+"""A warnings filter: Python's resource tracker warns of what killed processes leave, though it frees that."""
 ENCRYPTED = ("tls", "wss")
 MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
 # HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.
@@ -30,7 +30,7 @@ CONFIG: dict[str, list[str]] = {
 
 
 def risk(where: str) -> str:
-    """What others can do to a cluster at an address, in a sentence; "" if they cannot."""
+    """Return a sentence on what others can do to a cluster at an address; "" if nothing."""
     kind = where.partition(":")[0]
     if kind in (*ENCRYPTED, "local"):
         return ""
@@ -42,7 +42,7 @@ def risk(where: str) -> str:
 
 @contextmanager
 def cluster(where: str) -> Iterator[Any]:
-    """A client of the scheduler at an address, or of `local:N` new processes here.
+    """Yield a client of the scheduler at an address, or of `local:N` new processes here.
 
     Two threads in each, so that one block is read and written while another is computed.
     """
@@ -108,9 +108,9 @@ def _local(count: int) -> Iterator[Any]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[Any]:
-    """The loop of a thread that starts processes which Ctrl-C, sent to all of a terminal, does not reach.
+    """Yield the loop of a thread that starts processes which Ctrl-C, sent to a whole terminal, does not reach.
 
-    This one ends them; those that still load would say where they were.
+    This process ends them; those that are still loading would print a traceback.
     """
     from distributed.utils import LoopRunner
 
@@ -128,7 +128,7 @@ def _uninterrupted() -> Iterator[Any]:
 
 
 def _begin_tracker() -> None:
-    """Python's process that frees what killed ones leave; it would let signals through to the thread that begins it."""
+    """Start Python's resource tracker early: later, it would let signals through to the thread that starts it."""
     name = "PYTHONWARNINGS"
     before = os.environ.get(name)
     os.environ[name] = TRACKER

@@ -37,12 +37,14 @@ from znnpy.infer.provenance import fingerprint
 
 UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})
 AHEAD = 2  # blocks that each thread of a worker is given before it asks
-RETRIES = 3
+RETRIES = (
+    3  # times that dask repeats a block that failed, before the prediction ends with its error
+)
 
 
 @dataclass(frozen=True)
 class Shipment:
-    """A job for workers: its scene is opened there, from `section`. `token` tells jobs apart."""
+    """A job for workers, which open its scene from `section`. `token` identifies the job."""
 
     job: Job
     section: VolumeSection
@@ -57,7 +59,7 @@ def run_distributed(
     destination: Destination,
     show: Show | None = None,
 ) -> None:
-    """As `write.run_job`, by the workers of a client."""
+    """Write a prediction as `block_writer.run_job` does, by the workers of a client."""
     with suppress(Finished), writing(job, destination) as (output, log, left):
         if left:
             path = destination.path.resolve()
@@ -68,14 +70,14 @@ def run_distributed(
 
 
 def predict_block(token: str, block: Region) -> int:
-    """In a worker: read, compute and write one block; the checksum of what is on the disk."""
+    """Read, compute and write one block, in a worker; return the checksum of what is on the disk."""
     from distributed import get_worker
 
     return _worker(get_worker().plugins[token].shipment).block(block)
 
 
 class _Worker:
-    """What a process keeps open between the blocks of one job. Blocks are computed one at a time."""
+    """The state that a process keeps between the blocks of one job. Blocks are computed one at a time."""
 
     def __init__(self, shipment: Shipment) -> None:
         plugins.load()
@@ -94,14 +96,14 @@ class _Worker:
         self._turn = threading.Lock()
 
     def block(self, block: Region) -> int:
-        """The checksum of a block that was written."""
+        """Write a block and return its checksum."""
         given = self._prediction.read(block)
         with self._turn:
             values = self._prediction.compute(given)[self._job.request.node.name]
         return self._output.put(sub(block.lower, self._job.region.lower), values)
 
     def close(self) -> None:
-        """Give up files, threads and memory."""
+        """Release files, threads and memory."""
         self._model.close()
         self._output.close()
         self._job.scene.close()
@@ -112,7 +114,7 @@ _change = threading.Lock()
 
 
 def _worker(shipment: Shipment) -> _Worker:
-    """This process's, made anew for a new job."""
+    """Return this process's worker, made anew for a new job."""
     global _current
     with _change:
         if _current is None or _current.token != shipment.token:
@@ -177,7 +179,7 @@ def _run(
 
 
 def _handed_out(shipment: Shipment) -> Any:
-    """Brings a shipment to all workers, also to those that take the place of lost ones."""
+    """Return a plug-in that brings a shipment to all workers, also to those that replace lost ones."""
     from distributed import WorkerPlugin
 
     class HandedOut(WorkerPlugin):  # type: ignore[misc]

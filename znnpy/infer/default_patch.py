@@ -1,7 +1,8 @@
-"""The patch that a run takes for a stack: chosen once, the same whatever memory happens to be free.
+"""The patch that a run uses for a stack: chosen once and remembered, so that predictions round the same.
 
-Another patch rounds otherwise. So the choice goes by what the machine, or the control group, has in all,
-and is remembered with the run; a limit that it does not fit is the only reason to take another.
+Another patch rounds otherwise. So the choice depends on the total memory of the machine or control group, not on
+what happens to be free, and is remembered with the run; a limit that it does not fit is the only reason to take
+another.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan
 
 Search = Callable[[int], Candidate]
-"""Finds the best patch within a limit in bytes; PlanError when none fits."""
+"""Finds the best patch within a limit in bytes; raises PlanError when none fits."""
 MAY_DIFFER = "values may differ from the usual ones by rounding"
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A candidate; `record` is what a run shall remember, if it knows no patch for this yet."""
+    """A candidate; `record` is what the run shall remember, if it knows no patch for this yet."""
 
     candidate: Candidate
     record: dict[str, Any] | None = None
@@ -44,10 +45,10 @@ def chosen_patch(
     usual_limit: int,
     limit: int,
 ) -> Chosen:
-    """The patch that is `known` of a run, or the best within `usual_limit`; another if beyond `limit`.
+    """Return the patch that is `known` of a run, or the best within `usual_limit`; another if it exceeds `limit`.
 
     `known`: a record of an earlier choice, None without one. A damaged record is noted, and the patch
-    chosen anew. PlanError when no patch fits into `limit`.
+    chosen anew. Raises PlanError when no patch fits into `limit`.
     """
     try:
         remembered = None if known is None else recalled(known, network, conv, region)
@@ -70,12 +71,12 @@ def chosen_patch(
 
 
 def recorded(candidate: Candidate) -> dict[str, Any]:
-    """What is remembered of a choice, JSON-able."""
+    """Return the record of a choice, JSON-able."""
     return {"patch": list(candidate.patch), "plan": plan_record(candidate.plan)}
 
 
 def recalled(known: Any, network: Network, conv: Choice, region: Region) -> Candidate:
-    """The candidate of a record; PlanError when it is none of this network and region."""
+    """Return the candidate of a record; raises PlanError when it is none of this network and region."""
     if not isinstance(known, Mapping) or set(known) != {"patch", "plan"}:
         raise PlanError("its record needs patch and plan")
     patch = patch_of(known["patch"])
@@ -87,7 +88,7 @@ def recalled(known: Any, network: Network, conv: Choice, region: Region) -> Cand
 
 
 def patch_of(value: Any) -> Triple | None:
-    """Three sizes as JSON has them, z, y, x; None for anything else."""
+    """Return three sizes z, y, x from JSON; None for anything else."""
     if not isinstance(value, list) or len(value) != 3:
         return None
     if any(type(n) is not int or n < 1 for n in value):
@@ -96,7 +97,7 @@ def patch_of(value: Any) -> Triple | None:
 
 
 def warnings_of(memory: int, processes: int) -> tuple[str, ...]:
-    """A line when what is planned for each process is more than is free at this moment."""
+    """Return a line when what is planned for each process is more than is free at this moment."""
     free = available_memory()
     more = processes * (memory - rss())
     if more <= free:

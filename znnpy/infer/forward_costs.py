@@ -1,4 +1,4 @@
-"""Algorithms and estimated cost of a forward pass alone, for patches of any size."""
+"""Estimates the cost of a forward pass, and chooses its algorithms, for patches of any size."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
-PASSED = ("linear", "relu")
+PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
 def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
-    """The cheapest algorithm of each layer by estimate, or the one that `conv` names.
+    """Return the cheapest algorithm of each layer by estimate, or the one that `conv` names.
 
     Depends on network and sizes alone, so that the same patch is computed the same everywhere.
     """
@@ -30,7 +30,7 @@ def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
 
 
 def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
-    """Estimated seconds of one forward pass on one core."""
+    """Return the estimated seconds of one forward pass on one core."""
     layers = sum(
         seconds_by(plan.layers[name].method("forward"), shape)
         for name, shape in _convolutions(network, geometry)
@@ -39,7 +39,7 @@ def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
 
 
 def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
-    """What is not convolution: maxima, sums of edges, functions, copies."""
+    """Return the estimated seconds of all but convolution: pooling, sums of edges, activation functions, copies."""
     edges = network.incoming(node.name)
     values = padded(node.channels) * voxels(geometry.nodes[node.name].shape)
     seconds = 0.0
@@ -57,7 +57,7 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
 
 
 def seconds_by(method: Method, shape: ConvShape) -> float:
-    """Estimated seconds of a layer's forward pass by one method."""
+    """Return the estimated seconds of a layer's forward pass by one method."""
     return ALGORITHMS[method.algorithm].patch_seconds(shape, method.tile)
 
 

@@ -1,4 +1,4 @@
-"""Patches side by side on one grid of a whole volume."""
+"""A grid of patches side by side over a whole volume, for networks whose values do not depend on the patch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from znnpy.infer.parallel import Parts
 class Grid:
     """Patches of one shape side by side, one of them with its first voxel at `origin`.
 
-    The network only ever computes whole patches, so that every voxel is computed in the same one
+    The network only ever computes whole patches, so that every voxel is computed in the same patch
     whatever part of the volume is asked for, and in whatever pieces.
     """
 
@@ -31,7 +31,7 @@ class Grid:
 
     @classmethod
     def of(cls, geometry: Geometry) -> Grid:
-        """Of runs of a network: as many voxels of each as keep all of them on the lattice of its pooling.
+        """Return the grid of runs of a network: patches of the most voxels that keep all on the lattice of its pooling.
 
         Raises ShapeError when a run has too few voxels for that.
         """
@@ -43,7 +43,7 @@ class Grid:
         return cls(triple(n // step * step for n, step in zip(found, unit, strict=True)))
 
     def span(self, region: Region) -> Region:
-        """All voxels of the patches that meet a region."""
+        """Return all voxels of the patches that meet a region."""
         steps = list(zip(region.lower, region.upper, self.origin, self.patch, strict=True))
         return Region(
             triple(o + (a - o) // step * step for a, _, o, step in steps),
@@ -51,7 +51,7 @@ class Grid:
         )
 
     def meeting(self, region: Region) -> list[Region]:
-        """The patches that meet a region, z slowest."""
+        """Return the patches that meet a region, z slowest."""
         span = self.span(region)
         axes = [
             range(a, b, step) for a, b, step in zip(span.lower, span.upper, self.patch, strict=True)
@@ -60,26 +60,26 @@ class Grid:
         return [Region(place, add(place, self.patch)) for place in places]
 
     def count(self, region: Region) -> int:
-        """How many patches meet a region."""
+        """Return how many patches meet a region."""
         return self.span(region).voxels // math.prod(self.patch)
 
     @property
     def blends(self) -> bool:
-        """Whether patches overlap: their values are finished once they are joined."""
+        """False: patches do not overlap."""
         return False
 
     @property
     def size(self) -> Triple:
-        """Voxels of a patch."""
+        """The voxels of a patch."""
         return self.patch
 
     @property
     def unit(self) -> Triple:
-        """Voxels from one patch to the next: blocks of whole ones meet the fewest."""
+        """The step from one patch to the next: blocks of whole ones meet the fewest."""
         return self.patch
 
     def widest(self, block: Triple) -> Triple:
-        """Most voxels along z, y, x that patches span which meet a block of this shape, wherever it lies."""
+        """Return the most voxels along z, y, x of all patches that meet a block of this shape, wherever it lies."""
         aligned = all(n % step == 0 for n, step in zip(block, self.patch, strict=True))
         if aligned:
             return block
@@ -87,15 +87,15 @@ class Grid:
         return triple(-(-(n - 1) // step) * step + step for n, step in steps)
 
     def order(self, blocks: list[Region]) -> list[Region]:
-        """Those of one patch after each other."""
+        """Return the blocks sorted so that those of one patch follow each other."""
         return sorted(blocks, key=lambda block: (self.span(block).lower, block.lower))
 
     def pieces(self, region: Region) -> list[Region]:
-        """What is computed at once where a region's values are wanted in memory; may leave it."""
+        """Return the regions to compute at once for a region's values in memory; they may leave it."""
         return self.meeting(region)
 
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
-        """Patches to remember while a region is computed in blocks: those that two of them meet.
+        """Return how many patches to remember while a region is computed in blocks: those that two blocks meet.
 
         Blocks lie on a grid that begins `phase` voxels before the region.
         """
@@ -105,11 +105,11 @@ class Grid:
         return 2 * math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
 
     def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:
-        """How many patches are computed for a region in blocks if so many are remembered."""
+        """Return how many patches are computed for a region in blocks if so many are remembered."""
         return self.count(region)
 
     def joined(
         self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
     ) -> SideBySide:
-        """What takes the values of a region's patches."""
+        """Return the collector of the values of a region's patches."""
         return SideBySide(region, images, dtype)

@@ -1,4 +1,4 @@
-"""Decides everything about a prediction to a file before it begins."""
+"""Plans a prediction to a file before it begins: field, region, patch, blocks, memory, output (`plan_job`)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from znnpy.network.dense_conversion import densest
 from znnpy.network.types import Network, Node
 
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
-LARGEST_SHARE = 8  # blocks may take this part of the memory
+LARGEST_SHARE = 8  # blocks, and remembered patches, may each take 1 / 8 of the memory; patches use the rest better
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for; None: chosen. `roi` in voxels of the first input.
+    """The wishes of a user; None: chosen by znnpy. `roi` in voxels of the first input.
 
     `patch`: output voxels of a run; where values depend on the patch, of a window. `mirror`: predict all
     voxels, with mirrored data around the volume, not only those that see no border. `grid`: only the
@@ -63,9 +63,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """A prediction as decided: `network` is what runs, `region` the voxels of `field` that are written.
+    """A planned prediction: `network` is what runs, `region` the voxels of `field` that are written.
 
-    `kept`: patches that are remembered. `notes`: what the user should know. `usual`: the patch that the run
+    `kept`: number of patches that are remembered. `notes`: lines for the user. `usual`: the patch that the run
     shall remember, by what it depends on; None where that is known, or not this job's to decide.
     """
 
@@ -88,35 +88,35 @@ class Job:
 
     @property
     def patch(self) -> Triple:
-        """Output voxels of one network run."""
+        """The output voxels of one network run."""
         return self.candidate.patch
 
     @property
     def finish(self) -> Finish:
-        """What becomes of output values."""
+        """The conversion of output values to what is written."""
         losses = training_losses(self.weights.config, self.weights.network)
         reading = None if self.request.logits else losses[self.request.node.name].reading
         return Finish(reading, self.request.dtype, self.request.flips)
 
     @cached_property
     def order(self) -> list[Region]:
-        """Blocks in voxels of the field, in the order that computes the fewest patches twice."""
+        """Return the blocks in voxels of the field, in the order that computes the fewest patches twice."""
         low = self.region.lower
         return self.grid.order([Region(*ends).moved(low) for ends in self.spec.blocks()])
 
     def placed(self, block: Region) -> tuple[Triple, Triple]:
-        """Where a block of the field lies in the output."""
+        """Return where a block of the field lies in the output."""
         return sub(block.lower, self.region.lower), sub(block.upper, self.region.lower)
 
     @property
     def runs(self) -> int:
-        """Network runs of the whole prediction, by what is remembered between blocks."""
+        """The number of network runs of the whole prediction, given the patches remembered between blocks."""
         flips = 2 ** sum(v > 1 for v in self.view) if self.request.flips else 1
         return self.grid.runs(self.region, self.spec.block, self.spec.phase, self.kept) * flips
 
     @property
     def halo(self) -> Triple:
-        """Voxels that a run sees of the inputs beyond those that its output voxels show."""
+        """The voxels that a run needs of the inputs around those that its output voxels show."""
         geometry, stride = self.candidate.geometry, self.field.stride
         most = triple(max(axis) for axis in zip(*geometry.input_shapes.values(), strict=True))
         steps = zip(most, self.patch, stride, strict=True)
@@ -124,7 +124,7 @@ class Job:
 
     @property
     def view(self) -> Triple:
-        """Field of view of all inputs together."""
+        """The receptive field (field of view) of all inputs together."""
         views = self.candidate.geometry.fields_of_view.values()
         return triple(max(axis) for axis in zip(*views, strict=True))
 
@@ -137,10 +137,10 @@ def plan_job(
     attributes: Mapping[str, Any] | None = None,
     patches: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:
-    """Decide a prediction; one that was begun at `path` with these weights goes on as it was decided.
+    """Plan a prediction; one that was begun at `path` with these weights is resumed as it was planned.
 
     `patches`: those that the run remembers (`Job.usual`). Raises PlanError when it does not fit into
-    run.max_memory (default: a share of the machine's), ShapeError for volumes and regions that are too
+    run.max_memory (default: a share of the machine's memory), ShapeError for volumes and regions that are too
     small.
     """
     config = weights.config
@@ -219,7 +219,7 @@ def plan_job(
 
 
 def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
-    """What uint8 would do to values that are no probabilities, for people."""
+    """Return a note that uint8 would clip values that are not probabilities, if so."""
     config, probable = weights.config, (AffinityTarget, BoundaryTarget, MaskTarget)
     reading = training_losses(config, weights.network)[request.node.name].reading
     if request.dtype != np.uint8 or reading.functions or isinstance(config.data.target, probable):
@@ -232,7 +232,7 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
 
 
 def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
-    """Attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
+    """Return the attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
     first, step = scene.reference, field.stride
     voxel = first.resolution
     corner = [a + i * n for a, i, n in zip(field.first, region.lower, step, strict=True)]
@@ -243,12 +243,12 @@ def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
 
 
 def within(block: Triple, region: Region) -> Triple:
-    """A block no larger than a region."""
+    """Return a block no larger than a region."""
     return triple(min(pair) for pair in zip(block, region.shape, strict=True))
 
 
 def _refuse_beyond(roi: Region | None, scene: Scene) -> None:
-    """A region that leaves the volume is a slip, often of the order of axes."""
+    """Refuse a region that leaves the volume: it is a slip, often of the order of axes."""
     volume = scene.reference
     if roi is not None and any(b > n for b, n in zip(roi.upper, volume.extent, strict=True)):
         raise ShapeError(
@@ -257,7 +257,7 @@ def _refuse_beyond(roi: Region | None, scene: Scene) -> None:
 
 
 def _identity(weights: Weights, network: Network, scene: Scene, request: Request) -> dict[str, Any]:
-    """All that values depend on beside what is decided here."""
+    """Return all that values depend on beside what is decided here."""
     sources, mask = request.sources or {}, next(iter(scene.masks.values()), None)
     return {
         "weights": weights_digest(network, weights.parameters),
@@ -279,7 +279,7 @@ def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Size
 
 
 def _depends(weights: Weights, field: Field, region: Region, request: Request) -> str:
-    """What the choice of a patch depends on beside the run, in words that serve as its name."""
+    """Return, as a text that serves as a name, what the choice of a patch depends on beside the run."""
     strides = " on the network's own grid" if request.grid else ""
     borders = "mirror" if request.mirror else "valid"
     return (
@@ -300,7 +300,7 @@ def _chosen(
     limit: int,
     windows: bool,
 ) -> Chosen:
-    """The patch asked for or begun with, if it fits, or the run's usual one."""
+    """Return the patch asked for or begun with, if it fits, or the run's usual one."""
     conv = weights.config.training.conv
 
     def search(most: int) -> Candidate:
@@ -325,7 +325,7 @@ def _chosen(
 
 
 def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Triple:
-    """Whole patches: along x, then y, then z, until a block is worth its sync or has no room."""
+    """Return a block of whole patches: grown along x, then y, then z, until it is worth a sync or memory is used up."""
     unit, counts = sizes.grid(candidate).unit, [1, 1, 1]
     rest = room - needed_bytes(sizes, candidate, within(unit, region))
     most = max(0, min(rest, room // LARGEST_SHARE))
@@ -343,6 +343,6 @@ def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Tri
 
 
 def _kept(candidate: Candidate, most: int, sizes: Sizes, limit: int, room: int) -> int:
-    """Patches to remember of those, at most, that several blocks share."""
+    """Return how many patches to remember of the `most` that several blocks share."""
     each = sizes.kept * math.prod(candidate.patch)
     return min(most, max(1, min(limit // LARGEST_SHARE, room) // each))

@@ -1,4 +1,4 @@
-"""What a prediction did, as JSON lines beside its output."""
+"""The log of a prediction, as JSON lines beside its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from znnpy.infer.blocks import Region
 class BlockLog:
     """Appends to `path`; each line has `time` (seconds since 1970) and `event`.
 
-    A line that a kill or a full disk cut short is dropped.
+    A line that a kill or a full disk truncated is dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,12 +23,12 @@ class BlockLog:
         self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def note(self, event: str, **values: Any) -> None:
-        """One line."""
+        """Write one line."""
         record = {"time": round(time.time(), 3), "event": event, **values}
         write_all(self._file.fileno(), json.dumps(record).encode() + b"\n")
 
     def block(self, region: Region, seconds: float, voxels_per_s: float) -> None:
-        """A block is on the disk; `seconds` since the one before, the rate so far."""
+        """Log that a block is on the disk; `seconds` since the one before, the rate so far."""
         self.note(
             "block",
             lower=region.lower,
@@ -45,5 +45,5 @@ class BlockLog:
 
 
 def log_of(path: Path) -> Path:
-    """Where the log of an output lies."""
+    """Return where the log of an output lies."""
     return path.with_name(f"{path.name}.log.jsonl")

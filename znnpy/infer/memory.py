@@ -1,4 +1,4 @@
-"""How much memory a prediction takes: the process, the engine, and what is read and written."""
+"""Estimates the memory of a prediction: the process, the engine, and blocks that are read and written."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ COPIES = 5  # of a patch's output values: from the engine, finished, averaged, e
 
 @dataclass(frozen=True)
 class Sizes:
-    """What buffers depend on beside the patch.
+    """The quantities that buffer sizes depend on, beside the patch.
 
-    `stored`: bytes of all channels of one voxel by input node; `written`: bytes of all images of one
-    output voxel of all outputs, of which there are `images`.
+    `stored`: bytes of all channels of one voxel by input node; `written`: bytes of all channels of one
+    output voxel of all outputs, which have `channels` in all. `masked`: whether a mask is read.
     """
 
     tiling: Tiling
@@ -39,34 +39,34 @@ class Sizes:
     masked: bool
 
     def grid(self, candidate: Candidate) -> AnyGrid:
-        """Where patches of a candidate lie."""
+        """Return the grid on which patches of a candidate lie."""
         return self.tiling.grid(self.field, candidate.geometry)
 
     @property
     def kept(self) -> int:
-        """Bytes of one output voxel of a patch that is remembered."""
+        """The bytes of one output voxel of a patch that is remembered."""
         return self.written if self.tiling.window is None else 4 * self.channels
 
 
 def rss() -> int:
-    """Bytes that the process takes now."""
+    """Return the bytes that the process takes now (resident set size)."""
     return int(psutil.Process().memory_info().rss)
 
 
 def process_bytes() -> int:
-    """What the process takes beside a prediction's own buffers."""
+    """Return what the process takes beside a prediction's own buffers, in bytes."""
     return -(-rss() // GRAIN) * GRAIN + LOADING
 
 
 def needed_bytes(sizes: Sizes, candidate: Candidate, block: Triple, kept: int = 0) -> int:
-    """Peak of engine and buffers for blocks whose first voxel may lie anywhere."""
+    """Return the peak bytes of engine and buffers for blocks that may begin at any voxel."""
     engine = candidate.bytes(counted_workers())
     buffers = _patch(candidate, kept, sizes) + block_bytes(sizes, candidate, block)
     return engine + buffers
 
 
 def default_limit(base: int) -> int:
-    """What a process that takes `base` (`process_bytes`) may take in all unless told otherwise.
+    """Return the bytes that a process which takes `base` (`process_bytes`) may take in all unless told otherwise.
 
     The room for a prediction's own buffers depends on the machine's memory or the control group's limit
     alone, not on what is free at the moment: it decides the patch, and with it how values round.
@@ -75,7 +75,7 @@ def default_limit(base: int) -> int:
 
 
 def local_processes(where: str | None) -> int:
-    """How many processes on this machine share its cores and memory."""
+    """Return how many processes on this machine share its cores and memory."""
     kind, _, count = (where or "").partition(":")
     return max(1, int(count)) if kind == "local" and count.isdecimal() else 1
 
@@ -89,7 +89,7 @@ def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
 
 
 def block_bytes(sizes: Sizes, candidate: Candidate, block: Triple) -> int:
-    """What is read for, and written of, the blocks under way."""
+    """Return the bytes read for, and written of, the blocks under way."""
     grid, read, geometry = sizes.grid(candidate), 0, candidate.geometry
     span = Region((0, 0, 0), grid.widest(block))
     for name, item in sizes.stored.items():

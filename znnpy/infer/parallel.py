@@ -1,4 +1,4 @@
-"""What lies around a run of the network, done in equal parts by several threads."""
+"""Divides work around a network run (normalising, copying) into equal parts for several threads."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 Part = Callable[[int, int], None]
-"""Does planes first..last; must let go of the GIL to be of use."""
+"""Processes planes first..last; must release the GIL to be of use."""
 Parts = Callable[[Part, int], None]
-"""Has a `Part` do all of so many planes."""
+"""Has a `Part` process all of so many planes."""
 
 
 def whole_part(part: Part, length: int) -> None:
-    """All at once, here."""
+    """Process all planes at once, in this thread."""
     part(0, length)
 
 
 @contextmanager
 def parts_of(threads: int) -> Iterator[Parts]:
-    """Equal parts, one on each of so many threads of which the caller's is one."""
+    """Yield a `Parts` that divides work equally among so many threads, of which the caller's is one."""
     if threads < 2:
         yield whole_part
         return

@@ -1,4 +1,4 @@
-"""The best patch: the output shape of one network run with the least cost that fits into memory.
+"""Searches for the best patch: the output shape of one network run that costs least and fits into memory.
 
 A bigger patch repeats less of the halo and has fewer runs of the network to start; beyond some size
 it only takes more memory. The search compares estimates, so that it gives the same patch whatever
@@ -30,16 +30,17 @@ from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan
 
 STEP = 1.15  # ratio of neighbouring sizes that are tried
-MOST_SIDE = 256  # voxels; beyond it, and 4 fields of view, a patch gains nothing
+MOST_SIDE = 256  # voxels; beyond it, and 4 receptive fields (fields of view), a patch gains nothing
 ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
 # What a run takes beside the network's work, however small: cutting and staging the input, starting the
 # workers and waiting for them, placing what comes out. 0.12 to 0.2 ms with one worker, 0.3 to 0.5 with
 # two (`scripts/bench_patch.py`). All cores wait meanwhile.
 RUN_SECONDS = 3e-4
-# Along each axis a patch has at least this part of the field of view, where region and memory allow it:
+# Along each axis a patch has at least this fraction of the receptive field, where region and memory allow it:
 # what is smaller computes more halo than voxels, whatever the estimates of layers say.
 LEAST_VIEW = 0.5
 Needs = Callable[["Candidate"], int]
+"""Returns the bytes that predicting with a candidate takes in all."""
 
 
 @dataclass(frozen=True)
@@ -54,36 +55,36 @@ class Candidate:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Shapes of all images for one patch."""
+        """The shapes of all feature maps for one patch."""
         return fit(self.network, self.patch)
 
     @cached_property
     def plan(self) -> Plan:
-        """Algorithm by layer."""
+        """The algorithm of each layer."""
         if self.record is not None:
             return Plan.from_record(self.record, self.network)
         return forward_plan(self.network, self.geometry, self.conv)
 
     @cached_property
     def seconds(self) -> float:
-        """Estimated seconds of one run on one core."""
+        """The estimated seconds of one run on one core."""
         return forward_seconds(folded(self.network), self.geometry, self.plan)
 
     def cost(self, region: Region) -> float:
-        """Estimated seconds of predicting a region, added up over all cores of the machine."""
+        """Return the estimated seconds of predicting a region, added up over all cores of the machine."""
         return Grid.of(self.geometry).count(region) * (
             self.seconds + RUN_SECONDS * counted_workers()
         )
 
     @cached_property
     def least_bytes(self) -> int:
-        """Memory that the images of one edge take at least, known without building."""
+        """The least memory that feature maps of one edge take, known without building the engine."""
         nodes = self.geometry.nodes
         sizes = {n.name: 4 * n.channels * voxels(nodes[n.name].shape) for n in self.network.nodes}
         return max(sizes[edge.source] + sizes[edge.target] for edge in self.network.edges)
 
     def bytes(self, workers: int) -> int:
-        """Memory of the engine for one run, found by building it without memory."""
+        """Return the memory of the engine for one run, found by planning it without allocating."""
         if workers not in self._bytes:
             network = folded(self.network)
             layout = Layout(network, self.geometry, self.plan, 1, False, workers=workers)
@@ -100,9 +101,9 @@ def best_patch(
     limit: int,
     record: Mapping[str, Any] | None = None,
 ) -> Candidate:
-    """The candidate for which predicting `region` costs least, of those that need `limit` bytes.
+    """Return the candidate with the least cost of predicting `region`, of those that need at most `limit` bytes.
 
-    PlanError when not even the smallest fits, naming what it needs.
+    Raises PlanError when not even the smallest fits, naming what it needs.
     """
     found = candidates(network, region, conv, record)
     possible = [c for c in found if c.least_bytes <= limit]
@@ -117,7 +118,7 @@ def best_patch(
 
 
 def _by_view(found: list[Candidate], region: Region) -> tuple[list[Candidate], list[Candidate]]:
-    """Candidates of the order of the field of view, and the smaller ones."""
+    """Return candidates of the order of the receptive field, and the smaller ones."""
     covering = [(c, _covers(c, region)) for c in found]
     return [c for c, covers in covering if covers], [c for c, covers in covering if not covers]
 
@@ -133,7 +134,7 @@ def _covers(candidate: Candidate, region: Region) -> bool:
 def candidates(
     network: Network, region: Region, conv: Choice, record: Mapping[str, Any] | None = None
 ) -> list[Candidate]:
-    """Patches, smallest first; with `auto` also by direct convolution alone, which takes least memory."""
+    """Return patches, smallest first; with `auto` also by direct convolution alone, which takes least memory."""
     choices: list[Choice] = ["direct", "auto"] if conv == "auto" and record is None else [conv]
     return [
         Candidate(network, patch, choice, record)
@@ -143,7 +144,7 @@ def candidates(
 
 
 def sizes(region: Region, network: Network) -> list[Triple]:
-    """Patches worth looking at, smallest first: nearly cubes that share the region evenly."""
+    """Return patches worth looking at, smallest first: nearly cubes that divide the region evenly."""
     views = fit(network, smallest(network)).fields_of_view.values()
     most = max(MOST_SIDE, 4 * max(max(view) for view in views))
     side, found = float(min(most, max(region.shape))), set()
@@ -156,14 +157,14 @@ def sizes(region: Region, network: Network) -> list[Triple]:
 
 
 def covering(network: Network, shape: Triple) -> Triple:
-    """The smallest patch of which whole periods of pooling hold so many voxels; `shape` without pooling."""
+    """Return the smallest patch of which whole periods of pooling hold so many voxels; `shape` without pooling."""
     unit = lattice_unit(fit(network, smallest(network)))
     whole = triple(-(-n // step) * step for n, step in zip(shape, unit, strict=True))
     return smallest(network, whole)
 
 
 def counted_workers() -> int:
-    """Workers whose memory is counted: the machine's, so that the patch is the same for any number."""
+    """Return the number of workers whose memory is counted: the machine's cores, so that all choose the same patch."""
     return os.cpu_count() or 1
 
 

@@ -1,6 +1,6 @@
-"""Dense prediction: any region of a volume from canonical patches, each with its real neighbours.
+"""Dense prediction of any region of a volume from patches with their halo, remembering patches that blocks share.
 
-Values of patches that a later block needs too, as many as there is room for.
+`VolumePrediction` reads, normalises, runs the network and joins patches; `Kept` is the cache of patches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 
 class Kept:
-    """Remembers at most `room` patches; those that are needed last go first (Belady 1966).
+    """Remembers at most `room` patches; those needed last are evicted first (Belady 1966).
 
     Blocks come z slowest. In another order fewer are found again.
     """
@@ -46,12 +46,12 @@ class Kept:
         self._found: dict[Triple, tuple[Triple, Values]] = {}
 
     def take(self, patch: Region) -> Values | None:
-        """What is remembered of a patch, and no longer is."""
+        """Remove and return the values of a patch; None if it is not remembered."""
         found = self._found.pop(patch.lower, None)
         return found[1] if found else None
 
     def keep(self, patch: Region, values: Values, now: Region, everything: Region) -> None:
-        """Remember what the block `now` was made with, if any of `everything` that comes needs it."""
+        """Remember the values that the block `now` was made with, if a later one of `everything` needs them."""
         place = _needed_next(patch.within(everything), now)
         if not self._room or place is None:
             return
@@ -63,7 +63,7 @@ class Kept:
 
 
 def _needed_next(patch: Region, now: Region) -> Triple | None:
-    """About where the next block begins that meets a patch; None if its last voxel is in this one."""
+    """Return about where the next block begins that meets a patch; None if its last voxel is in this one."""
     beyond = [high > end for high, end in zip(patch.upper, now.upper, strict=True)]
     if beyond[2]:
         return now.lower[0], now.lower[1], now.upper[2]
@@ -73,28 +73,29 @@ def _needed_next(patch: Region, now: Region) -> Triple | None:
 
 
 class Predictor(Protocol):
-    """What prediction needs of a model made for one patch; `znnpy.Model` in practice."""
+    """The parts of a model that prediction uses; `znnpy.Model` has them."""
 
     @property
     def network(self) -> Network:
-        """Its network."""
+        """The network."""
 
     @property
     def geometry(self) -> Geometry:
-        """Its shapes for one patch."""
+        """The shapes for one patch."""
 
     def staged(self) -> Mapping[str, Floats]:
-        """Where the inputs of one patch go, (1, image, z, y, x) by node."""
+        """Return the buffers for the inputs of one patch, (1, channel, z, y, x) by node."""
 
     def run(self) -> Mapping[str, Floats]:
-        """Output values (1, image, z, y, x) by node for what is staged, until the next call."""
+        """Return output values (1, channel, z, y, x) by node for what is staged; valid until the next call."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What becomes of output values (image, z, y, x): probabilities as `reading` has it, or values as they are.
+    """The conversion of output values (channel, z, y, x): to probabilities as `reading` says, or none.
 
-    `flips` takes the mean over all mirror images of the input. uint8 holds 0..255 for 0..1, rounded.
+    `flips` takes the mean over all mirror images of the input (test-time augmentation). uint8 holds 0..255 for
+    0..1, rounded.
     """
 
     reading: Reading | None = None
@@ -102,7 +103,7 @@ class Finish:
     flips: bool = False
 
     def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
-        """New float32 values (image, z, y, x) to average or to keep; RunError where any are not finite."""
+        """Return new float32 values (channel, z, y, x) to average or to keep; raise RunError if any is not finite."""
         found, odd = np.empty(values.shape, np.float32), list[int]()
 
         def part(first: int, last: int) -> None:
@@ -124,7 +125,7 @@ class Finish:
         return found
 
     def encoded(self, found: Floats) -> Array:
-        """In the dtype that is written; `found` may be changed."""
+        """Return the values in the dtype that is written; `found` may be changed."""
         if self.dtype != np.uint8:
             return found.astype(self.dtype, copy=False)
         np.rint(np.multiply(found, 255, out=found), out=found)
@@ -133,9 +134,9 @@ class Finish:
 
 @dataclass(frozen=True)
 class Input:
-    """Voxels as stored (C, z, y, x) by input node for the patches that span a region.
+    """Voxels as stored (C, z, y, x) by input node, for the patches that span a region.
 
-    `mask`: which voxels of the region are wanted; None: all. No `arrays`: none is.
+    `mask`: which voxels of the region are wanted; None: all. Empty `arrays`: none is wanted.
     """
 
     region: Region
@@ -149,8 +150,8 @@ class VolumePrediction:
 
     Values depend on the field and the model's patch, not on the regions asked for. `read` may run
     in one thread while `compute` runs in another. `scene` and `model` stay the caller's. `kept`
-    patches that reach over a computed region are remembered for its neighbours. `parts` may do what
-    lies around the network's runs on several threads. What lies outside the volume is mirrored; for
+    patches that reach over a computed region are remembered for its neighbours. `parts` may divide
+    the work around the network's runs among several threads. What lies outside the volume is mirrored; for
     windows, unless `mirror`, it is 0 after normalisation.
     """
 
@@ -176,9 +177,9 @@ class VolumePrediction:
         self._parts = parts
 
     def read(self, region: Region) -> Input:
-        """What the patches of a region see, mirrored outside the volume.
+        """Read what the patches of a region need, mirrored outside the volume.
 
-        ChangedError when a file is no longer the one that was opened.
+        Raises ChangedError when a file is no longer the one that was opened.
         """
         found = self._read(region)
         self._scene.verify()
@@ -197,7 +198,7 @@ class VolumePrediction:
         return Input(region, span, arrays, mask)
 
     def compute(self, given: Input) -> dict[str, Array]:
-        """Finished values (image, z, y, x) of a region by output node; to be read only."""
+        """Return finished values (channel, z, y, x) of a region by output node; read only."""
         region, mask, blends = given.region, given.mask, self.grid.blends
         if mask is None and not blends and self.grid.count(region) == 1:
             (patch,) = self.grid.meeting(region)
@@ -212,7 +213,7 @@ class VolumePrediction:
         return whole
 
     def _joined(self, given: Input) -> Joined:
-        """The patches of a region that hold wanted voxels."""
+        """Return the joined patches of a region that hold wanted voxels."""
         region, mask, dtype = given.region, given.mask, self.finish.dtype
         joined = self.grid.joined(region, self._outputs, dtype, self._parts)
         for patch in self.grid.meeting(region) if given.arrays else ():
@@ -226,7 +227,7 @@ class VolumePrediction:
         return self.compute(self.read(region))
 
     def whole(self, progress: Progress | None = None) -> dict[str, Array]:
-        """All output values in memory, (image, z, y, x) by output node; read piece by piece."""
+        """Return all output values in memory, (channel, z, y, x) by output node; reads piece by piece."""
         everything = Region((0, 0, 0), self.field.shape)
         shape = self.field.shape
         whole = {
@@ -249,7 +250,7 @@ class VolumePrediction:
         return values
 
     def _computed(self, patch: Region, given: Input) -> dict[str, Array]:
-        """One patch by the network, or the mean over its mirror images in a fixed order."""
+        """Return one patch by the network, or the mean over its mirror images in a fixed order."""
         flips = self._flips() if self.finish.flips else [()]
         total: dict[str, Floats] = {}
         for axes in flips:
@@ -274,7 +275,7 @@ class VolumePrediction:
         return {name: values[0] for name, values in self._model.run().items()}
 
     def _clear(self, room: Floats, seen: Region, name: str) -> None:
-        """0 where `seen` lies outside the volume."""
+        """Set to 0 what `seen` has outside the volume."""
         inside = seen.within(Region((0, 0, 0), self._scene.images[name].extent))
         for axis, here in enumerate(inside.slices(seen.lower), start=1):
             along = np.moveaxis(room, axis, 0)
@@ -288,7 +289,7 @@ class VolumePrediction:
         self._parts(part, raw.shape[1])
 
     def _flips(self) -> list[tuple[int, ...]]:
-        """Sets of axes to mirror; an axis along which the network sees one voxel changes nothing."""
+        """Return the sets of axes to mirror, without axes along which the network sees a single voxel."""
         views = self._model.geometry.fields_of_view.values()
         axes = [1 + axis for axis in range(3) if max(view[axis] for view in views) > 1]
         return [s for count in range(len(axes) + 1) for s in itertools.combinations(axes, count)]
@@ -298,15 +299,12 @@ class VolumePrediction:
         return given.arrays[name][:, *self._region(name, patch).slices(first.lower)]
 
     def _region(self, name: str, patches: Region) -> Region:
-        """What patches that fill a region see."""
+        """Return the input region that patches which fill a region need."""
         return input_region(self.field, self._model.geometry, name, patches, self.grid.size)
 
 
 def masked(scene: Scene, field: Field, region: Region) -> npt.NDArray[np.bool_] | None:
-    """Which voxels of a region the scene's mask wants; what lies outside the mask is not wanted.
-
-    (z, y, x); None without a mask.
-    """
+    """Return which voxels (z, y, x) of a region the scene's mask wants, none outside the mask; None without a mask."""
     volume = next(iter(scene.masks.values()), None)
     if volume is None:
         return None

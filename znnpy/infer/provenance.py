@@ -1,4 +1,4 @@
-"""What a prediction's values depend on, in words that a journal keeps and people can compare."""
+"""Provenance of a prediction: digests of weights and inputs, plan and normalisation, for the journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILES = 50_000  # of a folder, at most
 
 
 def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
-    """Names a network with its filters and biases."""
+    """Return a digest of a network with its filters and biases."""
     digest = hashlib.sha256(network_digest(network).encode())
     for name, array in sorted(parameters.items()):
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
@@ -36,9 +36,9 @@ def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
 
 
 def fingerprint(volume: Volume, path: Path | None) -> str:
-    """Names a volume's content without reading it whole: sizes, times of change, and samples.
+    """Return a fingerprint of a volume's content without reading all of it: sizes, times of change, and samples.
 
-    Of a folder the sizes of its files, or of those of the array in it, are added up, and the newest has the time.
+    Of a folder the sizes of its files, or of those of the array in it, are added up, and the newest time counts.
     """
     words = [f"{volume.shape} {volume.dtype}"]
     if path is not None and path.exists():
@@ -52,7 +52,7 @@ def fingerprint(volume: Volume, path: Path | None) -> str:
 
 
 def _files(volume: Volume, path: Path) -> Iterable[Path]:
-    """The file, the planes of a folder, or the first files of an array in a Zarr folder by name."""
+    """Yield the file, the planes of a folder, or the first files of an array in a Zarr folder by name."""
     array = path / (split_source(volume.name)[1] or "")
     if path.is_file():
         return [path]
@@ -62,7 +62,7 @@ def _files(volume: Volume, path: Path) -> Iterable[Path]:
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """Metadata and chunks; hidden files are other programs'."""
+    """Yield metadata and chunks; hidden files are other programs'."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         seen = (name for name in sorted(names) if name in MARKS or not name.startswith("."))
@@ -70,7 +70,7 @@ def _inside(folder: Path) -> Iterator[Path]:
 
 
 def plan_record(plan: Plan) -> dict[str, Any]:
-    """A plan's forward pass without the reasons, which say how long something took."""
+    """Return a plan's forward pass without the reasons, which say how long something took."""
     record = plan.to_record()
     return {
         name: {k: v for k, v in layer.items() if k != "reason"} for name, layer in record.items()
@@ -78,7 +78,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 
 
 def norms_record(norms: Mapping[str, Normalisation]) -> dict[str, Any]:
-    """Shift and scale of each channel by input node."""
+    """Return shift and scale of each channel by input node."""
     return {
         name: {"shift": norm.shift.tolist(), "scale": norm.scale.tolist()}
         | ({"not finite": "0"} if norm.replace else {})

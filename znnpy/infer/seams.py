@@ -1,7 +1,7 @@
-"""Looks for seams in a finished prediction: voxels around borders of blocks, computed once more.
+"""Checks a finished prediction for seams: recomputes voxels around borders of blocks, and compares.
 
 They are computed in patches shifted by half, so that what was a border lies in the middle. Windows stay
-where they are, as values depend on them, and only blocks are others: not a bit may differ.
+where they are, as values depend on them, and only blocks differ: then not a bit may differ.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from znnpy.infer.job import Job
 
 WIDTH = 16  # voxels of a looked-at box along each axis
 TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patches
-SEED = 20_000
+SEED = 20_000  # any: the same places are checked each time
 
 
 @dataclass(frozen=True)
 class Seams:
-    """What was looked at: places, and the largest difference, in the written values."""
+    """The result of a check: number of places, and the largest difference in the written values."""
 
     places: int
     largest: float
@@ -39,7 +39,7 @@ class Seams:
 
 
 def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
-    """Compare `count` places on borders of blocks or patches with a computation that has none there.
+    """Compare `count` places on borders of blocks or patches with a computation that has no border there.
 
     Places are drawn with a fixed seed. Positions are voxels of the output.
     """
@@ -64,13 +64,13 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
 
 
 def _shifted(job: Job) -> Grid:
-    """The job's patches, moved by half of one, whole periods of pooling."""
+    """Return the job's grid, moved by half a patch, in whole periods of pooling."""
     steps = zip(job.grid.unit, job.tiling.unit, strict=True)
     return Grid(job.grid.unit, triple(n // 2 // one * one for n, one in steps))
 
 
 def _places(job: Job, count: int) -> list[Region]:
-    """Boxes around corners where borders of patches or blocks meet; any where there are none."""
+    """Return boxes around corners where borders of patches or blocks meet; anywhere if there are no borders."""
     rng = np.random.default_rng(SEED)
     borders = [_borders(job, axis) for axis in range(3)]
     found = []

@@ -1,7 +1,7 @@
-"""Overlapping windows over a whole volume, for networks whose values depend on the patch.
+"""Sliding windows that overlap over a whole volume, for networks whose values depend on the patch.
 
 Windows have one size and lie where the volume's size alone says, so that a voxel is seen by the same windows,
-which weigh the same, whatever part of the volume is asked for, and in whatever pieces.
+with the same weights, whatever part of the volume is asked for, and in whatever pieces.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEAST = 1e-3  # weight of a Gaussian's far corners, as MONAI has it
 class Windows:
     """Windows of `size` voxels over `extent` voxels, the first of which is `origin`.
 
-    Each covers the share `overlap` of the one before it, and the last one ends with the volume. A volume that
+    Each overlaps the one before it by the fraction `overlap`, and the last one ends with the volume. A volume that
     is smaller than a window lies in its middle, the odd voxel behind. All triples are z, y, x.
     """
 
@@ -43,69 +43,69 @@ class Windows:
 
     @property
     def blends(self) -> bool:
-        """Whether patches overlap: their values are finished once they are joined."""
+        """True: windows overlap, and values are finished once they are joined."""
         return True
 
     @cached_property
     def unit(self) -> Triple:
-        """Voxels from one window to the next."""
+        """The step in voxels from one window to the next."""
         return triple(
             max(1, int(n * (1 - o))) for n, o in zip(self.size, self.overlap, strict=True)
         )
 
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
-        """First voxels of windows along z, y, x."""
+        """The first voxels of windows along z, y, x."""
         axes = zip(self.extent, self.size, self.unit, self.origin, strict=True)
         return tuple(tuple(o + a for a in _starts(n, size, step)) for n, size, step, o in axes)
 
     def meeting(self, region: Region) -> list[Region]:
-        """The windows that meet a region, z slowest: in the order of their numbers."""
+        """Return the windows that meet a region, z slowest: in the order of their numbers."""
         places = map(triple, itertools.product(*self._axes(region)))
         return [Region(place, add(place, self.size)) for place in places]
 
     def span(self, region: Region) -> Region:
-        """All voxels of the windows that meet a region."""
+        """Return all voxels of the windows that meet a region."""
         axes = self._axes(region)
         last = triple(starts[-1] for starts in axes)
         return Region(triple(starts[0] for starts in axes), add(last, self.size))
 
     def count(self, region: Region) -> int:
-        """How many windows meet a region."""
+        """Return how many windows meet a region."""
         return math.prod(len(starts) for starts in self._axes(region))
 
     def widest(self, block: Triple) -> Triple:
-        """Most voxels along z, y, x that windows span which meet a block of this shape, wherever it lies."""
+        """Return the most voxels along z, y, x of all windows that meet a block of this shape, wherever it lies."""
         axes = zip(block, self.size, self.extent, strict=True)
         return triple(min(n + 2 * (size - 1), max(size, whole)) for n, size, whole in axes)
 
     @cached_property
     def weight(self) -> Floats:
-        """What each voxel of a window weighs, (z, y, x)."""
+        """The weight of each voxel of a window, (z, y, x)."""
         axes = zip(self.size, self.unit, strict=True)
         lines = [_WEIGHTS[self.blend](size, step) for size, step in axes]
         product = reduce(np.multiply.outer, lines).astype(np.float32)
         return np.maximum(product, np.float32(LEAST)) if self.blend == "gaussian" else product
 
     def order(self, blocks: list[Region]) -> list[Region]:
-        """z slowest, as windows are numbered."""
+        """Return the blocks sorted z slowest, as windows are numbered."""
         return sorted(blocks, key=lambda block: block.lower)
 
     def pieces(self, region: Region) -> list[Region]:
-        """What is computed at once where a region's values are wanted in memory: slabs, which read least twice."""
+        """Return the regions to compute at once for a region's values in memory: slabs, which read least twice."""
         (low, *rest), (high, *ends) = region.lower, region.upper
         places = range(low, high, self.unit[0])
         return [Region(triple([a, *rest]), triple([a + self.unit[0], *ends])) for a in places]
 
     def shared(self, region: Region, block: Triple, phase: Triple) -> int:
-        """Windows to remember while a region is computed in blocks, z slowest, so that each is computed once.
+        """Return how many windows to remember while a region is computed in blocks, so that each is computed once.
 
-        Blocks lie on a grid that begins `phase` voxels before the region.
+        Blocks come z slowest, on a grid that begins `phase` voxels before the region.
         """
         return self._needed(self._shares(region, block, phase))[0]
 
     def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:
-        """About how many windows are computed for a region in blocks if so many are remembered."""
+        """Return about how many windows are computed for a region in blocks if so many are remembered."""
         shares, runs = self._shares(region, block, phase), 1.0
         needed = [*self._needed(shares), 0]
         for axis, (more, less) in zip(shares, itertools.pairwise(needed), strict=True):
@@ -122,7 +122,7 @@ class Windows:
         ]
 
     def _needed(self, shares: list[_Share]) -> list[int]:
-        """How many are remembered until the next plane of blocks, the next row, the next block."""
+        """Return how many are remembered until the next plane of blocks, the next row, the next block."""
         z, y, x = shares
         block = z.most * y.most * x.across
         row = block + z.most * y.across * x.all
@@ -131,7 +131,7 @@ class Windows:
     def joined(
         self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
     ) -> Blended:
-        """What takes the values of a region's windows."""
+        """Return the collector of the values of a region's windows."""
         return Blended(region, images, self.weight, parts)
 
     def _axes(self, region: Region) -> list[list[int]]:
@@ -141,7 +141,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class _Share:
-    """Windows along one axis of blocks: `all`, `most` that meet one block, `across` a border between two.
+    """Numbers of windows along one axis of blocks: `all`, `most` that meet one block, `across` a border between two.
 
     `apart`: how many all blocks meet, each counted by itself.
     """
@@ -172,7 +172,7 @@ def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
 
 
 def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
-    """A ramp over the overlap at both ends, 1 between."""
+    """Return weights with a ramp over the overlap at both ends, 1 between."""
     ends = np.minimum(np.arange(size), np.arange(size)[::-1]) + 0.5
     return np.minimum(ends / max(size - step, 0.5), 1.0)
 

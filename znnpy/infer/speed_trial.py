@@ -1,4 +1,4 @@
-"""How fast a prediction will be on this machine as it is now: one small patch for the estimate's scale."""
+"""Predicts how long a prediction takes: times one small patch on this machine, and scales the estimate by it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from znnpy.infer.job import Job
 from znnpy.infer.patch_search import Candidate, covering
 from znnpy.infer.predict import Floats
 
-MOST_SECONDS = 0.3  # of a trial, by estimate
-SMALLEST = 8  # voxels along an axis
-RUNS = 3
+MOST_SECONDS = 0.3  # of a trial, by estimate: not felt before a command's answer
+SMALLEST = 8  # voxels along an axis; smaller runs say nothing of larger ones
+RUNS = 3  # of which the fastest counts
 
 
 def trial_seconds(job: Job) -> float:
-    """Seconds of one network run of a job by all its threads: its estimate, scaled by a trial."""
+    """Return the seconds of one network run of a job by all its threads: its estimate, scaled by a trial."""
     small = _smaller(job)
     given = [
         np.random.default_rng(0).standard_normal((1, node.channels, *shape)).astype(np.float32)
@@ -45,7 +45,7 @@ def _timed(model: Model, inputs: dict[str, Floats], job: Job) -> float:
 
 
 def _smaller(job: Job) -> Candidate:
-    """The job's plan for a patch that takes less than MOST_SECONDS."""
+    """Return the job's plan for a patch that takes less than MOST_SECONDS."""
     plan, patch = job.candidate.plan, job.patch
     while True:
         made = Candidate(job.network, patch, job.candidate.conv, plan.to_record())

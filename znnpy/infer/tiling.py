@@ -1,4 +1,4 @@
-"""How runs of a network cover a volume: patches side by side, or windows where values depend on the patch."""
+"""Chooses how network runs cover a volume: patches side by side, or windows where values depend on the patch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from znnpy.network.patch_dependence import patch_dependence
 from znnpy.network.types import Network
 
 AnyGrid = Grid | Windows
+"""Patches side by side, or overlapping windows."""
 ONE: Triple = (1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """What lies where.
+    """The layout of network runs over a volume.
 
-    `why`: what lets values of the network depend on the patch, "" if nothing does. `window`: the output shape
-    of all runs if they do, else None; `said`: where it stands.
+    `why`: what makes values of the network depend on the patch, "" if nothing does. `window`: the output shape
+    of all runs if they do, else None; `said`: where the config or the user says so.
     """
 
     network: Network
@@ -38,7 +39,10 @@ class Tiling:
 
     @classmethod
     def of(cls, config: Config, network: Network, window: Triple | None = None) -> Tiling:
-        """As a config says; a `window` that is given, or patch, goes first: ShapeError for an impossible one."""
+        """Return the tiling that a config asks for; a given `window`, or patch, takes precedence.
+
+        Raises ShapeError for an impossible window.
+        """
         usual = config.inference.window or config.training.output_shape
         why = patch_dependence(network)
         said = "--patch" if window else _said(config)
@@ -49,7 +53,7 @@ class Tiling:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Shapes of one run: of a window, or of the smallest patch. ShapeError for an impossible window."""
+        """The shapes of one run: of a window, or of the smallest patch. ShapeError for an impossible window."""
         return self._fitted(self.window or smallest(self.network))
 
     def _fitted(self, shape: Triple) -> Geometry:
@@ -62,25 +66,25 @@ class Tiling:
 
     @cached_property
     def unit(self) -> Triple:
-        """Output voxels by which runs may be moved: any number for windows."""
+        """The step in output voxels by which runs may be moved: any number for windows."""
         return lattice_unit(self.geometry) if self.window is None else ONE
 
     def field(
         self, images: Mapping[str, Volume], corners: Mapping[str, Triple], mirror: bool
     ) -> Field:
-        """What can be predicted of a volume: all voxels with `mirror`, else those that see no border.
+        """Return what can be predicted of a volume: all voxels with `mirror`, else those that see no border.
 
         Raises ShapeError when the volume is smaller than what one voxel sees.
         """
         return whole_field(self.network, images, corners, mirror, self.geometry, self.unit)
 
     def field_of(self, scene: Scene, config: Config) -> Field:
-        """`field` of a scene's images, with the borders that a config has."""
+        """Return the `field` of a scene's images, with borders as the config says."""
         corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
         return self.field(scene.images, corners, config.data.border == "mirror")
 
     def grid(self, whole: Field, run: Geometry, part: Field | None = None) -> AnyGrid:
-        """Where runs of a shape lie in a field, counted from the first voxel of a part of it."""
+        """Return where runs of a shape lie in a field, counted from the first voxel of a part of it."""
         if self.window is None:
             return Grid.of(run)
         steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
@@ -88,13 +92,13 @@ class Tiling:
         return Windows(made(run), self.inference.overlap, self.inference.blend, whole.shape, origin)
 
     def record(self) -> dict[str, object] | None:
-        """How windows overlap and blend, JSON-able; None without windows."""
+        """Return how windows overlap and blend, JSON-able; None without windows."""
         if self.window is None:
             return None
         return {"overlap": list(self.inference.overlap), "blend": self.inference.blend}
 
     def words(self) -> str:
-        """What a prediction guarantees and why, for people; ShapeError for an impossible window."""
+        """Return a sentence on what a prediction guarantees and why; ShapeError for an impossible window."""
         if self.window is None:
             return "exact and seamless: no value depends on the patch"
         (_, *shares), size = self.inference.overlap, "x".join(map(str, made(self.geometry)))
@@ -107,7 +111,7 @@ class Tiling:
 
 
 def unused_windows(config: Config, network: Network) -> list[str]:
-    """That windows are asked for, and no prediction of the network has any, in words."""
+    """Return a note if the config asks for windows, and no prediction of the network uses any."""
     if patch_dependence(network) or config.inference == InferenceSection():
         return []
     return [
@@ -116,7 +120,7 @@ def unused_windows(config: Config, network: Network) -> list[str]:
 
 
 def _said(config: Config) -> str:
-    """Where a config says how large windows are."""
+    """Return where a config says how large windows are."""
     if config.inference.window is not None:
         return config.place("inference", "window")
     return f"{config.place('training', 'output_shape')}, for want of inference.window"
