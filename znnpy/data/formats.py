@@ -1,4 +1,4 @@
-"""The formats of volumes that are read: by what a file is known, and who opens it."""
+"""The registry of formats that are read: how files of each are recognised, and which function opens them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 @dataclass(frozen=True)
 class Asked:
-    """A volume as it is asked for.
+    """A request to open a volume.
 
-    `dataset`: by its name, else the first of the `usual` names that is there. `trust`: what the file may do.
+    `dataset`: by its name, else the first of the `usual` names that exists. `trust`: what the file is allowed.
     """
 
     path: Path
@@ -42,10 +42,10 @@ class Asked:
 class Format:
     """One format of files, or of folders.
 
-    `title`: as errors list it, "" for what they do not. `knows(path, head)`: whether a file whose first 8 bytes
-    are `head`, or a folder (`head` is empty), is one; formats are asked in their order. `opened(asked)`: the
-    volume, which reads by region and refuses what a file of unknown origin may not do. `alone`: what a file is
-    called where it has no datasets, "" where it may have some. `suffixes` of its names, in lower case.
+    `title`: its name in errors, "" if they do not list it. `knows(path, head)`: whether a file whose first 8 bytes
+    are `head`, or a folder (`head` is empty), is one; formats are asked in their order. `opened(asked)`: returns the
+    volume, which reads by region and refuses what an untrusted file may not do. `alone`: for errors, the name of a
+    file of a format without datasets, "" where it may have some. `suffixes` of its names, in lower case.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Ranks that train one network together: the world, its messages, who adds up what, and who tells whom.
+"""Data-parallel training over ranks: the world, messages, gradient sums (all-reduce), failure detection.
 
 Nothing here knows networks or tasks, and mpi4py is imported by `mpi.py` alone, where ranks exist.
 """

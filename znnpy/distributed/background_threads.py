@@ -1,4 +1,4 @@
-"""Threads that a rank cannot do without, and things done later where no thread can be started any more."""
+"""Starts threads that a rank needs, and runs delayed actions in a thread that was started early."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NoThreadError(DistributedError):
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread; NoThreadError where the system refuses."""
+    """Start a thread; raise NoThreadError where the system refuses."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -28,7 +28,7 @@ def start(thread: threading.Thread) -> None:
 
 
 class Later:
-    """One thread, begun while there was room for it, in which things are done so many seconds later."""
+    """A thread, started while the system allowed it, that runs actions after a delay."""
 
     def __init__(self) -> None:
         self._given: SimpleQueue[tuple[float, int, Callable[[], object]]] = SimpleQueue()
@@ -36,7 +36,7 @@ class Later:
         start(threading.Thread(target=self._live, name="znnpy later", daemon=True))
 
     def after(self, seconds: float, what: Callable[[], object]) -> None:
-        """Have something done; from any thread."""
+        """Run an action after so many seconds; from any thread."""
         self._given.put((time.monotonic() + seconds, next(self._order), what))
 
     def _live(self) -> None:

@@ -1,4 +1,4 @@
-"""What the communication thread does while nothing happens: naps, and questions to MPI between them."""
+"""Idle waiting of the communication thread: compiled naps, with tests of MPI requests between them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from znnpy.distributed.mailbox import Mailbox
 from znnpy.distributed.mpi import MPI, address_of
 
 NEVER = 1 << 62
+"""A time, in nanoseconds, that never comes."""
 HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
 
 
 class Resting:
-    """Waits for a post to a mailbox, complete requests, or a message of a communicator."""
+    """Waits for a post to a mailbox, for complete requests, or for a message of a communicator."""
 
     def __init__(
         self, mailbox: Mailbox, comm: MPI.Comm, shortest: float, longest: float, patience: int
     ) -> None:
-        """A nap lasts one of `patience` parts of the time for which nothing has happened; limits in seconds."""
+        """Set naps to 1 / `patience` of the time for which nothing has happened, within limits in seconds."""
         self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
         self._address = int(self._block.ctypes.data)
         self._status = np.zeros(STATUS, np.uint8)
@@ -40,10 +41,10 @@ class Resting:
         rest.compile()
 
     def rest(self, requests: Sequence[MPI.Request], active: float, until: float) -> list[int]:
-        """Places of requests that are complete; the GIL is free meanwhile.
+        """Wait, and return the places of requests that are complete; the GIL is released meanwhile.
 
-        Times of `time.monotonic`: when anything has happened last, and how long it may take. Requests that are
-        complete are null, or inactive, as by MPI.Request.Testsome; MPI.Exception as by that.
+        Times of `time.monotonic`: `active`, when anything has happened last, and `until`, how long it may take.
+        Requests that are complete become null or inactive, and MPI.Exception is raised, as by MPI.Request.Testsome.
         """
         if len(requests) > len(self._indices):
             self._rooms(2 * len(requests))
@@ -66,7 +67,7 @@ class Resting:
         return complete
 
     def _rooms(self, most: int) -> None:
-        """For so many requests at once."""
+        """Allocate room for so many requests at once."""
         self._indices = np.zeros(most, np.int32)
         self._bytes = np.zeros((most, HANDLE + STATUS), np.uint8)
         self._handles = int(self._bytes.ctypes.data)
@@ -78,7 +79,7 @@ class Resting:
 
     @property
     def _found(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """An int of C, where a word is."""
+        """Return the number of complete requests as a C int, where a word is."""
         return self._block[REST.found :].view(np.int32)
 
     def _fill(self, **values: int) -> None:

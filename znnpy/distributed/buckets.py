@@ -1,6 +1,6 @@
-"""What is added up over ranks: cut and packed into messages, each of which takes one tree of several.
+"""Cuts and packs gradients into messages (buckets) for the sum over ranks, and gives each a tree.
 
-Training, the estimate that `auto` goes by, and the simulation all ask here.
+Training, the estimate that `auto` goes by, and the simulation all use it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Self, TypeVar
 from znnpy.distributed.strategies import Strategy
 
 ALONE = 32 << 10
-"""Bytes of a message that is better of one place in memory: MPI takes others apart, and packs them."""
+"""Bytes from which a message is better contiguous and alone: MPI takes scattered ones apart, and packs them."""
 
 
 @dataclass(frozen=True)
 class Pieces:
     """Numbers of `bytes` 4 or 8 each that lie together and may be cut between pieces.
 
-    `ends`: numbers up to the end of each piece. `owner`: the parameter or node whose they are.
+    `ends`: numbers up to the end of each piece. `owner`: the parameter or node that they belong to.
     """
 
     owner: str
@@ -28,20 +28,20 @@ class Pieces:
 
     @property
     def pieces(self) -> int:
-        """How many."""
+        """The number of pieces."""
         return len(self.ends)
 
     def start(self, piece: int) -> int:
-        """Numbers before a piece."""
+        """Return how many numbers precede a piece."""
         return self.ends[piece - 1] if piece else 0
 
     @property
     def size(self) -> int:
-        """Bytes of all pieces."""
+        """The bytes of all pieces."""
         return self.bytes * self.ends[-1]
 
     def cut(self, low: int, high: int) -> Self:
-        """Pieces low..high."""
+        """Return pieces low..high."""
         begin = self.start(low)
         return replace(self, ends=tuple(end - begin for end in self.ends[low:high]))
 
@@ -52,7 +52,7 @@ P = TypeVar("P", bound=Pieces)
 def in_turn(
     strategy: Strategy, layers: Iterable[Sequence[P]]
 ) -> Iterator[tuple[int, tuple[P, ...]]]:
-    """The messages of a strategy, layer after layer, and the color of each: they take turns.
+    """Yield the messages of a strategy, layer after layer, and the color of each: they take turns.
 
     Messages of a fixed tree are of one layer; those that the library adds up may be of several.
     """
@@ -65,7 +65,7 @@ def in_turn(
 
 
 def bundled(pieces: Sequence[P], most: int, alone: int | None = None) -> list[tuple[P, ...]]:
-    """Runs of pieces one after the other, packed into bundles of `most` bytes, or of one larger piece.
+    """Pack runs of consecutive pieces into bundles of at most `most` bytes, or of one larger piece.
 
     What has `alone` bytes is packed with nothing else; numbers of other sizes never are.
     """
@@ -82,12 +82,12 @@ def bundled(pieces: Sequence[P], most: int, alone: int | None = None) -> list[tu
 
 
 def size_of(bundle: Sequence[Pieces]) -> int:
-    """Bytes."""
+    """Return the bytes of a bundle."""
     return sum(it.size for it in bundle)
 
 
 def _runs(whole: P, most: int) -> Iterator[P]:
-    """Runs of pieces of at most so many bytes, or of one piece."""
+    """Yield runs of pieces of at most so many bytes, or of one piece."""
     low = 0
     for high in range(1, whole.pieces + 1):
         last = high == whole.pieces

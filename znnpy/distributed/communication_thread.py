@@ -1,4 +1,4 @@
-"""The communication thread: the only one that calls MPI, so that nobody else ever waits in it.
+"""The communication thread: the only one that calls MPI; sends, receives and releases tasks that wait.
 
 It starts what tasks have posted, asks MPI again and again which messages are complete, and releases the
 phase of each: tokens for the tasks that wait for it. Small messages between ranks, by channel, go the same
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 8
-"""A sleep takes one of so many parts of the time for which nothing has happened."""
+"""A sleep takes 1 / PATIENCE of the time for which nothing has happened."""
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
 KEPT_PASSAGES = 1 << 16
@@ -60,12 +60,12 @@ class _Arrival:
 
 
 def _nothing() -> None:
-    """There is nothing to wait for."""
+    """Do nothing: there is nothing to wait for."""
 
 
 @dataclass
 class _Graph:
-    """The messages of a graph, and how far it is: sums go through their numbers again and again."""
+    """The messages of a graph and their progress; sums go through their numbers again and again."""
 
     transfers: Sequence[Transfer] = ()
     release: Callable[[int], None] = lambda phase: None
@@ -79,7 +79,7 @@ class _Graph:
 
 
 class Messenger:
-    """One rank's communication thread. Other threads only leave words for it."""
+    """One rank's communication thread. Other threads only leave requests for it."""
 
     def __init__(self, delays: Delays | None = None) -> None:
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
@@ -116,7 +116,7 @@ class Messenger:
 
     @property
     def address(self) -> int:
-        """Where tasks post: the word `mailbox` of `post`; compiles what reads it, once there are tasks."""
+        """Where tasks post: the word `mailbox` of `post`; compiles the reading code once there are tasks."""
         if self._mailbox is None:
             from znnpy.distributed.backoff import Resting
             from znnpy.distributed.mailbox import Mailbox
@@ -128,11 +128,11 @@ class Messenger:
 
     @property
     def transfers(self) -> Sequence[Transfer]:
-        """The messages of the graph that is attached, by number."""
+        """The messages of the attached graph, by number."""
         return self._graph.transfers
 
     def start(self) -> None:
-        """Begin, once all first listeners are known; NoThreadError where the system lets no thread start."""
+        """Start the thread, once all first listeners are known; NoThreadError where the system allows no thread."""
         sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         start(self._thread)
 
@@ -142,10 +142,10 @@ class Messenger:
         release: Callable[[int], None],
         finish: Callable[[], None] = _nothing,
     ) -> None:
-        """Take on a graph's messages, by number, and the release of its executor, until `detach`.
+        """Serve a graph's messages, by number, and the release of its executor, until `detach`.
 
         Several graphs take turns: each attaches its messages before it begins a step, and `finish` waits for the
-        steps that it has begun, before another's take their numbers and tags. Nothing is done for what is attached.
+        steps that it has begun, before another's take their numbers and tags. Attaching what is attached does nothing.
         """
         if transfers is self._attached.transfers:
             return
@@ -161,7 +161,7 @@ class Messenger:
         self._attached = graph
 
     def delay(self, delays: Delays) -> None:
-        """From now on hold messages back at random: for tests."""
+        """From now on delay messages at random: for tests."""
         self._delays = replace(delays, rank=self.rank)
 
     def detach(self, transfers: Sequence[Transfer]) -> None:
@@ -175,27 +175,27 @@ class Messenger:
             self._in_thread(partial(self._forget, graph))
 
     def tell(self, rank: int, channel: int, message: bytes) -> None:
-        """Send a small message; those of one channel to one rank come in their order."""
+        """Send a small message; those of one channel to one rank arrive in their order."""
         self.call(partial(self._tell, rank, channel, message))
 
     def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
-        """Send memory to a rank and receive some from one, with all ranks at once; `then` when both are done."""
+        """Send memory to a rank and receive some from one, with all ranks at once; call `then` when both are done."""
         late = self._delays.of_message() if self._delays else 0
         swap = partial(self._swap, out, into, time.monotonic_ns(), then)
         self.call(partial(self._later, late, swap))
 
     def listen(self, channel: int, listener: Listener) -> None:
-        """Hand messages of a channel to a listener."""
+        """Pass messages of a channel to a listener."""
         self._listeners[channel] = listener
 
     def call(self, word: Callable[[], None]) -> None:
-        """Have something done in the communication thread."""
+        """Run a function in the communication thread."""
         self._words.append(word)
         if self._mailbox:
             self._mailbox.wake()
 
     def every(self, seconds: float, what: Callable[[], None]) -> None:
-        """Have something done in the communication thread, again and again."""
+        """Run a function in the communication thread, again and again."""
 
         def again() -> None:
             what()
@@ -248,7 +248,7 @@ class Messenger:
         self._receive_told()
 
     def _rest(self) -> Sequence[int]:
-        """Sleep until something has happened; places of requests that are complete."""
+        """Sleep until something has happened; return the places of requests that are complete."""
         until = self._timed[0][0] if self._timed else math.inf
         if self._resting:
             return self._resting.rest(self._requests, self._active, until)
@@ -266,7 +266,7 @@ class Messenger:
             heapq.heappush(self._timed, (time.monotonic() + seconds, next(self._order), what))
 
     def _complete_all(self, found: Sequence[int]) -> None:
-        """What follows from requests that are complete."""
+        """Do what follows from requests that are complete."""
         if not found:
             return
         self._active = time.monotonic()
@@ -303,7 +303,7 @@ class Messenger:
         self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
 
     def _begin_sums(self, graph: _Graph) -> None:
-        """Sums of all ranks must begin in one order on all of them: that of their numbers."""
+        """Start sums in the order of their numbers: all ranks must start them in one order."""
         while graph.sums_posted:
             number = graph.sums_in_order[graph.sum_next]
             if number not in graph.sums_posted:
@@ -319,7 +319,7 @@ class Messenger:
             self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
 
     def _prepare(self, transfer: Transfer) -> MPI.Prequest:
-        """A persistent request, made once for all steps."""
+        """Return a persistent request, made once for all steps."""
         prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
         if not transfer.spans:
             return prepare((MPI.BOTTOM, 0, MPI.BYTE), transfer.peer, transfer.tag)
@@ -332,7 +332,7 @@ class Messenger:
         return request
 
     def _passed(self, graph: _Graph, number: int, started: int) -> None:
-        """A message is complete: those who wait for it get their tokens."""
+        """Release the tasks that wait for a complete message."""
         arrived = time.monotonic_ns()
         posted = self._mailbox.posted_ns(number) if self._mailbox else started
         passage = Passage(number, posted, started, arrived)
@@ -364,7 +364,7 @@ class Messenger:
         self._wait_for(request, passed)
 
     def _side(self, parcel: Parcel | None) -> list[object]:
-        """What of all ranks' is one's own in an exchange: one parcel at most."""
+        """Return one's own part in an exchange among all ranks: one parcel at most."""
         counts = [0] * self.size
         if parcel:
             counts[parcel.rank] = parcel.memory.nbytes
@@ -380,7 +380,7 @@ class Messenger:
             self._wait_for(request, partial(self._told, source, arrival))
 
     def _told(self, source: int, arrival: _Arrival) -> None:
-        """Hand on what has come from a rank, in the order in which it was sent."""
+        """Pass on what has come from a rank, in the order in which it was sent."""
         arrival.complete = True
         waiting = self._arriving[source]
         while waiting and waiting[0].complete:
@@ -389,10 +389,10 @@ class Messenger:
 
 
 def _delivered(message: bytes) -> None:
-    """Nothing more: the message was kept until now."""
+    """Do nothing more: the message was kept until now."""
 
 
 def _datatype(spans: Sequence[Span]) -> MPI.Datatype:
-    """All bytes of some spans, wherever they lie."""
+    """Return an MPI datatype of all bytes of some spans, wherever they lie."""
     kind = MPI.BYTE.Create_hindexed([it.bytes for it in spans], [it.address for it in spans])
     return kind.Commit()

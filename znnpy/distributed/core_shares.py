@@ -1,4 +1,4 @@
-"""How many worker threads each of several ranks takes: its share of the cores that those of a host have in common."""
+"""Worker threads of each rank: its share of the cores that several ranks of a host have in common."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Place(NamedTuple):
 
     @classmethod
     def here(cls) -> Place:
-        """That of this process."""
+        """Return the place of this process."""
         return cls(socket.gethostname(), sorted(os.sched_getaffinity(0)))
 
     def shares(self, other: Place) -> bool:
-        """Whether some cores are those of another rank too."""
+        """Return whether some cores are those of another rank too."""
         return self.host == other.host and not set(self.cores).isdisjoint(other.cores)
 
 
 def threads_of(places: Sequence[Place], rank: int) -> int:
-    """Of the rank that asks, which is one of those that share its cores."""
+    """Return the number of threads of a rank: an equal share among the ranks with the same cores."""
     return available_cores(sum(places[rank].shares(other) for other in places))

@@ -1,4 +1,4 @@
-"""What goes wrong among ranks."""
+"""Errors of ranks: failures that end a run, and those that all ranks find by themselves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class DistributedError(ZnnpyError):
 
 
 class KnownToAllError(DistributedError):
-    """What every rank finds by itself without the others, so that they need not meet for rank 0 to say it."""
+    """An error that every rank finds by itself, so that they need not meet for rank 0 to report it."""
 
 
 def traced(error: BaseException, rank: int) -> str:
-    """An error with where it comes from, each line with the number of the rank that has it."""
+    """Return an error's traceback, each line with the number of its rank."""
     lines = "".join(traceback.format_exception(error)).splitlines()
     return "\n".join(f"rank {rank}: {line}" for line in lines)

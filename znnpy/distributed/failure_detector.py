@@ -1,4 +1,4 @@
-"""Whether all ranks live: one that falls silent or fails ends all the others, with one message that says why.
+"""Detects failed ranks by heartbeats: one that falls silent or fails ends all others, with one message.
 
 Every rank sends rank 0 a beat each second, and rank 0 sends one to every rank, in the communication threads.
 Silence is counted in beats of one's own, so that a run which was suspended as a whole goes on.
@@ -21,7 +21,7 @@ from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
 from znnpy.errors import reason, screenful, told
 
 BEATS = FIRST_FREE_CHANNEL
-"""The channel of all that is told here: nothing for a beat; for an end, its exit status and words."""
+"""The channel of beats (empty messages) and of ends (exit status and message)."""
 BEAT = 1.0  # seconds
 SILENCE = 15  # beats without a word after which a rank counts as dead
 GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
@@ -31,7 +31,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Watch:
-    """One rank's part in it, from `start` to `stop`."""
+    """One rank's part in failure detection, from `start` to `stop`."""
 
     def __init__(self, world: World, debug: bool = False) -> None:
         self._world, self._messenger, self._debug = world, world.messenger, debug
@@ -43,20 +43,20 @@ class Watch:
         self._later = Later()  # now: an end may come because no thread can be started any more
 
     def start(self, name: str) -> None:
-        """Begin; every rank does, and tells the others what people shall call it."""
+        """Start; every rank does, and tells the others its name in messages."""
         self._messenger.listen(BEATS, self._hear)  # before anybody sends a beat
         self._messenger.failed = self._broken
         self._names = self._world.exchange(name)
         self._messenger.every(BEAT, self._beat)
 
     def stop(self) -> None:
-        """Send no beats after what this rank tells next: nobody hears them who has left."""
+        """Send no more beats after what this rank tells next: ranks that have left do not receive them."""
         self._messenger.call(self._stop)
 
     def end(self, error: BaseException, status: int) -> None:
         """End all ranks for an error of this one, from any thread but the messenger's.
 
-        On rank 0 the caller says what it is; that of another rank, rank 0 does. Returns when all are told:
+        On rank 0 the caller reports the error; that of another rank is reported by rank 0. Returns when all are told:
         this process is left soon, if it does not end by itself.
         """
         done = threading.Event()
@@ -71,7 +71,7 @@ class Watch:
         done.wait(GRACE)
 
     def _explained(self, error: BaseException) -> str:
-        """What is told of an error; to whom it is of use, each line of where it comes from, with this rank's number."""
+        """Return what is told of an error; when debugging, its traceback, each line with this rank's number."""
         if not self._debug:
             return told(error)
         return f"\n{traced(error, self._world.rank)}"
@@ -106,9 +106,9 @@ class Watch:
             self._later.after(2 * GRACE, partial(leave, int(status)))
 
     def _end(self, words: str, status: int) -> None:
-        """In the communication thread, once: what comes later is not said any more.
+        """End, in the communication thread, once: later errors are not reported.
 
-        On rank 0 the words are an error for whoever waits for other ranks, and said a little later if nobody does.
+        On rank 0 the words are an error for whoever waits for other ranks, and printed a little later if nobody does.
         """
         if self._over:
             return
@@ -126,7 +126,7 @@ class Watch:
         leave(status)
 
     def _broken(self, error: BaseException) -> None:
-        """The communication thread has failed, and nobody can be told but the user."""
+        """Handle a failure of the communication thread: only the user can be told."""
         why = self._explained(error) if self._debug else reason(error)
         say(f"rank {self._world.rank}: {why}; {GO_ON}", whole=self._debug)
         kill_all(1)
@@ -134,7 +134,7 @@ class Watch:
 
 
 def say(words: str, whole: bool = False) -> None:
-    """A message for the user, as commands say theirs; a progress bar's hidden cursor comes back."""
+    """Print a message as commands do; a progress bar's hidden cursor comes back."""
     with suppress(OSError, ValueError):
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
         # With its newline in one call, or another rank's words may stand between.
@@ -143,7 +143,7 @@ def say(words: str, whole: bool = False) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process as it stands: every file is written beside its place and renamed."""
+    """End the process as it stands: every file is written atomically."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -151,7 +151,7 @@ def leave(status: int) -> NoReturn:
 
 
 def kill_all(status: int) -> None:
-    """Have the launcher end what cannot be told, or does not listen any more; returns where MPI has not begun."""
+    """Abort by the launcher what cannot be told, or does not listen; returns where MPI has not begun."""
     with suppress(Exception):
         from znnpy.distributed.mpi import MPI
 

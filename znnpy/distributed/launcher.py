@@ -1,4 +1,4 @@
-"""Whether this process was started as one of several ranks, told by what launchers leave in the environment.
+"""Detects from the environment whether a launcher (mpiexec, srun, torchrun) started several ranks.
 
 Nothing of MPI is loaded here: a process that was started alone never needs it.
 """
@@ -19,7 +19,7 @@ _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
 def announced(environment: Mapping[str, str] = os.environ) -> int:
-    """How many ranks a launcher (mpiexec, srun, torchrun) started; 1 without one, 0 where it does not say.
+    """Return how many ranks a launcher (mpiexec, srun, torchrun) started; 1 without one, 0 where it does not say.
 
     A batch script of Slurm has variables of the job, too, but is no step of it: it counts as alone.
     """
@@ -30,7 +30,7 @@ def announced(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def without_mpi(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes a launcher started that cannot meet by MPI; 0 where none did, or MPI's ranks are counted."""
+    """Return how many processes a launcher without MPI started; 0 where none did, or MPI's ranks are counted."""
     if (_counted(environment) or 1) > 1 or _number((_UNSPOKEN_RANK,), environment) is None:
         return 0
     count = _number((_UNSPOKEN,), environment) or 1
@@ -38,7 +38,7 @@ def without_mpi(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def announcing(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The variables without which a process counts as alone."""
+    """Return the variables without which a process counts as alone."""
     if without_mpi(environment):
         return [_UNSPOKEN]
     names = (*_COUNTS, *_UNCOUNTED, *((_STEP,) if _of_step(environment) else ()))
@@ -46,14 +46,14 @@ def announcing(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """This process's number among them, before MPI says it; 0 of one alone, and where nothing says it."""
+    """Return this process's rank before MPI says it; 0 if alone, or where nothing says it."""
     if without_mpi(environment):
         return _number((_UNSPOKEN_RANK,), environment) or 0
     return 0 if announced(environment) == 1 else rank_in(environment) or 0
 
 
 def first_of_host(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is known to be the first of the ranks on its host.
+    """Return whether this process is known to be the first of the ranks on its host.
 
     Under mpiexec within a job of Slurm all ranks of a host have the SLURM_LOCALID of what started them.
     """
@@ -61,12 +61,12 @@ def first_of_host(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def rank_in(environment: Mapping[str, str]) -> int | None:
-    """The number of a rank that has this environment; None of a process that is none."""
+    """Return the rank of a process with this environment; None if it has none."""
     return _number(_RANKS, environment)
 
 
 def _counted(environment: Mapping[str, str]) -> int | None:
-    """The ranks that MPI's launchers count; None where none does."""
+    """Return the number of ranks that MPI's launchers give; None where none does."""
     counts = (environment.get(name, "") for name in _COUNTS)
     found = [int(count) for count in counts if count.isdigit() and int(count) > 0]
     if not found and _of_step(environment):
@@ -75,12 +75,12 @@ def _counted(environment: Mapping[str, str]) -> int | None:
 
 
 def _of_step(environment: Mapping[str, str]) -> bool:
-    """Whether srun started this process, where it is not counted: a job's own shells have its numbers, too."""
+    """Return whether srun started this process, where it gives no count: a job's own shells have its numbers, too."""
     step = _number((_STEP,), environment)
     return step is not None and step < _LAST_STEP and "SLURM_PROCID" in environment
 
 
 def _number(names: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """That of the first variable that has one."""
+    """Return the number of the first variable that has one."""
     found = (environment.get(name, "") for name in names)
     return next((int(word) for word in found if word.isdigit()), None)

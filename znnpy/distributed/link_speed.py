@@ -1,4 +1,4 @@
-"""How fast messages between ranks are, and which strategy that favours; all ranks find the same."""
+"""Measures latency and bandwidth between ranks, and picks the strategy that they favour (`auto`)."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.distributed.world import World
 
 SMALL, LARGE = 1 << 10, 1 << 20  # bytes
-TRIALS = 5
+TRIALS = 5  # of which the median counts: another program may delay some
 MESSAGE_SECONDS = 30e-6
-"""What a message costs the communication thread, whatever its size."""
+"""Time that a message costs the communication thread, whatever its size."""
 Layers = Sequence[Sequence[Pieces]]
-"""What is added up, of each layer."""
+"""The numbers to be added up, by layer."""
 
 
 class Link(NamedTuple):
-    """Seconds that a small message takes, and seconds for each byte more."""
+    """Latency: seconds of a small message; and the seconds of each further byte."""
 
     latency: float
     byte: float
 
 
 class Traffic(NamedTuple):
-    """What the busiest rank sends and receives in an update: messages, and bytes of one direction."""
+    """The busiest rank's messages in an update, and their bytes in one direction."""
 
     messages: int
     bytes: int
 
 
 def measured(world: World) -> Link:
-    """The slowest rank's messages, all ranks sending at once; takes some milliseconds."""
+    """Measure the slowest rank's messages, with all ranks sending at once; takes some milliseconds."""
     own = [_seconds(world, size) for size in (SMALL, LARGE)]
     small, large = (max(column) for column in zip(*world.exchange(own), strict=True))
     return Link(small, max(0.0, large - small) / (LARGE - SMALL))
@@ -53,20 +53,20 @@ def chosen(
     colors: int | None = None,
     chunk: int | None = None,
 ) -> Strategy:
-    """The faster one of those that keep the order of additions, with so many colors and bytes of a message."""
+    """Return the fastest strategy that keeps the order of additions, with so many colors and bytes of a message."""
     fixed = (adjusted(it, colors, chunk) for it in STRATEGIES.values() if it.fixed)
     return min(fixed, key=lambda it: estimated(link, ranks, it, layers))
 
 
 def estimated(link: Link, ranks: Ranks, strategy: Strategy, layers: Layers) -> float:
-    """Seconds of an update's messages up and down a tree, if nothing is computed meanwhile."""
+    """Return the seconds of an update's messages up and down a tree, if nothing is computed meanwhile."""
     levels = (ranks.size - 1).bit_length()
     found = traffic(ranks, strategy, layers)
     return 2 * levels * link.latency + found.messages * MESSAGE_SECONDS + found.bytes * link.byte
 
 
 def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
-    """Of a strategy with a fixed tree."""
+    """Return the traffic of a strategy with a fixed tree."""
     messages, sent = [0] * ranks.size, [0] * ranks.size
     hops = [ranks.hops(color) for color in range(strategy.colors)]
     for color, bundle in in_turn(strategy, layers):
@@ -78,7 +78,7 @@ def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
 
 
 def _seconds(world: World, size: int) -> float:
-    """Of messages round a ring of ranks, half of them away, through the communication thread."""
+    """Return the seconds of messages round a ring of ranks, through the communication thread."""
     messenger, half = world.messenger, max(1, world.size // 2)
     mine, theirs = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     to, back = (world.rank + half) % world.size, (world.rank - half) % world.size

@@ -1,4 +1,4 @@
-"""The memory in which tasks leave the numbers of messages that they want to be under way."""
+"""The mailbox: memory in which tasks post numbers of messages for the communication thread."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Mailbox:
             function.compile()
 
     def take(self) -> list[int]:
-        """Numbers that were posted since the last call, some of them if they are many, in their order."""
+        """Return numbers posted since the last call, in their order; some of them if they are many."""
         taken = self._taken
         count = native.take(self.address, int(taken.ctypes.data), len(taken))
         found: list[int] = taken[:count].tolist() if count else []
         return found
 
     def posted_ns(self, number: int) -> int:
-        """When a number was posted last: CLOCK_MONOTONIC, nanoseconds."""
+        """Return when a number was posted last: CLOCK_MONOTONIC, nanoseconds."""
         return int(self._posted[number])
 
     def wake(self) -> None:

@@ -1,6 +1,7 @@
-"""mpi4py's MPI, which everybody takes from here: it begins when ranks meet, not when it is imported.
+"""Imports mpi4py without starting MPI, and starts it (`begin`) when ranks meet.
 
-Neither an import nor mpi4py's own call lets other threads run, one of which could end a wait without end.
+MPI is started by a call that releases the GIL, unlike an import or mpi4py's own call: other threads must run
+meanwhile, one of which can end a wait that has no end of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["MPI", "address_of", "begin"]
 
 
 def begin() -> None:
-    """Meet the other ranks, for all of which MPI waits, however long; other threads run meanwhile."""
+    """Start MPI, which waits for all ranks, however long; other threads run meanwhile."""
     if MPI.Is_initialized():
         return
     _library().MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
@@ -27,7 +28,7 @@ def begin() -> None:
 
 
 def address_of(name: str) -> int:
-    """Where a function of MPI's C library is."""
+    """Return the address of a function of MPI's C library."""
     return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
 
 

@@ -1,4 +1,4 @@
-"""Which microbatches each rank has, and who adds up what: the top of the one tree over all microbatches.
+"""The reduction tree over ranks: which microbatches each rank has, and which ranks add up which sums.
 
 The top node of the tree over n leaves joins the first of them, the largest power of two below n, with the
 rest, and so on (`engine/tasks/step.tree`). A rank owns one subtree, so that what ranks add to each other are
@@ -24,18 +24,18 @@ class Subtree(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """Its microbatches."""
+        """The numbers of its microbatches."""
         return range(self.first, self.first + self.leaves)
 
     @property
     def halves(self) -> tuple[Subtree, Subtree]:
-        """The two nodes that it joins."""
+        """Return the two nodes that it joins."""
         left = 1 << (self.leaves - 1).bit_length() - 1
         return Subtree(self.first, left), Subtree(self.first + left, self.leaves - left)
 
 
 class Hop(NamedTuple):
-    """`into` adds what `source` has; on the way down `source` gets what `into` then has. Ranks."""
+    """An addition between ranks: `into` adds what `source` has; on the way down `source` gets the result."""
 
     into: int
     source: int
@@ -43,13 +43,13 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True)
 class _Node:
-    """Of the tree over ranks; a leaf is one rank's subtree."""
+    """A node of the tree over ranks; a leaf is one rank's subtree."""
 
     subtree: Subtree
     children: tuple[_Node, _Node] | None = None
 
     def split(self) -> _Node:
-        """With the largest leaf in two, the first of those."""
+        """Return the tree with its largest leaf, the first of those, split in two."""
         if self.children is None:
             left, right = self.subtree.halves
             return _Node(self.subtree, (_Node(left), _Node(right)))
@@ -60,14 +60,14 @@ class _Node:
 
     @property
     def largest(self) -> int:
-        """Microbatches of the largest leaf."""
+        """Return the number of microbatches of the largest leaf."""
         if self.children is None:
             return self.subtree.leaves
         return max(child.largest for child in self.children)
 
     @property
     def owned(self) -> list[Subtree]:
-        """The leaves from left to right."""
+        """Return the leaves from left to right."""
         if self.children is None:
             return [self.subtree]
         return [leaf for child in self.children for leaf in child.owned]
@@ -75,7 +75,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class Ranks:
-    """`size` ranks that share `microbatches`: `owned` by rank."""
+    """`size` ranks that divide `microbatches` among them: `owned` by rank."""
 
     microbatches: int
     owned: tuple[Subtree, ...]
@@ -83,7 +83,7 @@ class Ranks:
 
     @classmethod
     def of(cls, microbatches: int, size: int) -> Ranks:
-        """The largest subtree is split until every rank has one; DistributedError if some get none."""
+        """Split the largest subtree until every rank has one; raise DistributedError if some get none."""
         if size > microbatches:
             raise DistributedError(
                 f"a batch of {microbatches} microbatches is too small for {size} ranks, of which each has "
@@ -96,11 +96,11 @@ class Ranks:
 
     @property
     def size(self) -> int:
-        """How many ranks."""
+        """The number of ranks."""
         return len(self.owned)
 
     def hops(self, color: int = 0) -> list[Hop]:
-        """The additions over ranks, in an order in which they could be made one after the other.
+        """Return the additions over ranks, in an order in which they could be made one after the other.
 
         The last one's `into` has the sum. Colors add the same pairs of sums, in other places: bit h of the
         color says whether nodes of height h + 1 are added at their right or left child's place.
@@ -109,14 +109,14 @@ class Ranks:
         return hops
 
     def add_up(self, values: Sequence[T], add: Callable[[T, T], T]) -> T:
-        """The sum of what the ranks have, as messages would make it."""
+        """Return the sum of the ranks' values, added up as messages would."""
         sums = list(values)
         for into, source in self.hops():
             sums[into] = add(sums[into], sums[source])
         return sums[0]
 
     def _hops(self, node: _Node, first: int, color: int) -> tuple[int, int, list[Hop]]:
-        """Place of a node's sum, its height, and the additions; `first`: its first rank."""
+        """Return the place of a node's sum, its height, and the additions; `first`: its first rank."""
         if node.children is None:
             return first, 0, []
         left, right = node.children
@@ -128,7 +128,7 @@ class Ranks:
 
 
 def largest_microbatch(batch: int, ranks: int) -> int:
-    """Samples of the largest microbatch of which every rank has one; DistributedError for too few samples."""
+    """Return the largest microbatch with which every rank has one; DistributedError for too few samples."""
     if ranks > batch:
         raise DistributedError(
             f"training.batch is {batch}, and {ranks} ranks were started, each of which needs a sample of its "

@@ -1,6 +1,6 @@
-"""How a process becomes a rank: alone without a launcher, else one of the world that MPI makes.
+"""Joins the ranks of a run, with time limits on start and end: alone without a launcher, else through MPI.
 
-An end of waits that have none of their own: MPI's for ranks that never come, or never end.
+`joined` is the entrance. MPI waits for ever for ranks that never come or never end; `in_time` ends such waits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TURN = 4.0  # seconds between ranks: where rank 0 is not there to speak, others 
 
 INSTALL = 'pip install "znnpy[mpi]"'
 BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
-"""How long a rank that has begun waits for the others to begin."""
+"""The environment variable that sets how long a rank that has started waits for the others to start."""
 SIGNALLED = 128  # and the signal's number: the exit status
 BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
 _met = False  # or tried to, once
@@ -44,7 +44,7 @@ _met = False  # or tried to, once
 
 @contextmanager
 def in_time(seconds: float, words: Callable[[], str]) -> Iterator[None]:
-    """End this process with a message, if there is any, unless all that is done within is over in so many seconds.
+    """End this process with a message, if there is one, unless the body ends within so many seconds.
 
     Rank 0 is the first to do so, at once; where the launcher then ends the others, it is the only one.
     """
@@ -59,7 +59,7 @@ def in_time(seconds: float, words: Callable[[], str]) -> Iterator[None]:
 
 
 def stopped_here() -> str:
-    """The ranks that a signal has stopped, as far as this one can see: those of its launcher on this host."""
+    """Return as text the ranks that a signal has stopped, as far as seen here: those of this launcher on this host."""
     found = []
     with suppress(psutil.Error):
         launcher = psutil.Process().parent()
@@ -78,10 +78,10 @@ def _give_up(words: Callable[[], str]) -> None:
 
 @contextmanager
 def joined(*, debug: bool = False) -> Iterator[World]:
-    """The ranks that this process is one of, until all of them are done; MPI ends with it.
+    """Yield the world that this process is a rank of, until all ranks are done; MPI ends with it.
 
-    What is raised within ends all ranks: rank 0 raises its own errors, and says those of the others,
-    with `debug` with where they come from. DistributedError where MPI is missing or does not fit the launcher,
+    An error within ends all ranks: rank 0 raises its own errors, and prints those of the others,
+    with `debug` with tracebacks. Raises DistributedError where MPI is missing or does not fit the launcher,
     KnownToAllError where that started several processes which cannot meet.
     """
     world, watch = _begun(debug)
@@ -101,11 +101,11 @@ def joined(*, debug: bool = False) -> Iterator[World]:
 
 
 def end_together(error: BaseException, *, debug: bool = False) -> None:
-    """End all ranks for an error that this one has had before it has met them.
+    """End all ranks for an error that this one had before it met them.
 
-    Returns on rank 0, which says it, and where ranks have met before. Others that have the same error say nothing; one
-    that another rank alone has is told rank 0, and said there with its number. They do not meet for what all know,
-    nor where a signal ends them, which the launcher has sent to all.
+    Returns on rank 0, which reports it, and where ranks have met before. Others with the same error print nothing; one
+    that another rank alone has is sent to rank 0, and printed there with its number. They do not meet for an error that
+    all know, nor where a signal ends them, which the launcher has sent to all.
     """
     status = status_of(error)
     if _met or announced() == 1 or status == 0 or status >= SIGNALLED:
@@ -124,7 +124,7 @@ def end_together(error: BaseException, *, debug: bool = False) -> None:
 
 
 def status_of(error: BaseException) -> int:
-    """The exit status that an error stands for."""
+    """Return the exit status of an error."""
     number = getattr(error, "signal", None)  # Stopped
     if number:
         return SIGNALLED + int(number)
@@ -133,7 +133,7 @@ def status_of(error: BaseException) -> int:
 
 
 def _end_all(world: World, watch: Watch, error: BaseException) -> None:
-    """Returns on rank 0, to say what is wrong."""
+    """End all ranks; returns on rank 0, to report the error."""
     status = status_of(error)
     watch.end(error, status)
     if world.rank:
@@ -144,7 +144,7 @@ def _end_all(world: World, watch: Watch, error: BaseException) -> None:
 
 
 def _end(world: World) -> None:
-    """End MPI with all the others, which is in order for a launcher; the watch ends who would wait too long."""
+    """End MPI with all the others, which a launcher takes as a good end; the watch ends ranks that wait too long."""
     world.messenger.close()
     _finalize()
 
@@ -154,7 +154,7 @@ def _name(rank: int) -> str:
 
 
 def _begun(debug: bool) -> tuple[World, Watch | None]:
-    """This rank among all others, which have begun and are watched; nobody watches who is alone."""
+    """Return this rank's world, once all have started, and its watch; a process alone has none."""
     if announced() == 1:
         return World(), None
     if without_mpi():
@@ -171,7 +171,7 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
 
 
 def _meeting(debug: bool, too_late: Callable[[], str]) -> tuple[World, Watch | None]:
-    """With all others, or the end of this process, and `too_late` is said; DistributedError where MPI cannot begin."""
+    """Meet all others, or end this process with the words of `too_late`; DistributedError where MPI cannot start."""
     global _met
     _met = True
     try:
@@ -242,7 +242,7 @@ def _opened() -> World:
 
 
 def _delays() -> Delays | None:
-    """What tests ask for: a seed and seconds."""
+    """Return the delays that tests ask for: a seed and seconds."""
     seed, _, seconds = os.environ.get("ZNNPY_DELAYS", "").partition(":")
     return Delays(1000 * int(seed) + announced_rank(), float(seconds)) if seconds else None
 
@@ -266,9 +266,9 @@ def _missing(error: Exception) -> DistributedError:
 
 
 def _leave_word(words: str) -> None:
-    """Returns on rank 0, to say what all ranks have; the others end a little later: some launchers then kill all.
+    """Return on rank 0, to report an error that all ranks have; end others a little later, as some launchers kill all.
 
-    If they live as long, the first of another host says its words, if any: they may be of that host alone.
+    If they live as long, the first of another host prints its words, if any: they may be of that host alone.
     """
     if announced_rank():
         time.sleep(FOR_RANK_0)

@@ -1,4 +1,4 @@
-"""Values that ranks tell each other, as bytes: bytes as they are, all else as JSON; nothing is ever unpickled."""
+"""Serialises values that ranks exchange: bytes as they are, all else as JSON; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from struct import Struct
 from typing import Any
 
 Value = Any
-"""bytes, or what JSON can say: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
+"""bytes, or a JSON value: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
 
 _LENGTH = Struct("<Q")
 _BYTES, _JSON = b"b", b"j"
 
 
 def packed(value: Value) -> bytes:
-    """A value as bytes; TypeError for one that JSON cannot say."""
+    """Return a value as bytes; raise TypeError for one that JSON cannot hold."""
     if isinstance(value, bytes):
         return _BYTES + value
     return _JSON + json.dumps(value).encode()
 
 
 def unpacked(data: bytes) -> Value:
-    """The way back."""
+    """Return the value that `packed` made bytes of."""
     return data[1:] if data[:1] == _BYTES else json.loads(data[1:])
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """Several messages as one."""
+    """Return several messages as one."""
     return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
 
 
 def split(data: bytes) -> list[bytes]:
-    """The way back."""
+    """Return the messages that `joined` made one of."""
     parts, at = list[bytes](), 0
     while at < len(data):
         begin = at + _LENGTH.size

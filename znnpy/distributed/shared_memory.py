@@ -1,4 +1,4 @@
-"""Memory that ranks of one host read in each other, so that what they add up is never copied between them."""
+"""Shared memory windows between ranks of one host, so that gradients are added without copies."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAP_FIXED = 0x10  # of Linux, on every processor
 
 
 class _Place(NamedTuple):
-    """Where others find a window: its host, the file among those of its process, what that is called.
+    """The place of a window: its host, the file descriptor of its process, and its name.
 
-    `size` bytes of it are meant, which begin `offset` bytes behind a page's start.
+    The window is `size` bytes that begin `offset` bytes after a page's start.
     """
 
     host: str
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 
 @dataclass
 class Windows:
-    """This rank's window and those of others of its host: how many bytes behind ours theirs begin, by rank."""
+    """This rank's window and those of others of its host: how many bytes after ours theirs begin, by rank."""
 
     shifts: dict[int, int]
     _file: int
@@ -42,9 +42,9 @@ class Windows:
 
     @classmethod
     def open(cls, world: World, address: int, size: int) -> Windows:
-        """Make memory that nobody has touched yet visible to others, and see theirs; all ranks come here.
+        """Share memory that was not touched yet, and map that of others; all ranks call it together.
 
-        Who cannot see another, or has a window of another size, is not among the other's shifts either.
+        A rank that cannot map another, or has a window of another size, is missing from the other's shifts too.
         """
         first = address - address % mmap.PAGESIZE
         whole = -(-(address + size - first) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -64,14 +64,14 @@ class Windows:
 
     @classmethod
     def near(cls, world: World) -> frozenset[int]:
-        """The ranks whose memory this one could see, and who could see its own; all ranks come here."""
+        """Return the ranks that can map this one's memory, and it theirs; all ranks call it together."""
         page = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.uint8)
         windows = cls.open(world, page.ctypes.data, page.nbytes)
         windows.close()
         return frozenset(windows.shifts)
 
     def _see(self, rank: int, place: _Place, address: int) -> None:
-        """Map another rank's window; nothing where that is not allowed."""
+        """Map another rank's window; do nothing where that is not allowed."""
         with suppress(OSError):
             if place.name not in Path(place.file).readlink().name:
                 return  # another process of that number, in another container
@@ -85,14 +85,14 @@ class Windows:
             self.shifts[rank] = begin - address
 
     def close(self) -> None:
-        """Others have had time to look: they keep what they see."""
+        """Close the file; others have mapped it, and keep it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def _laid_over(first: int, size: int, name: str) -> int:
-    """A file in memory in place of these pages; -1 where the system gives none."""
+    """Map a file in memory in place of these pages; return it, or -1 where the system gives none."""
     try:
         file = os.memfd_create(name, os.MFD_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""How gradients are added up over ranks and weights come back, by name."""
+"""Strategies of the gradient sum over ranks, by name: tree, multicolor, allreduce, blocking."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Literal
 StrategyName = Literal["tree", "multicolor", "allreduce", "blocking"]
 
 KIB = 1 << 10
-WHOLE = 1 << 62
+WHOLE = 1 << 62  # bytes: all in one message
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to add up over ranks.
+    """One way to sum gradients over ranks.
 
-    `chunk`: bytes of a message at most, as far as pieces of filters can be cut. `colors`: of so many trees
-    each takes every so manieth chunk. `weights_down`: rank 0 alone moves the parameters and sends them, else
-    all ranks get the sums. `fixed`: the sums have the order of the one tree, and so the same bits with any
-    number of ranks; else the library adds. `whole`: nothing is sent before all is there.
+    `chunk`: bytes of a message at most, as far as pieces of filters can be cut. `colors`: number of trees, which take
+    chunks in turn. `weights_down`: rank 0 alone updates the parameters and sends them, else all ranks get the sums.
+    `fixed`: the sums have the order of the one tree, and so the same bits with any number of ranks; else the library
+    adds. `whole`: nothing is sent before all gradients are ready.
     """
 
     name: StrategyName
@@ -30,7 +30,7 @@ class Strategy:
     whole: bool = False
 
     def moves(self, rank: int) -> bool:
-        """Whether a rank moves parameters by itself."""
+        """Return whether a rank updates parameters by itself."""
         return not self.weights_down or rank == 0
 
 
@@ -46,12 +46,12 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
 
 
 def strategy(name: StrategyName, colors: int | None = None, chunk: int | None = None) -> Strategy:
-    """A strategy by name, with other colors or bytes of a message where it has them."""
+    """Return a strategy by name, with other colors or bytes of a message where it has them."""
     return adjusted(STRATEGIES[name], colors, chunk)
 
 
 def adjusted(found: Strategy, colors: int | None = None, chunk: int | None = None) -> Strategy:
-    """The same for one that was chosen."""
+    """Return a strategy with other colors or bytes of a message where it has them."""
     if colors is not None and found.colors > 1:
         found = replace(found, colors=colors)
     return replace(found, chunk=chunk) if chunk is not None and not found.whole else found

@@ -1,4 +1,4 @@
-"""What the communication thread is told of messages, and what it tells of them."""
+"""Descriptions of messages between ranks: transfers of a graph, parcels, times of passage, totals, test delays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS = 1 << 16
 
 
 class Way(Enum):
-    """What becomes of a message's memory."""
+    """What happens with a message's memory: it is sent, received into, or summed in place."""
 
     SEND = "send"
     RECEIVE = "receive"
@@ -21,7 +21,7 @@ class Way(Enum):
 
 
 class Span(NamedTuple):
-    """Memory: its address and how many bytes."""
+    """A piece of memory: its address and bytes."""
 
     address: int
     bytes: int
@@ -31,8 +31,8 @@ class Transfer(NamedTuple):
     """One message of a graph, the same in every step that posts it.
 
     `tag`: the same at both ends, and no other message's between the same two ranks. `phase`: what its
-    completion releases. `what`: whose numbers of `number` bytes, 4 or 8, it carries, for reports. A SUM is of
-    one span, and of no peer.
+    completion releases. `what`: whose numbers of `number` bytes, 4 or 8, it carries, for reports. A SUM has
+    one span, and no peer.
     """
 
     way: Way
@@ -45,21 +45,21 @@ class Transfer(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of all spans."""
+        """The bytes of all spans."""
         return sum(span.bytes for span in self.spans)
 
 
 class Parcel(NamedTuple):
-    """Bytes for a rank, or from one: contiguous, and for nobody else until they have gone or come."""
+    """Bytes for a rank, or from one: contiguous, and not to be touched until they have gone or come."""
 
     rank: int
     memory: memoryview
 
 
 class Passage(NamedTuple):
-    """One message on its way: its number in the graph, and times of CLOCK_MONOTONIC in nanoseconds.
+    """The times of one message, of CLOCK_MONOTONIC in nanoseconds, and its number in the graph.
 
-    `posted` by the task, `started` when MPI was told, `arrived` when MPI said that it is complete.
+    `posted` by the task, `started` when MPI was told, `arrived` when MPI reported it complete.
     """
 
     number: int
@@ -69,9 +69,9 @@ class Passage(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """All messages of a rank so far, blocks of volumes too: their bytes, and seconds to the arrival, added up.
+    """Totals of all messages of a rank so far, blocks of volumes too: number, bytes, seconds until arrival.
 
-    From a task's post, or from when the rank that received a block, or sent one, began to wait.
+    Seconds count from a task's post, or from when the rank that received a block, or sent one, began to wait.
     """
 
     messages: int
@@ -79,11 +79,11 @@ class Carried(NamedTuple):
     seconds: float
 
     def and_(self, passage: Passage, transfer: Transfer) -> Carried:
-        """With one more."""
+        """Return the totals with one more message."""
         return self.with_one(transfer.bytes, passage.arrived - passage.posted)
 
     def with_one(self, size: int, nanoseconds: int) -> Carried:
-        """With one more, of so many bytes, that took so long."""
+        """Return the totals with one more message, of so many bytes, that took so long."""
         seconds = nanoseconds / 1e9
         return Carried(self.messages + 1, self.bytes + size, self.seconds + seconds)
 
@@ -100,9 +100,9 @@ class Delays:
         self._random = random.Random(f"{self.seed} {self.rank}")
 
     def of_message(self) -> float:
-        """Seconds by which the next message is held back: none for half of them."""
+        """Return the seconds by which to delay the next message: none for half of them."""
         return max(0.0, self._random.uniform(-self.seconds, self.seconds))
 
     def of_rank(self) -> float:
-        """Seconds for which the thread does nothing now: seldom any."""
+        """Return the seconds for which the thread shall do nothing now: seldom any."""
         return self._random.uniform(0, 4 * self.seconds) if self._random.random() < 0.01 else 0.0

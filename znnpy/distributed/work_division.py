@@ -1,4 +1,4 @@
-"""Work that any rank can do for all: each does some of it, and tells the others what came out."""
+"""Divides jobs among ranks: each job is done by one rank, and all get all results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FOR_PROGRAMMERS = (
     ImportWarning,
     ResourceWarning,
 )
-"""Of libraries; Python does not show them either."""
+"""Warnings of libraries that Python does not show either."""
 
 
 def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
-    """What all jobs find, by name, on every rank; each of them is done by one rank, in turn.
+    """Return the results of all jobs, by name, on every rank; each job is done by one rank, in turn.
 
-    Values are such as JSON has. Every rank warns of what any job warns of. An error ends the rank that has it, and so
-    all of them; DistributedError where ranks come with other names.
+    Results are JSON values. Every rank repeats the warnings of all jobs. An error ends the rank that has it, and so
+    all of them; raises DistributedError where ranks have other names of jobs.
     """
     if world.size == 1:
         return {name: job() for name, job in jobs.items()}
@@ -42,7 +42,7 @@ def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
 
 
 def _done(job: Job) -> tuple[Value, list[str]]:
-    """What a job finds, and warns people of."""
+    """Return a job's result and its warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for kind in _FOR_PROGRAMMERS:

@@ -1,4 +1,4 @@
-"""The ranks of a run as one of them sees them: who it is, how many there are, and what all tell each other."""
+"""The world of ranks as one of them sees it: rank, size, exchange, broadcast, moving memory, aborting."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ TO_FIRST, TO_ALL, FIRST_FREE_CHANNEL = range(3)
 class World:
     """`rank` of `size` ranks, numbered from 0; alone without a messenger, and then nothing is ever sent.
 
-    What all ranks do together (`exchange`, `broadcast`, `close`) they must do in the same order. One
-    caller at a time.
+    All ranks must call `exchange`, `broadcast` and `close` in the same order. One caller at a time.
     """
 
     def __init__(self, messenger: Messenger | None = None) -> None:
@@ -42,7 +41,7 @@ class World:
 
     @classmethod
     def open(cls, delays: Delays | None = None) -> World:
-        """The world that an MPI launcher has made; all its processes must open it.
+        """Return the world that an MPI launcher has made; all its processes must open it.
 
         Raises ModuleNotFoundError without mpi4py, DistributedError where MPI lets only one thread use it.
         """
@@ -56,13 +55,13 @@ class World:
 
     @property
     def messenger(self) -> Messenger:
-        """The communication thread; DistributedError for who is alone."""
+        """The communication thread; raises DistributedError for a process alone."""
         if self._messenger is None:
             raise DistributedError("there is one rank only, and nobody to send to")
         return self._messenger
 
     def begin_exchange(self, value: Value) -> Future[list[Value]]:
-        """Tell all ranks a value; what all have told, by rank, is there when every rank has come here."""
+        """Send all ranks a value; the future holds the values of all, by rank, when every rank has called it."""
         pending: Future[list[Value]] = Future()
         if self._messenger is None:
             pending.set_result([value])
@@ -74,18 +73,18 @@ class World:
         return pending
 
     def exchange(self, value: Value) -> list[Value]:
-        """The values of all ranks, by rank."""
+        """Send all ranks a value; return the values of all, by rank (an all-gather)."""
         return self.begin_exchange(value).result()
 
     def broadcast(self, value: Value = None) -> Value:
-        """Rank 0's value, for all; the others' are not looked at."""
+        """Return rank 0's value on all ranks; the others' are ignored."""
         everyone = self.exchange(value if self.rank == 0 else None)
         return everyone[0]
 
     def move(self, out: Parcel | None, into: Parcel | None) -> None:
-        """Send memory to one rank at most and receive some from one at most; all ranks come here, and wait.
+        """Send memory to at most one rank and receive some from at most one; all ranks call it together and wait.
 
-        No memory is taken beside: who has much to move does it in slices.
+        No further memory is allocated: large transfers are made in slices by the caller.
         """
         pending: Future[None] = Future()
         self._moving = pending
@@ -95,9 +94,9 @@ class World:
         pending.result()
 
     def abort(self, error: BaseException) -> None:
-        """End all processes of the run, without any cleaning up, and say of an error where it comes from.
+        """End all processes of the run, without any cleaning up, and print where an error comes from.
 
-        Does not return with a messenger. What ends a process without an error (SystemExit) is its status alone.
+        Does not return with a messenger. SystemExit, which is no error, gives its status alone.
         """
         if self._messenger:
             from znnpy.distributed.failure_detector import kill_all
@@ -108,7 +107,7 @@ class World:
             kill_all(code if isinstance(code, int) else int(code is not None))
 
     def fail(self, error: BaseException) -> None:
-        """Nobody may wait for other ranks any more: who does, now or later, gets this error. From any thread."""
+        """Raise this error in all that wait for other ranks, now or later. From any thread."""
         self._failure = error
         while self._expected:
             self._expected.popleft().set_exception(error)
@@ -116,7 +115,7 @@ class World:
             _settle(self._moving, error)
 
     def close(self) -> None:
-        """Wait until every rank has come here, and end the communication thread."""
+        """Wait until every rank has called it, and end the communication thread."""
         if self._messenger and not self._failure:
             self.exchange(None)
             self._messenger.close()
@@ -136,7 +135,7 @@ class World:
             self.abort(error)
 
     def _collect(self, source: int, data: bytes) -> None:
-        """On rank 0: what a rank tells; when all have told, all are told."""
+        """On rank 0: store what a rank tells; when all have told, tell all."""
         self._told[source].append(data)
         while all(self._told):
             every = joined([told.popleft() for told in self._told])
@@ -149,7 +148,7 @@ class World:
 
 
 def _settle(pending: Future[None], error: BaseException | None = None) -> None:
-    """Once: what comes later changes nothing."""
+    """Set the result or error once; later calls change nothing."""
     if pending.done():
         return
     if error:

@@ -1,1 +1,1 @@
-"""Predictions of labelled volumes: losses of finished values, scores, and the trivial baselines beside them."""
+"""Evaluates predictions of labelled volumes: losses, scores, and trivial baselines beside them."""

@@ -1,4 +1,4 @@
-"""Losses of finished output values, in NumPy, for validation and evaluation."""
+"""Accumulates losses and errors of finished output values, in NumPy, for validation and evaluation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Doubles = NDArray[np.float64]
 
 @dataclass
 class Tally:
-    """What a loss adds up over the voxels seen so far; `loss` and `error` are means, 0 if nothing counts."""
+    """Running totals of a loss over the voxels seen so far; `loss` and `error` are means, 0 if nothing counts."""
 
     objective: Objective
     parts: Doubles = field(default_factory=lambda: np.zeros((0, 2)))  # total and weight of each
     wrong: Doubles = field(default_factory=lambda: np.zeros(2))  # weight, and that of all
 
     def add(self, values: Array, target: Array, weight: Array) -> None:
-        """Count output values (..., channel, z, y, x) against targets and weights of that shape.
+        """Add output values (..., channel, z, y, x) with targets and weights of that shape.
 
         Loss and error weigh voxels alike, as a training step does.
         """
@@ -35,12 +35,12 @@ class Tally:
 
     @property
     def loss(self) -> float:
-        """Weighted mean loss."""
+        """The weighted mean loss."""
         return float(sum(total / weight for total, weight in self.parts if weight))
 
     @property
     def error(self) -> float:
-        """Weighted share of wrong voxels."""
+        """The weighted fraction of wrong voxels."""
         wrong, total = self.wrong
         return float(wrong / total) if total else 0.0
 
@@ -48,7 +48,7 @@ class Tally:
 def step_weights(
     losses: Objectives, target: Mapping[str, Array], weight: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Weights as losses take them, by output node, in the targets' shapes that a model's step takes."""
+    """Return weights as losses take them, by output node, in the targets' shapes that a training step takes."""
     return {
         node: np.broadcast_to(
             losses[node].reading.voxel_weight(target[node], weight[node]), target[node].shape

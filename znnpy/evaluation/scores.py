@@ -1,4 +1,4 @@
-"""Scores of one predicted output, of classes or of values, and those of the trivial baselines beside it."""
+"""Scores one predicted output, of classes or of values, and the trivial baselines beside it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from znnpy.metrics.metric import METRICS, Compared, Of, Score
 
 Array = npt.NDArray[Any]
 Segment = Callable[[Array, float], Array] | None
-"""Objects (z, y, x) from a ranking (K, z, y, x) and a threshold; None: the target shows none."""
+"""Returns objects (z, y, x) for a ranking (K, z, y, x) and a threshold; None: the target shows no objects."""
 
-SHARES = tuple(share / 20 for share in range(4, 17))  # of voxels below the thresholds tried
-TOLERANCE = 0.15
+SHARES = tuple(share / 20 for share in range(4, 17))
+"""Fractions of voxels below the thresholds that `safe_threshold` tries: 20 % to 80 % in steps of 5 %."""
+TOLERANCE = 0.15  # by which a cautious threshold's error may be larger than the least
 
 
 @dataclass(frozen=True)
 class Objects:
-    """How objects come from a prediction: connected components at `threshold`, and no more.
+    """Settings for objects of a prediction: connected components at `threshold`.
 
     `threshold` None: a safe one from training. Objects of fewer than `min_size` voxels are dropped,
     the others grow by `grow` voxels into what is left, if asked for.
@@ -43,7 +44,7 @@ class Objects:
 
 @dataclass(frozen=True)
 class Labelled:
-    """What is known of a region: targets and weights (K, z, y, x), objects (z, y, x), raw image.
+    """The truth of a region: targets and weights (K, z, y, x), objects (z, y, x), raw image.
 
     `raw` is (z, y, x), the first channel of the first input.
     """
@@ -56,7 +57,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A predictor on one region: `decision` above 0.5 is positive, `ranking` orders voxels.
+    """One predictor's result on a region: `decision` above 0.5 is positive, `ranking` orders voxels.
 
     Both (K, z, y, x). Objects come from the ranking.
     """
@@ -70,7 +71,7 @@ class Scores:
     """Scores of one predictor by the names of `METRICS`, which are its attributes too; None where there is none.
 
     Errors and VOI (bits) are better small, average precision large. Objects are connected components at `threshold`
-    of the ranking. `of_values`: the target's values are scored, not what is decided by them.
+    of the ranking. `of_values`: the target's values are scored, not decisions made from them.
     """
 
     found: Mapping[str, Score]
@@ -78,18 +79,18 @@ class Scores:
     of_values: bool = False
 
     def __getattr__(self, name: str) -> Any:
-        """A score."""
+        """Return the score of this name."""
         if name.startswith("_") or name not in self.found:
             raise AttributeError(f"no score {name!r}; there are {', '.join(self.found)}")
         return self.found[name]
 
     def record(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+        """Return the numbers, JSON-able."""
         return dict(self.found) | ({} if self.of_values else {"threshold": self.threshold})
 
 
 def deviations(found: Array, known: Labelled) -> Scores:
-    """Scores of one predictor's values (K, z, y, x)."""
+    """Return the scores of one predictor's values (K, z, y, x)."""
     compared = Compared(found, found, known.target, known.weight, known.objects)
     return Scores(_found(compared, {"values"}, {"values"}), of_values=True)
 
@@ -102,7 +103,7 @@ def score(
     *,
     classes: bool = False,
 ) -> Scores:
-    """Scores of one predictor; without a threshold, none of objects, those of classes where channels are `classes`."""
+    """Return the scores of one predictor: of objects if there is a threshold, accuracy if channels are `classes`."""
     objects = None
     if segment is not None and threshold is not None and known.objects.any():
         objects = segment(found.ranking, threshold)
@@ -117,7 +118,7 @@ def score(
 
 
 def _found(compared: Compared, asked: set[Of], has: set[Of]) -> dict[str, Score]:
-    """Scores by all metrics of what is asked for, None of what there is not."""
+    """Return the scores by all metrics of the `asked` kinds; None for kinds that the prediction lacks."""
     return {
         name: metric.score(compared) if metric.of in has else None
         for name, metric in METRICS.items()
@@ -128,10 +129,10 @@ def _found(compared: Compared, asked: set[Of], has: set[Of]) -> dict[str, Score]
 def safe_threshold(
     ranking: Array, known: Labelled, segment: Segment, *, cautious_first: bool
 ) -> float | None:
-    """A threshold of small adapted Rand error, among a few quantiles of a ranking.
+    """Return a threshold with a small adapted Rand error, among a few quantiles of a ranking.
 
     Where objects begin to merge the error leaps, and on another volume that may be a little earlier:
-    so not the best, but the most cautious whose error is at most `TOLERANCE` larger. Low thresholds
+    so not the best is taken, but the most cautious whose error is at most `TOLERANCE` larger. Low thresholds
     are cautious for boundaries (`cautious_first`), high ones for affinities. Choose it where the
     network was trained, never where it is scored.
     """
@@ -147,9 +148,9 @@ def safe_threshold(
 def baselines(
     train: Labelled, test: Labelled, *, by_raw: bool = True
 ) -> dict[str, tuple[Predicted, Predicted]]:
-    """The mean of each image, and the raw image's threshold: each found on `train`, on both.
+    """Return the trivial predictors, each fitted on `train`, on both: each channel's mean, and the raw threshold.
 
-    The latter only if `by_raw`: where labels are classes of single voxels.
+    The latter only if `by_raw`, that is where labels are classes of single voxels.
     """
     mean = mean_prediction(train.target, train.weight)
     flat = [np.broadcast_to(mean, known.target.shape) for known in (train, test)]
@@ -173,7 +174,7 @@ def _thresholded(train: Labelled, test: Labelled) -> tuple[Predicted, Predicted]
 
 
 def balanced(target: Array, weight: Array) -> Array:
-    """Weights that let both classes count the same in total."""
+    """Return weights by which both classes count the same in total."""
     positive = target > 0.5
     ones, zeros = float(weight[positive].sum()), float(weight[~positive].sum())
     if not ones or not zeros:
@@ -182,9 +183,9 @@ def balanced(target: Array, weight: Array) -> Array:
 
 
 def segmenter(target: object, objects: Objects) -> Segment:
-    """How objects come from predictions of a config's target.
+    """Return the function that finds objects in predictions of a config's target.
 
-    None: they do not, nor from affinities that lead to no neighbour along some axis.
+    None where there are none, nor for affinities that lead to no neighbour along some axis.
     """
     size, grow = objects.min_size, objects.grow
     if isinstance(target, BoundaryTarget):

@@ -1,4 +1,4 @@
-"""Predicts a labelled volume and scores the result, beside the trivial baselines."""
+"""Evaluates a network on a labelled volume: predicts it, computes scores, and compares with baselines."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ from znnpy.network import training_losses
 from znnpy.network.types import Network
 
 DEFAULT = Objects()
-CALIBRATED = 1 << 21  # most voxels of the train volume that thresholds are chosen on
+CALIBRATED = (
+    1 << 21
+)  # most voxels of the train volume that thresholds are chosen on: enough, and soon predicted
 UNCALIBRATED = 0.5  # the threshold without one
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One output node on one volume: loss, scores by predictor (first the network), and arrays.
+    """The result for one output node on one volume: loss, scores by predictor (first the network), and arrays.
 
     `known` and `found` (probabilities, (K, z, y, x)) cover the predicted region.
     """
@@ -58,21 +60,21 @@ class Evaluation:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Between which values a picture shows differences: 0 and 1, or those of known values."""
+        """Return the range of values that a picture shows: 0 to 1, or that of known values."""
         if not self.scores["network"].of_values:
             return 0.0, 1.0
         counted = self.known.target[self.known.weight > 0]
         return float(counted.min()), float(counted.max())
 
     def record(self) -> dict[str, Any]:
-        """The numbers, JSON-able."""
+        """Return the numbers, JSON-able."""
         rows = {name: scores.record() for name, scores in self.scores.items()}
         return {"volume": self.volume, "output": self.output, "loss": self.loss, "scores": rows}
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A region with output values as predicted, if they were, and what is known of it, by output node."""
+    """A region with predicted output values, if any, and the truth, by output node."""
 
     values: Mapping[str, Floats]
     known: Mapping[str, Labelled]
@@ -111,7 +113,7 @@ def observe(
 ) -> Observed:
     """Predict a scene, or about `most` voxels in its middle, and read its labels there.
 
-    Without `predicted` no more is done than to find which voxels these are.
+    Without `predicted` it only finds which voxels these are, and reads labels.
     """
     targets = refuse_labels(weights.config, weights.network, scene)
     with prediction_of(weights, scene, most=most) as prediction:
@@ -122,7 +124,7 @@ def observe(
 
 
 def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed | None:
-    """What baselines and thresholds are found on: the middle of `train`, if something counts there in all images."""
+    """Return the middle of `train` to fit baselines and thresholds on, if something counts there in all channels."""
     separates = segmenter(weights.config.data.target, objects) is not None
     found = observe(weights, train, CALIBRATED, predicted=separates)
     if all(known.weight.any(axis=(1, 2, 3)).all() for known in found.known.values()):
@@ -136,7 +138,7 @@ def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed |
 
 
 def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, Target]:
-    """The targets by output node; VolumeError for labels that are missing or have no target."""
+    """Return the targets by output node; raise VolumeError for labels that are missing or have no target."""
     targets = make_targets(config, network)
     missing = [name for name in targets if name not in scene.labels]
     if missing:
@@ -190,7 +192,7 @@ def _scores(
     known: Labelled,
     objects: Objects,
 ) -> dict[str, Scores]:
-    """Scores of predicted classes: of each predictor, on the `earlier` volume, where thresholds are found, and this."""
+    """Return the scores of predicted classes by predictor; thresholds are found on the `earlier` volume."""
     segment = segmenter(config.data.target, objects)
     boundary = isinstance(config.data.target, BoundaryTarget)
     classes, scores = objective.reading.whole_voxels, {}
@@ -207,14 +209,14 @@ def _scores(
 
 
 def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[str, Scores]:
-    """Scores of predicted values, and of the mean of those in `train` if that is known."""
+    """Return the scores of predicted values, and of the mean of those in `train` if that is known."""
     pairs = baselines(train, known, by_raw=False) if train else {}
     values = {"network": found} | {name: now.ranking for name, (_, now) in pairs.items()}
     return {name: deviations(each, known) for name, each in values.items()}
 
 
 def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:
-    """Targets, weights, objects and raw image at the voxels of a field."""
+    """Read targets, weights, objects and raw image at the voxels of a field."""
     labels, mask, margin = scene.labels[name], scene.masks.get(name), target.margin
     corner, shift = scene.corner(labels), _mask_shift(scene, name)
     extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
@@ -240,7 +242,7 @@ def _mask_shift(scene: Scene, name: str) -> Triple:
 
 
 def _mended(raw: Array) -> Array:
-    """A raw image to draw and to threshold: NaN and infinity, refused before unless replaced, are its mean."""
+    """Return a raw image to draw and threshold, with NaN and infinity (refused unless replaced) set to its mean."""
     good = np.isfinite(raw)
     return raw if good.all() else np.where(good, raw, raw[good].mean() if good.any() else 0)
 

@@ -1,4 +1,4 @@
-"""Scores of predictions: voxels, segmentations, and the trivial baselines to compare with."""
+"""Metrics of predictions: voxel scores, segmentation scores, and trivial baselines to compare with."""
 
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction

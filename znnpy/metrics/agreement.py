@@ -1,4 +1,4 @@
-"""How well two segmentations agree: adapted Rand error and variation of information.
+"""Agreement of two segmentations: adapted Rand error and variation of information.
 
 Voxels that the truth leaves unlabelled (0) do not count. Voxels that the segmentation leaves
 unassigned (0) count as objects of one voxel each, as in the SNEMI3D challenge.
@@ -22,8 +22,8 @@ Array = NDArray[Any]
 class AdaptedRand:
     """`error` = 1 - F score of `precision` and `recall` over pairs of voxels.
 
-    `precision`: share of the pairs joined by the segmentation that belong together in truth (low
-    when objects are merged). `recall`: share of the pairs of the truth that were joined (low when
+    `precision`: fraction of the pairs joined by the segmentation that belong together in truth (low
+    when objects are merged). `recall`: fraction of the pairs of the truth that were joined (low when
     split).
     """
 
@@ -41,12 +41,12 @@ class Variation:
 
     @property
     def total(self) -> float:
-        """Their sum, a distance between segmentations."""
+        """The sum of both, a distance between segmentations."""
         return self.split + self.merge
 
 
 def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
-    """Adapted Rand error (Arganda-Carreras et al. 2015) of integer arrays of one shape.
+    """Return the adapted Rand error (Arganda-Carreras et al. 2015) of integer arrays of one shape.
 
     scikit-image's `adapted_rand_error` returns precision and recall exchanged (issue 6485). Precision
     or recall without any pair to judge is 1.
@@ -61,7 +61,7 @@ def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
 
 
 def variation(truth: Array, segmentation: Array) -> Variation:
-    """Variation of information (Meila 2007) of integer arrays of one shape, in bits."""
+    """Return the variation of information (Meila 2007) of integer arrays of one shape, in bits."""
     table = _contingency(truth, segmentation).tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
     split = _entropy(table.data, in_truth[table.row])
@@ -69,18 +69,18 @@ def variation(truth: Array, segmentation: Array) -> Variation:
 
 
 def _contingency(truth: Array, segmentation: Array) -> Any:
-    """Voxels of each object of the truth in each of the segmentation, a sparse table of float64."""
+    """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table."""
     rows, columns = _prepared(truth, segmentation)
     return sparse.csr_array((np.ones(rows.size), (rows, columns)))
 
 
 def _entropy(parts: Array, wholes: Array) -> float:
-    """Mean bits that say in which of its parts a voxel of a whole lies; `parts`, `wholes`: numbers of voxels, (N,)."""
+    """Return the mean bits that tell in which part of a whole a voxel lies; `parts`, `wholes`: voxel counts, (N,)."""
     return max(0.0, -float((parts * np.log2(parts / wholes)).sum()) / float(parts.sum()))
 
 
 def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
-    """Labelled voxels, 1-D, renumbered: the table is as large as the largest number."""
+    """Return labelled voxels, 1-D, renumbered, as the table is as large as the largest number."""
     if truth.shape != segmentation.shape:
         raise ShapeError(
             f"truth {truth.shape} and segmentation {segmentation.shape} differ in shape"
@@ -97,6 +97,6 @@ def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
 
 
 def _pairs(sizes: Array) -> float:
-    """Ordered pairs of different voxels within groups of these sizes."""
+    """Return the number of ordered pairs of different voxels within groups of these sizes."""
     exact = np.asarray(sizes, np.float64).reshape(-1)
     return float((exact * (exact - 1)).sum())

@@ -1,4 +1,4 @@
-"""What a score is worth nothing without: predicting the mean, and thresholding the raw image."""
+"""Trivial baselines that a network must beat: predicting the mean, and thresholding the raw image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Float32 = NDArray[np.float32]
 
 
 def mean_prediction(target: Array, weight: Array | None = None) -> Float32:
-    """The mean of each target image by weight: target (K, z, y, x) -> float32 (K, 1, 1, 1)."""
+    """Return the weighted mean of each target channel: target (K, z, y, x) -> float32 (K, 1, 1, 1)."""
     weights = np.ones(target.shape) if weight is None else weight.astype(np.float64)
     total = weights.sum(axis=(1, 2, 3), keepdims=True)
     if not (total > 0).all():
@@ -27,23 +27,23 @@ def mean_prediction(target: Array, weight: Array | None = None) -> Float32:
 
 @dataclass(frozen=True)
 class RawThreshold:
-    """Positive where the raw image is above `threshold` (`bright`) or not above it (dark)."""
+    """A predictor: positive where the raw image is above `threshold` (`bright`), or not above it (dark)."""
 
     threshold: float
     bright: bool
 
     def predict(self, raw: Array) -> Float32:
-        """1 or 0 for each voxel, in the shape of the raw image."""
+        """Return 1 or 0 for each voxel, in the shape of the raw image."""
         positive: Array = (raw > self.threshold) == self.bright
         return positive.astype(np.float32)
 
     def score(self, raw: Array) -> Float32:
-        """The raw image, turned so that larger is more likely positive; for average precision."""
+        """Return the raw image, negated if dark is positive; for average precision."""
         return (raw if self.bright else -raw.astype(np.float32)).astype(np.float32)
 
 
 def fit_threshold(raw: Array, target: Array, weight: Array | None = None) -> RawThreshold:
-    """The threshold and polarity of least voxel error, over all values in `raw`.
+    """Return the threshold and polarity of least voxel error, over all values in `raw`.
 
     Arrays of one shape. Choose it on the volume that the network trains on. Give balanced weights,
     or a rare class may make "nowhere" the best answer. The first of equally good ones is taken.

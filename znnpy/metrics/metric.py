@@ -1,4 +1,4 @@
-"""The metrics of an evaluation: each with its title, what it is of, and how it is computed."""
+"""The registry of evaluation metrics: names, titles, what each scores, and how it is computed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Score = float | tuple[float | None, ...] | None
 """One number, or one for each channel; None where there is none."""
 
 Of = Literal["decisions", "classes", "objects", "values"]
-"""What a metric is of: decisions voxel by voxel, classes (a channel each), objects, or values."""
+"""What a metric scores: decisions voxel by voxel, classes (a channel each), objects, or values."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A prediction and what is known of its region, for metrics.
+    """A prediction and the truth of its region, for metrics.
 
-    `decision` above 0.5 is positive, `ranking` orders voxels, `target` and `weight` beside them: all (K, z, y, x);
-    of values, decision and ranking are the values. `truth`: objects as labelled (z, y, x), 0 unknown;
+    `decision` above 0.5 is positive, `ranking` orders voxels, `target` and `weight` belong to them: all (K, z, y, x);
+    for values, decision and ranking are the values. `truth`: labelled objects (z, y, x), 0 unknown;
     `objects`: those of the prediction, None where it shows none.
     """
 
@@ -49,7 +49,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One metric: `score(compared)`, of what `of` says; one of objects is asked only where both have some.
+    """One metric: `score(compared)` of the kind `of`; one of objects is called only where both sides have some.
 
     `title`: in tables, where numbers have the `format`; `name`: in JSON.
     """
@@ -62,14 +62,14 @@ class Metric:
 
 
 def _average_precision(it: Compared) -> float | None:
-    """The mean over target channels, of those where any voxel is positive."""
+    """Return the mean over target channels, of those where any voxel is positive."""
     channels = zip(it.ranking, it.target, it.weight, strict=True)
     found = [value for each in channels if not isnan(value := average_precision(*each))]
     return float(np.mean(found)) if found else None
 
 
 def _correlations(it: Compared) -> tuple[float | None, ...]:
-    """None where channel or target is constant."""
+    """Return Pearson's correlation of each channel; None where channel or target is constant."""
     each = [correlation(*c) for c in zip(it.ranking, it.target, it.weight, strict=True)]
     return tuple(None if isnan(value) else value for value in each)
 

@@ -1,4 +1,4 @@
-"""Values beside those that were wanted: how far they lie apart, and whether they rise and fall together."""
+"""Scores of predicted values: squared and absolute error, Pearson's correlation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Float64 = NDArray[np.float64]
 
 
 def squared_error(prediction: Array, target: Array, weight: Array | None = None) -> float:
-    """The mean of (prediction - target)^2 by weight; arrays of one shape, NaN if nothing weighs anything."""
+    """Return the weighted mean of (prediction - target)^2; arrays of one shape, NaN if all weights are 0."""
     found, wanted, weights = counted(prediction, target, weight)
     return _mean((found - wanted) ** 2, weights)
 
 
 def absolute_error(prediction: Array, target: Array, weight: Array | None = None) -> float:
-    """The mean of |prediction - target| by weight; arrays of one shape, NaN if nothing weighs anything."""
+    """Return the weighted mean of |prediction - target|; arrays of one shape, NaN if all weights are 0."""
     found, wanted, weights = counted(prediction, target, weight)
     return _mean(np.abs(found - wanted), weights)
 
 
 def correlation(prediction: Array, target: Array, weight: Array | None = None) -> float:
-    """Pearson's correlation by weight, from -1 to 1; arrays of one shape, NaN where either is constant."""
+    """Return Pearson's weighted correlation, from -1 to 1; arrays of one shape, NaN where either is constant."""
     found, wanted, weights = counted(prediction, target, weight)
     if not found.size or not np.ptp(found) or not np.ptp(wanted):
         return float("nan")
@@ -40,7 +40,7 @@ def correlation(prediction: Array, target: Array, weight: Array | None = None) -
 def counted(
     prediction: Array, target: Array, weight: Array | None
 ) -> tuple[Float64, Float64, Float64]:
-    """Predictions, targets and weights of voxels that count, 1-D; checks shapes, NaN."""
+    """Return predictions, targets and weights of voxels that count, 1-D; checks shapes and NaN."""
     shapes = {prediction.shape, target.shape} | ({weight.shape} if weight is not None else set())
     if len(shapes) > 1:
         raise ShapeError(f"prediction, target and weight must have one shape, got {shapes}")

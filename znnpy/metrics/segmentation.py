@@ -1,4 +1,4 @@
-"""Objects from predictions: threshold, connected components, and growing into what is left."""
+"""Segments boundary maps and affinities: threshold, connected components, growing into what is left."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ Array = NDArray[Any]
 Labels = NDArray[np.uint32]
 Triple = tuple[int, int, int]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+"""Offsets of the nearest neighbours before a voxel along z, y and x."""
 
 
 def from_boundary(
     prediction: Array, threshold: float = 0.5, *, min_size: int = 0, grow: float = 0
 ) -> Labels:
-    """Objects where the boundary map is below `threshold`, joined over faces.
+    """Return objects where the boundary map is below `threshold`, joined over faces.
 
     `prediction`: (z, y, x) or (1, z, y, x), 1 on boundaries. Objects of fewer than `min_size`
     voxels are dropped; the rest grow by up to `grow` voxels into unassigned ones, nearest first.
@@ -42,7 +43,7 @@ def from_affinity(
     min_size: int = 2,
     grow: float = 0,
 ) -> Labels:
-    """Objects of voxels joined by affinities above `threshold` to their nearest neighbours.
+    """Return objects of voxels joined by affinities above `threshold` to their nearest neighbours.
 
     `prediction`: (K, z, y, x), channel k the affinity of voxel v and voxel v + offsets[k]; one step
     along each axis must be among the offsets, longer ones are not used. A voxel joined to none is
@@ -57,7 +58,7 @@ def from_affinity(
 
 
 def single_step(offsets: Sequence[Triple], axis: int) -> Triple | None:
-    """The offset that leads to a neighbour along an axis, backwards if there are both; None if there is none."""
+    """Return the offset to a neighbour along an axis, the backward one if there are both; None if there is none."""
     for sign in (-1, 1):
         z, y, x = (sign if a == axis else 0 for a in range(3))
         if (z, y, x) in offsets:
@@ -98,7 +99,7 @@ def _finished(components: Array, min_size: int, grow: float) -> Labels:
 
 
 def _grown(labels: Labels, distance: float) -> Labels:
-    """Labels, and those of the nearest labelled voxels where these are at most so many voxels away."""
+    """Return labels in which unassigned voxels take that of the nearest labelled voxel within `distance` voxels."""
     far, nearest = ndimage.distance_transform_edt(labels == 0, return_indices=True)
     near = far <= distance
     grown = np.zeros_like(labels)

@@ -1,4 +1,4 @@
-"""Voxel by voxel: error at a threshold, and average precision over all thresholds."""
+"""Voxel scores: error at a threshold, accuracy of classes, average precision over all thresholds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Float64 = NDArray[np.float64]
 def voxel_error(
     prediction: Array, target: Array, weight: Array | None = None, threshold: float = 0.5
 ) -> float:
-    """Share of voxels (by weight) where prediction > `threshold` and target > 0.5 disagree.
+    """Return the weighted fraction of voxels where prediction > `threshold` and target > 0.5 disagree.
 
-    Arrays of one shape, any; NaN if nothing weighs anything.
+    Arrays of one shape, any; NaN if all weights are 0.
     """
     score, positive, weights = flat(prediction, target, weight)
     wrong = (score > threshold) != positive
@@ -27,9 +27,9 @@ def voxel_error(
 
 
 def accuracy(prediction: Array, target: Array, weight: Array | None = None) -> float:
-    """Share of voxels (by weight) whose largest image is the target's; arrays (K, z, y, x).
+    """Return the weighted fraction of voxels whose largest channel is the target's; arrays (K, z, y, x).
 
-    Of equal images the first counts as the largest. NaN if nothing weighs anything.
+    Of equal channels the first counts as the largest. NaN if all weights are 0.
     """
     right = prediction.argmax(axis=0) == target.argmax(axis=0)
     weights = np.ones(right.shape) if weight is None else weight.max(axis=0).astype(np.float64)
@@ -38,11 +38,11 @@ def accuracy(prediction: Array, target: Array, weight: Array | None = None) -> f
 
 
 def average_precision(prediction: Array, target: Array, weight: Array | None = None) -> float:
-    """Area under the precision-recall curve, sum of (R_n - R_(n-1)) * P_n over distinct scores.
+    """Return the area under the precision-recall curve, sum of (R_n - R_(n-1)) * P_n over distinct scores.
 
-    Voxels with equal scores enter together, as no threshold separates them, so a constant one
-    scores the share of positives. Arrays of one shape, any; target above 0.5 is positive; NaN if no
-    positive voxel weighs anything. Takes about 60 bytes of memory a voxel.
+    Voxels with equal scores enter together, as no threshold separates them, so a constant prediction
+    scores the fraction of positives. Arrays of one shape, any; target above 0.5 is positive; NaN if all
+    positive voxels have weight 0. Takes about 60 bytes of memory a voxel.
     """
     score, positive, weights = flat(prediction, target, weight)
     order = np.argsort(-score, kind="stable")
@@ -61,6 +61,6 @@ def average_precision(prediction: Array, target: Array, weight: Array | None = N
 def flat(
     prediction: Array, target: Array, weight: Array | None
 ) -> tuple[Float64, NDArray[np.bool_], Float64]:
-    """Scores, whether positive, and weights of voxels that count, 1-D; checks shapes, NaN."""
+    """Return scores, whether positive, and weights of voxels that count, 1-D; checks shapes and NaN."""
     found, wanted, weights = counted(prediction, target, weight)
     return found, wanted > 0.5, weights

@@ -1,4 +1,4 @@
-"""Pictures for people."""
+"""Draws PNGs of volumes: slices side by side, object colours, overlays; opens napari."""
 
 from znnpy.pictures.slices import side_by_side
 

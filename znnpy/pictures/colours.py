@@ -1,4 +1,4 @@
-"""Colours that people tell apart: objects by number, in a colour space made for eyes (OKLCH)."""
+"""Colours of objects by number, easy to tell apart (OKLCH), and overlays with outlines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ Array = NDArray[Any]
 Colours = NDArray[np.float32]
 # Neighbouring numbers lie 137.5 degrees apart on the circle of hues, as leaves on a stem.
 GOLDEN = 0.38196601125
+# Three lightnesses in turn; lighter colours have less chroma, as screens can show no more.
 _LIGHTNESS = np.array([0.58, 0.72, 0.86])
 _CHROMA = np.array([0.19, 0.16, 0.12])
 
 
 def object_colours(ids: Array) -> Colours:
-    """Colours (..., 3) from 0 to 1 of object numbers of any shape; 0 is black.
+    """Return colours (..., 3) from 0 to 1 for object numbers of any shape; 0 is black.
 
     The same number always has the same colour, so objects keep theirs from slice to slice.
     """
@@ -30,7 +31,7 @@ def object_colours(ids: Array) -> Colours:
 
 
 def oklch(lightness: Array, chroma: Array, hue: Array) -> Colours:
-    """sRGB (..., 3) of OKLCH (Ottosson 2020); hue in turns. What a screen cannot show is clipped."""
+    """Return sRGB (..., 3) of OKLCH (Ottosson 2020); hue in turns. Colours that a screen cannot show are clipped."""
     angle = 2 * np.pi * np.asarray(hue)
     a, b = chroma * np.cos(angle), chroma * np.sin(angle)
     cones = np.stack(
@@ -54,7 +55,7 @@ def oklch(lightness: Array, chroma: Array, hue: Array) -> Colours:
 
 
 def outlines(ids: Array, across: tuple[bool, bool] = (True, True)) -> NDArray[np.bool_]:
-    """Pixels of a slice (y, x) of object numbers whose upper or left neighbour is another object.
+    """Return the pixels of a slice (y, x) of object numbers whose upper or left neighbour is another object.
 
     `across` chooses neighbours: of pixels that are long one way, the far ones make thick lines.
     """
@@ -67,7 +68,7 @@ def outlines(ids: Array, across: tuple[bool, bool] = (True, True)) -> NDArray[np
 
 
 def overlay(grey: Array, ids: Array, across: tuple[bool, bool] = (True, True)) -> Colours:
-    """A grey slice (y, x), 0 to 1, half covered by the colours of objects; outlines in full colour."""
+    """Return a grey slice (y, x), 0 to 1, half covered by the colours of objects; outlines in full colour."""
     base = np.repeat(np.asarray(grey, np.float32)[..., None], 3, axis=-1)
     weight = np.where(ids != 0, np.float32(0.5), np.float32(0))
     weight[outlines(ids, across)] = 1
@@ -76,6 +77,6 @@ def overlay(grey: Array, ids: Array, across: tuple[bool, bool] = (True, True)) -
 
 
 def _scattered(values: Array) -> Array:
-    """Whole numbers below 2**24, much alike for small ids, spread over all for large ones."""
+    """Return whole numbers below 2**24, small ids unchanged, large ones spread over all."""
     whole = values.astype(np.int64).astype(np.uint64)
     return ((whole ^ (whole >> np.uint64(24))) & np.uint64(0xFFFFFF)).astype(np.float64)

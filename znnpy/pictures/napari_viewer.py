@@ -1,4 +1,4 @@
-"""Volumes in napari, if it is installed: lazily, in nanometres, objects as labels."""
+"""Shows volumes in napari, if it is installed: lazily read, in nanometres, objects as labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show(layers: Sequence[Layer]) -> None:
 
 
 def add(viewer: Any, layer: Layer) -> None:
-    """Add one volume to a viewer: its voxel size as scale, its offset as translation."""
+    """Add one volume to a viewer, with its voxel size as scale and its offset as translation."""
     volume = load(layer.volume)
     array = _arrayed(volume)
     named = {
@@ -67,7 +67,7 @@ def _unit(layer: Layer) -> bool:
 
 
 def _arrayed(volume: Volume) -> Any:
-    """(C, Z, Y, X): an array in memory, or one that reads the parts that are looked at."""
+    """Return the volume as (C, Z, Y, X): an array in memory, or one that reads the parts that are looked at."""
     if isinstance(volume, ArrayVolume):
         return volume.array
     import dask.array  # napari needs it, so it is there
@@ -85,7 +85,7 @@ class _Lazy:
         self.shape, self.dtype = volume.shape, volume.dtype
 
     def __getitem__(self, key: tuple[slice | int, ...]) -> Array:
-        """Slices with positive steps, or numbers, which drop their axis; one for each axis."""
+        """Read slices with positive steps, or numbers, which drop their axis; one for each axis."""
         spans = [
             range(size)[part] if isinstance(part, slice) else range(size)[part : part + 1]
             for part, size in zip(key, self.shape, strict=True)

@@ -1,4 +1,4 @@
-"""Volumes of one place as pictures: raw image, prediction, objects over the raw image."""
+"""Draws slices of volumes that show the same place: raw image, prediction, objects over the raw image."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Axis = Literal["z", "y", "x"]
 LARGEST = 1600
 # Networks trained with a square loss leave [0, 1] a little.
 BEYOND = 0.5
-# Slices whose grey values fix the range of the raw image.
+# Slices whose grey values set the range of the raw image, the same for all that are drawn.
 SAMPLED = 5
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A volume and what it shows."""
+    """A volume and how it is shown."""
 
     kind: Kind
     volume: Volume
@@ -41,9 +41,9 @@ class Layer:
 
 
 def kind_of(volume: Volume) -> Kind:
-    """What a volume most likely shows: large integers number objects, floats from 0 to 1 are predicted.
+    """Return what a volume most likely is: large integers number objects, floats from 0 to 1 are predictions.
 
-    Of floats a part is read; VolumeError where that fails.
+    Of floats a part is read; raises VolumeError where that fails.
     """
     if volume.dtype.kind in "iu" and volume.dtype.itemsize >= 4:
         return "labels"
@@ -58,22 +58,22 @@ def kind_of(volume: Volume) -> Kind:
 
 
 def _are_probabilities(volume: Volume) -> bool:
-    """Whether what is seen of some floats lies near 0 to 1: images and logits do not."""
+    """Return whether sampled floats lie near 0 to 1, as images and logits do not."""
     seen = glance(volume, finite=False)
     return not (seen.lowest < -BEYOND or seen.highest > 1 + BEYOND)
 
 
 def title_of(volume: Volume) -> str:
-    """A volume's file and dataset, without the folders."""
+    """Return a volume's file and dataset, without the folders."""
     path, dataset = split_source(volume.name)
     return joined(path.name, dataset or "")
 
 
 def draw_slices(layers: Sequence[Layer], folder: Path, count: int, axis: Axis = "z") -> list[Path]:
-    """Write `count` evenly spaced slices across an axis, a PNG each; the paths.
+    """Write `count` evenly spaced slices across an axis, a PNG each; return their paths.
 
     Shows the voxels that all layers share; objects lie over the raw image where there is one. The
-    layers stay open and the caller's. VolumeError when they do not lie on one grid, or share nothing.
+    layers stay open and the caller's. Raises VolumeError when they do not lie on one grid, or share nothing.
     """
     shared = _shared(layers)
     if folder.exists() and not folder.is_dir():
@@ -145,7 +145,7 @@ def _panels(
 
 
 def _noted(panel: Panel, odd: int) -> Panel:
-    """A panel that says how many of its values are not finite."""
+    """Return a panel with a note of how many of its values are not finite."""
     if not odd:
         return panel
     words = f"{odd:,} values are not finite, and dark here"
@@ -176,7 +176,7 @@ def _objects(layer: Layer, ids: Array, grey: Array | None, across: tuple[bool, b
 
 
 def _slice(layer: Layer, shared: _Shared, index: int, along: int, place: int) -> Array:
-    """(C, height, width) of a layer at a place along an axis, thinned out if it is large."""
+    """Return (C, height, width) of a layer at a place along an axis, thinned out if it is large."""
     corner = shared.corners[index]
     lower = [a - c for a, c in zip(shared.lower, corner, strict=True)]
     upper = [b - c for b, c in zip(shared.upper, corner, strict=True)]
@@ -188,14 +188,14 @@ def _slice(layer: Layer, shared: _Shared, index: int, along: int, place: int) ->
 
 
 def _thinning(shared: _Shared, along: int) -> int:
-    """Every which voxel of a slice is shown."""
+    """Return n, where every n-th voxel of a slice is shown."""
     sizes = [b - a for a, b in zip(shared.lower, shared.upper, strict=True)]
     del sizes[along]
     return -(-max(sizes) // LARGEST)
 
 
 def _limits(layers: Sequence[Layer], shared: _Shared, along: int) -> dict[int, tuple[float, float]]:
-    """One grey range a raw image for all slices, from a few of them."""
+    """Return one grey range for each raw image, for all slices, from a few of them."""
     first, last = shared.lower[along], shared.upper[along]
     places = sorted({int(p) for p in np.linspace(first, last - 1, SAMPLED)})
     found = {}
@@ -227,7 +227,7 @@ def _caption(layer: Layer, axis: str, along: int, place: int) -> str:
 
 
 def _nearest(volume: Volume) -> tuple[int, ...] | None:
-    """Channels of affinities to the next neighbour along z, y and x, if there are all three."""
+    """Return the channels of affinities to the next neighbour along z, y and x, if there are all three."""
     found = {}
     for channel, offset in enumerate(volume.neighbours or ()):
         if sum(map(abs, offset)) == 1:
@@ -236,7 +236,7 @@ def _nearest(volume: Volume) -> tuple[int, ...] | None:
 
 
 def _across(volume: Volume, along: int) -> tuple[bool, bool]:
-    """Which neighbours outlines look at: not those twice as far away as the others."""
+    """Return which neighbours outlines look at: not those more than twice as far away as the others."""
     high, wide = _voxels(volume, along, 1).size
     return high <= 2 * wide, wide <= 2 * high
 

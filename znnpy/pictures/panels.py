@@ -1,4 +1,4 @@
-"""Slices side by side in one PNG: titles, a scale bar, and pixels as wide and high as voxels are."""
+"""Lays out slices side by side in one PNG: titles, a scale bar, pixels in the proportions of voxels."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ class Voxels:
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
-    """Write panels of one shape as a PNG, whole or not at all; VolumeError if the disk fails."""
+    """Write panels of one shape as a PNG, atomically; raises VolumeError if the disk fails."""
     figure = _figure(panels, caption, voxels or Voxels())
     with explained(path, VolumeError), replacing(path) as new:
         figure.savefig(new, format="png")
 
 
 def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:
-    """Grey values from 0 to 1 between two limits, or between an image's own extremes but 0.5 %."""
+    """Return grey values scaled to 0 to 1 between two limits, or between an image's own `percentiles`."""
     low, high = limits or percentiles(image)
     grey: Array = (image.astype(np.float32) - low) / max(float(high - low), 1e-6)
     return np.clip(grey, 0, 1)
 
 
 def percentiles(image: Array) -> tuple[float, float]:
-    """Values that all but 0.5 % on either side lie between."""
+    """Return the 0.5th and 99.5th percentile of an image."""
     low, high = np.percentile(image, (0.5, 99.5))
     return float(low), float(high)
 
 
 def scale_bar(width: float) -> float:
-    """A round length, 1, 2 or 5 times a power of ten, between a tenth and a third of `width`."""
+    """Return a round length, 1, 2 or 5 times a power of ten, between a tenth and a third of `width`."""
     power = 10.0 ** np.floor(np.log10(width / 3))
     return float(max(n * power for n in (1, 2, 5) if n * power <= width / 3))
 
 
 def length(nanometres: float) -> str:
-    """A length for people."""
+    """Return a length as text."""
     for unit, size in (("mm", 1e6), ("µm", 1e3)):
         if nanometres >= size:
             return f"{nanometres / size:g} {unit}"
@@ -108,7 +108,7 @@ def _figure(panels: Sequence[Panel], caption: str, voxels: Voxels) -> Figure:
 
 
 def _grid(count: int, wide: bool) -> tuple[int, int]:
-    """Rows and columns: up to three panels in a line, more in a block."""
+    """Return rows and columns: up to three panels in a line, more in a block."""
     if count <= 3:
         return (count, 1) if wide else (1, count)
     columns = 2 if count == 4 else 3
@@ -116,7 +116,7 @@ def _grid(count: int, wide: bool) -> tuple[int, int]:
 
 
 def _dots(rows: int, columns: int, high: float, wide: float) -> float:
-    """Dots an inch, so that no voxel is lost up to some size of the file."""
+    """Return dots per inch at which no voxel is lost, within limits on the size of the file."""
     return float(np.clip(max(rows / high, columns / wide), 120, 320))
 
 
@@ -143,7 +143,7 @@ def _label_axes(axis: Axes, voxels: Voxels) -> None:
 
 
 def _add_bar(axis: Axes, columns: int, voxels: Voxels) -> None:
-    """A black bar on white in the lower left corner, its length beside it."""
+    """Draw a black scale bar on white in the lower left corner, its length beside it."""
     whole = columns * voxels.size[1]
     wanted = scale_bar(whole) if voxels.known else max(1.0, scale_bar(whole))
     share = wanted / whole

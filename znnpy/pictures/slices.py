@@ -1,4 +1,4 @@
-"""A slice of raw image, label and prediction side by side, as a PNG."""
+"""Draws one slice of raw image, label and prediction side by side, as a PNG."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def side_by_side(
 
 
 def as_image(image: Array) -> Array:
-    """(C, y, x) as grey (y, x) or, for three channels, colour (y, x, 3); float32."""
+    """Return (C, y, x) as grey (y, x) or, for three channels, colour (y, x, 3); float32."""
     values = image.astype(np.float32)
     return np.moveaxis(values, 0, -1) if len(values) == 3 else values.mean(axis=0)
 

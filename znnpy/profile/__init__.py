@@ -1,4 +1,4 @@
-"""Profiling: recorded updates, their trace for Perfetto, and where the time went."""
+"""Profiling: records updates and reports where the time went: HTML report, Perfetto trace, advice."""
 
 from znnpy.profile.command import (
     PredictionSubject,

@@ -1,4 +1,4 @@
-"""Advice in plain words, drawn from the numbers of a profile."""
+"""Advice in plain sentences, drawn from the numbers of a profile."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from znnpy.profile.reliability import workers
 
 ENOUGH_WIDTH = 4
-"""T1 / Tinf for each worker that makes idle time rare."""
-MOST_OVERHEAD = 0.03
-NOTABLE = 0.05
+"""T1 / Tinf per worker from which idle time is rare."""
+MOST_OVERHEAD = 0.03  # of the workers' time; more is worth a sentence
+NOTABLE = 0.05  # of the workers' time: losses below it are not named
 BUSY, HALF = 0.9, 0.5
-"""Shares of their time that workers are busy: nearly all of it, and just worth their cores."""
+"""Fractions of their time that workers are busy: nearly all of it, and just worth their cores."""
 SLOW = 0.5
-"""Share of sgemm's rate below which a kind of task is named."""
+"""Fraction of sgemm's rate below which a kind of task is named."""
 
 HELP = {
     "slower tasks": "The same tasks took less time on one worker. They wait for memory, share caches or "
@@ -48,7 +48,7 @@ WORDS = {
         "larger": "A larger patch makes",
     },
 }
-"""How advice speaks of what was recorded."""
+"""How advice names what was recorded."""
 
 
 def advise(
@@ -58,7 +58,7 @@ def advise(
     what: str = "update",
     doubts: Sequence[str] = (),
 ) -> list[str]:
-    """Sentences about one run of `summarise` on a machine, the weightiest first.
+    """Return sentences about one run of `summarise` on a machine, the most important first.
 
     `what` was recorded: "update" or "forward pass". `doubts` come first, and then nothing is said of other
     numbers of workers.
@@ -80,13 +80,13 @@ def advise(
 
 
 def overhead(run: dict[str, Any]) -> float:
-    """Share of the workers' time that goes to dispatch and stealing."""
+    """Return the fraction of the workers' time that goes to dispatch and stealing."""
     lost = run["losses"]
     return float((lost["dispatch"] + lost["stealing"]) / max(sum(lost.values()), 1e-12))
 
 
 def width(run: dict[str, Any]) -> float:
-    """T1 / Tinf: how many workers could be busy on average."""
+    """Return T1 / Tinf: how many workers could be busy on average."""
     return float(run["work"] / max(run["span"], 1e-12))
 
 
@@ -112,7 +112,7 @@ def _width(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
 
 
 def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
-    """The level of a network that goes down and up whose path is long for its work."""
+    """Yield advice on the level of a U-Net whose critical path is long for its work."""
     idle = sum(level["waited_for"] for level in run["levels"])
     for level in sorted(run["levels"], key=lambda level: level["width"]):
         path, work = (
@@ -131,7 +131,7 @@ def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
 
 
 def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
-    """How many workers the simulator finds busy nearly all the time, and half of it."""
+    """Yield how many workers the simulator finds busy nearly all the time, and half of it."""
     if simulation is None:
         return
     one = simulation["workers"][0] * simulation["seconds"][0]
@@ -194,7 +194,7 @@ def _rates(run: dict[str, Any], sgemm: float) -> Iterator[str]:
 
 
 def rates(run: dict[str, Any]) -> list[dict[str, Any]]:
-    """By kind of task: seconds and operations of the tasks whose operations are known, per update."""
+    """Return, by kind of task, seconds and operations of the tasks whose operations are known, per update."""
     seconds: Counter[str] = Counter()
     flops: Counter[str] = Counter()
     for entry in run["names"]:

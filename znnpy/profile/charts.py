@@ -1,4 +1,4 @@
-"""The other pictures of a report: bars of shares, histogram of task sizes, curves over workers."""
+"""Charts of the report: stacked bars, histogram of task sizes, speed-up curves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR = 14
 
 
 def stacked(parts: Iterable[tuple[float, str, str]], height: float = BAR) -> Markup:
-    """A bar of parts (share of the width, colour, tooltip), one after the other."""
+    """Return a bar of parts (fraction of the width, colour, tooltip), one after the other."""
     drawn, left = [], 0.0
     for share, colour, title in parts:
         if share > 0:
@@ -25,7 +25,7 @@ def stacked(parts: Iterable[tuple[float, str, str]], height: float = BAR) -> Mar
 
 
 def single(share: float, colour: str, title: str, mark: float | None = None) -> Markup:
-    """A bar from the left, with an optional mark."""
+    """Return a bar from the left, with an optional mark."""
     drawn = [svg.bar(0, share, 0, BAR, f"c-{colour}", title)]
     if mark is not None:
         drawn.append(svg.rule(mark, 0, BAR, "mark"))
@@ -33,7 +33,7 @@ def single(share: float, colour: str, title: str, mark: float | None = None) -> 
 
 
 def histogram(sizes: Mapping[str, Any]) -> Markup:
-    """Share of tasks, and of their time, by length; the wanted range is shaded."""
+    """Return the fraction of tasks, and of their time, by length; the wanted range is shaded."""
     bounds = sizes["bounds"]
     low, high = log10(bounds[0]), log10(bounds[-1])
 
@@ -90,7 +90,7 @@ Series = tuple[str, str, Sequence[tuple[float, float]]]
 
 
 def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 260) -> Markup:
-    """Curves and points of speed-up over workers, both on scales of powers of two."""
+    """Return curves and points of speed-up over workers, both on log2 scales."""
     every = [point for _, _, points in (*lines, *dots) for point in points]
     widest = max(1.0, *(log2(max(x, 1)) for x, _ in every))
     tallest = max(1.0, *(log2(max(y, 1)) for _, y in every))

@@ -1,4 +1,4 @@
-"""Colours of kinds of tasks and of losses, for light and dark pages."""
+"""Colours of kinds of tasks, messages and losses, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KINDS: Mapping[Kind, str] = {
     Kind.MESSAGE: "pale",
 }
 WAYS = {"send": "green", "receive": "cyan", "sum": "violet"}
-"""Of messages."""
+"""Colours of messages."""
 LOSSES = {
     "tasks": "blue",
     "slower tasks": "red",
@@ -58,10 +58,10 @@ LOSSES = {
 
 
 def name_of(kind: str) -> str:
-    """The colour of a kind of task by its name; what only moves numbers or waits is gray."""
+    """Return the name of the colour of a kind of task; what only moves numbers or waits is grey."""
     return KINDS[Kind(kind)]
 
 
 def colour_of(kind: str) -> str:
-    """The same as a value for a light page."""
+    """Return the colour of a kind of task on a light page."""
     return PALETTE[name_of(kind)][0]

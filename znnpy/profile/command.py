@@ -1,8 +1,7 @@
-"""`znnpy profile`: recorded updates or forward passes for each number of threads, written down.
+"""Runs a profile: records updates or forward passes for each number of threads, and writes report and traces.
 
-What the machine at hand is and can do: its name, cores, vectors, and NumPy's sgemm rate.
-
-Operations of an update by the textbook, by task, as each algorithm counts its own.
+Also measures the machine (name, cores, vectors, NumPy's sgemm rate), and counts the operations of an update by task,
+as each algorithm counts its own.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ from znnpy.profile.trace import write_trace
 from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import Links
 
-SIZE = 1024
-WARM_UP = 2
+SIZE = 1024  # rows and columns of sgemm's matrices: 4 MiB each, enough for its full rate
+WARM_UP = 2  # updates: one of each parity, as both copies of a step have data of their own
 
 
 def convolution_flops(model: Model) -> dict[str, float]:
-    """Operations of one pass of each conv edge, of this rank's samples, if it ran by direct convolution."""
+    """Return the operations of one pass of each conv edge by direct convolution, for this rank's samples."""
     layout = _layout(model, len(model.samples))
     return {
         edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
@@ -71,7 +70,7 @@ def convolution_flops(model: Model) -> dict[str, float]:
 
 
 def flops_by_task(model: Model) -> Operations:
-    """Operations of all tasks that are the same together, in this rank's part of an update, where they are known."""
+    """Return the operations of all like tasks together, in this rank's part of an update, where they are known."""
     layout, counted = _layout(model, model.microbatch), set[object]()
     count = len(model.samples) // model.microbatch
     found: Operations = defaultdict(float)
@@ -90,7 +89,7 @@ def _layout(model: Model, batch: int) -> Layout:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Name, cores, lanes and memory of the machine, and the sgemm rate of one core, measured now."""
+    """Return name, cores, lanes and memory of the machine, and the sgemm rate of one core, measured now."""
     return {
         "processor": processor_name(),
         "cores": available_cores(),
@@ -101,14 +100,14 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name as the kernel has it, or what Python knows."""
+    """Return the processor's name as the kernel has it, or as Python knows it."""
     lines = info.read_text().splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
 
 
 def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
-    """Operations a second of a float32 matrix product by NumPy's BLAS on one core, the best of some."""
+    """Return the operations per second of NumPy's float32 matrix product on one core, the best of some."""
     a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
     target = np.empty_like(a)
     best = np.inf
@@ -122,10 +121,10 @@ def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What to record and write: updates a run, thread counts (one run each), policies to compare.
+    """Options of a profile: updates a run, thread counts (one run each), policies to compare.
 
     A run on one worker always comes first: without it nobody knows whether tasks get slower. `ranks`:
-    how many to simulate, one row each, with what `links` say of messages.
+    numbers of ranks to simulate, one row each, with messages as `links` says.
     """
 
     updates: int = 10
@@ -138,9 +137,9 @@ class Wishes:
 
 
 class Subject:
-    """What is profiled: makes models that record, with one plan for all of them.
+    """The model to profile: makes models that record, with one plan for all of them.
 
-    `report` hears of planning and compilation, `note` of each run. `world`: the ranks that share each
+    `report` is told of planning and compilation, `note` of each run. `world`: the ranks that share each
     update; all must make the same records.
     """
 
@@ -160,7 +159,7 @@ class Subject:
         self.plan: Mapping[str, Any] | None = None
 
     def record(self, threads: int, policy: str, updates: int) -> tuple[Profile, Model]:
-        """A profile, and the model (closed) that it was made with."""
+        """Return a profile, and the model (closed) that it was made with."""
         run = self.config.run.model_copy(update={"threads": threads, "policy": policy})
         config = self.config.model_copy(update={"run": run})
         with self._model(config, 0) as model:
@@ -205,7 +204,7 @@ class PredictionSubject(Subject):
 
 
 def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
-    """Profile a config's updates on random data of its sizes; the volumes need not be there.
+    """Profile a config's updates on random data of its sizes; the volumes need not exist.
 
     Writes report.html, trace-P.json.gz for each number of threads P, trace.json.gz (that of the most),
     summary.json and graph.dot into `out`; returns the summary.
@@ -214,7 +213,7 @@ def profile_config(config: Config, out: Path, wishes: Wishes) -> dict[str, Any]:
 
 
 def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, Any]:
-    """Record the runs that are wished for, and write everything down; of several ranks rank 0 does.
+    """Record all runs and write everything; of several ranks rank 0 writes.
 
     Raises PlanError where ranks cannot be simulated, or `out` is a file.
     """
@@ -250,7 +249,7 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
 
 
 def with_microbatches(config: Config, ranks: int) -> Config:
-    """The config with the microbatch that a run over ranks would begin with, where it names none."""
+    """Return the config with the microbatch that a run over ranks would start with, if it names none."""
     training = config.training
     if training.microbatch or ranks == 1:
         return config
@@ -259,7 +258,7 @@ def with_microbatches(config: Config, ranks: int) -> Config:
 
 
 def share_of_cores(world: World) -> int:
-    """Cores for each rank, the same number for all: they are recorded together."""
+    """Return the cores for each rank, the same number for all: they are recorded together."""
     places = [Place(*told) for told in world.exchange(Place.here())]
     return int(min(world.exchange(threads_of(places, world.rank))))
 
@@ -279,7 +278,7 @@ def _refuse_ranks(subject: Subject) -> None:
 
 
 def _frame(subject: Subject, model: Model) -> dict[str, Any]:
-    """What does not depend on the number of threads."""
+    """Return the parts of the summary that do not depend on the number of threads."""
     outputs = model.geometry.output_shapes.values()
     return {
         "name": subject.config.network.name or "network",
@@ -302,7 +301,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
 
 
 def _runs(made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """`runs` with their advice, and the `doubts` that nothing shall be scaled for."""
+    """Return `runs` with their advice, and the `doubts` for which nothing is extrapolated."""
     machine, simulation = summary["machine"], summary["simulation"]
     runs = [
         summarise(profile, flops_by_task(model), None if count == 1 else made[1][0])
@@ -319,7 +318,7 @@ def _runs(made: Mapping[int, tuple[Profile, Model]], summary: Mapping[str, Any])
 def _measure_policies(
     subject: Subject, threads: int, wishes: Wishes, known: Profile
 ) -> dict[str, float]:
-    """Seconds of an update by each policy."""
+    """Return the seconds of an update by each policy."""
     seconds = {}
     for policy in wishes.policies:
         same = policy == subject.config.run.policy

@@ -1,4 +1,4 @@
-"""One update as a picture: a row per worker, a colour per kind of task; messages and ready tasks below."""
+"""A Gantt chart of one update: a row per worker, a colour per kind of task; messages and ready tasks below."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Slice:
 
 @dataclass(frozen=True)
 class Gantt:
-    """What the report shows of one update."""
+    """The parts of the chart of one update."""
 
     rows: Markup
     messages: Markup | None
@@ -47,7 +47,7 @@ class Gantt:
 
 
 def draw_gantt(profile: Profile) -> Gantt:
-    """The update in the middle of the recording, from its release to its last task."""
+    """Draw the update in the middle of the recording, from its release to its last task."""
     update = profile.updates // 2
     low, high = _window(profile, update)
     workers = len(profile.workers)
@@ -94,7 +94,7 @@ def _picture(drawn: Sequence[Markup], height: float, label: str) -> Markup:
 
 
 def _messages(profile: Profile, low: int, high: int) -> Markup | None:
-    """Messages under way in the window, in as many rows as are under way at once."""
+    """Draw messages under way in the window, in as many rows as are under way at once."""
     shown = [it for it in profile.messages if it.arrived > low and it.started < high]
     if not shown:
         return None
@@ -120,7 +120,7 @@ def _window(profile: Profile, update: int) -> tuple[int, int]:
 
 
 def _slices(profile: Profile, number: int, update: int, low: int, high: int) -> list[_Slice]:
-    """The worker's tasks in the window, short ones of a kind joined."""
+    """Return the worker's tasks in the window, short ones of a kind joined."""
     scale = UNITS / (high - low)
     made: list[_Slice] = []
     for task in _tasks(profile, number, low, high):
@@ -167,7 +167,7 @@ def _rectangle(slice_: _Slice, top: float, height: float) -> Markup:
 
 
 def _ready(profile: Profile, low: int, high: int, bins: int = 600) -> tuple[Markup, int]:
-    """The curve of the most ready tasks in each of the bins across."""
+    """Return the curve of the most ready tasks in each bin across, and its maximum."""
     ready = ready_count(profile.timeline)
     bounds = np.linspace(low, high, bins + 1).astype(np.int64)
     values = ready.at(bounds[:-1])

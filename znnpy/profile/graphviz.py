@@ -1,4 +1,4 @@
-"""The task graph for Graphviz: tasks of one name together, or every task."""
+"""Writes the task graph for Graphviz: every task, or tasks of one name together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the workers' time goes: in tasks, or lost between them, and to what."""
+"""Attributes the workers' time: to tasks, or to causes of idle time (dispatch, stealing, waits, messages, no core)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from znnpy.scheduler.recording import SEARCH, WorkerRecording
 
 T = TypeVar("T")
 COARSE_SECONDS = 2e-3
-"""A task longer than this, waited for by idle workers, is blamed on the cut, not on the graph."""
+"""A task longer than this, waited for by idle workers, is blamed on the cut into tasks, not on the graph."""
 
 LONGEST_NS = 100_000
-"""A worker needs less between two tasks, and to find one that is ready: in what is more it had no core."""
+"""A worker needs less between two tasks, or to find a ready one: in longer gaps it had no core."""
 
 LOSSES = (
     "dispatch",
@@ -57,7 +57,7 @@ class Losses:
     exposed: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: Losses) -> None:
-        """Add another worker's."""
+        """Add another worker's seconds."""
         self.busy += other.busy
         self.searching += other.searching
         self.parked += other.parked
@@ -72,7 +72,7 @@ def _add(own: dict[T, float], other: Mapping[T, float]) -> None:
 
 
 class _When:
-    """How long something held between two moments, from a function of time that is 0 or 1."""
+    """The time for which something held between two moments, from a function of time that is 0 or 1."""
 
     def __init__(self, times: Ints, holds: NDArray[np.bool_]) -> None:
         self._times = times
@@ -80,13 +80,13 @@ class _When:
         self._total = np.concatenate([np.zeros(1), np.cumsum(spans)])
 
     def between(self, low: Ints, high: Ints) -> NDArray[np.float64]:
-        """Seconds, for arrays of moments within the given times."""
+        """Return the seconds between arrays of moments, within the given times."""
         at = np.interp(np.stack([low, high]), self._times, self._total)
         return np.asarray((at[1] - at[0]) * 1e-9)
 
 
 def find_losses(profile: Profile) -> list[Losses]:
-    """For every worker; the causes and the busy time add up to the length of the window."""
+    """Return the losses of every worker; causes and busy time add up to the length of the window."""
     timeline = profile.timeline
     ready, flying = ready_count(timeline), steps_in_flight(timeline)
     bounds = np.array([profile.start_ns, profile.end_ns])
@@ -127,14 +127,14 @@ def _of_worker(
 
 
 def _long_gaps(events: NDArray[np.void], searches: NDArray[np.void]) -> float:
-    """Seconds between two tasks or searches beyond LONGEST_NS."""
+    """Return the seconds beyond LONGEST_NS between two tasks or searches."""
     starts = np.sort(np.concatenate([events["start_ns"], searches["start_ns"]]))
     ends = np.sort(np.concatenate([events["end_ns"], searches["end_ns"]]))
     return _seconds(np.maximum(starts[1:] - ends[:-1] - LONGEST_NS, 0))
 
 
 def idle_times(recording: WorkerRecording, start: int, end: int) -> NDArray[np.void]:
-    """A worker's times without a task between two moments, the one that still lasts included."""
+    """Return a worker's times without a task between two moments, including one that still lasts."""
     searches = recording.searches
     searches = searches[(searches["end_ns"] > start) & (searches["start_ns"] < end)].copy()
     last = max(
@@ -159,7 +159,7 @@ def _blame_messages(
     starved: _When,
     seconds: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Of each wait's seconds without a ready task, those until a message came that the next task needed."""
+    """Return, of each wait's seconds without a ready task, those until a message came that the next task needed."""
     exposed = np.zeros(len(seconds))
     if not (timeline.waited_for == MESSAGE).any():
         return exposed
@@ -179,7 +179,7 @@ def _blame_messages(
 
 
 def _message_before(timeline: Timeline, round_: int, task: int, low: int) -> tuple[int, int] | None:
-    """(round, task) of the last message after `low` that a task waited for, through others or itself."""
+    """Return (round, task) of the last message after `low` that a task waited for, through others or itself."""
     while True:
         before = int(timeline.waited_for[round_, task])
         if before == MESSAGE:
@@ -193,7 +193,7 @@ def _message_before(timeline: Timeline, round_: int, task: int, low: int) -> tup
 
 
 def _round_of(timeline: Timeline, before: int, round_: int, task: int) -> int:
-    """The round in which what a task waited for ran: the same, or the one before."""
+    """Return the round in which a task's predecessor ran: the same, or the one before."""
     end = timeline.end[round_, before]
     return round_ - 1 if end == MISSING or end > timeline.start[round_, task] else round_
 
@@ -205,7 +205,7 @@ def _blame(
     ends: Ints,
     seconds: NDArray[np.float64],
 ) -> None:
-    """Seconds without a ready task go to the task that made ready what the worker ran next."""
+    """Attribute seconds without a ready task to the task that made ready what the worker ran next."""
     place = np.searchsorted(recording.events["start_ns"], ends)
     starts = recording.events["start_ns"]
     for index, lost in zip(place.tolist(), seconds.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""What ranks sent each other during recorded updates."""
+"""Messages between ranks during recorded updates: their times, arrivals by phase, rows for pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Passed(NamedTuple):
     """One message; times in ns on the clock of `time.monotonic_ns`.
 
     `what`: its name; `way`: send, receive or sum; `peer`: the other rank. `phase`: what it brings tokens to.
-    `posted` by a task, `started` when MPI was told, `arrived` when MPI had done it.
+    `posted` by a task, `started` when MPI was told, `arrived` when MPI reported it complete.
     """
 
     what: str
@@ -28,7 +28,7 @@ class Passed(NamedTuple):
 
 
 def passed(messenger: Messenger, since: int) -> list[Passed]:
-    """What a rank sent and received for the tasks that it runs, posted after a moment."""
+    """Return the messages that a rank sent and received for its tasks, posted after a moment."""
     found = []
     for it in list(messenger.passages):
         if it.posted >= since:
@@ -41,7 +41,7 @@ def passed(messenger: Messenger, since: int) -> list[Passed]:
 
 
 def arrivals(messages: Iterable[Passed]) -> dict[int, list[int]]:
-    """When messages came, in turn, by phase; of several with one phase the last of each round."""
+    """Return when messages arrived, in turn, by phase; of several with one phase the last of each round."""
     times: dict[int, dict[tuple[str, int], list[int]]] = defaultdict(lambda: defaultdict(list))
     for it in messages:
         times[it.phase][it.way + it.what, it.peer].append(it.arrived)
@@ -52,7 +52,7 @@ def arrivals(messages: Iterable[Passed]) -> dict[int, list[int]]:
 
 
 def lanes(messages: Sequence[Passed]) -> list[list[Passed]]:
-    """Rows of messages that are under way one after the other: each in the first row that is free."""
+    """Return rows of messages that do not overlap in time: each in the first row that is free."""
     rows: list[list[Passed]] = []
     for it in sorted(messages, key=lambda each: each.started):
         free = next((row for row in rows if row[-1].arrived <= it.started), None)

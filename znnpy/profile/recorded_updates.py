@@ -1,4 +1,4 @@
-"""Run a few updates or forward passes on random data and keep what every worker did."""
+"""Records a few updates or forward passes on random data: what every worker did, and when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from znnpy.scheduler.recording import WorkerRecording
 class Profile:
     """Recorded updates or forward passes; times in ns on the clock of `time.monotonic_ns`.
 
-    `start_ns` and `end_ns` bound them all. Every task of an update ran once an update; the workers'
+    `start_ns` and `end_ns` enclose them all. Every task of an update ran once an update; the workers'
     recordings hold these updates alone, from the first on.
     """
 
@@ -39,18 +39,18 @@ class Profile:
     """(time, bytes of the process in memory)"""
     planned_bytes: int
     caller_seconds: float = 0.0
-    """Of an update, that the thread which hands updates over computed."""
+    """Seconds of an update in which the thread that submits updates computed."""
     messages: Sequence[Passed] = ()
-    """What this rank sent and received meanwhile."""
+    """Messages that this rank sent and received meanwhile."""
 
     @property
     def seconds_per_update(self) -> float:
-        """Wall time of one update."""
+        """The wall time of one update."""
         return (self.end_ns - self.start_ns) * 1e-9 / self.updates
 
     @property
     def tasks_per_update(self) -> int:
-        """Tasks of one update: the graph holds one or two copies of a step."""
+        """The tasks of one update: the graph holds one or two copies of a step."""
         return self.graph.size // (int(self.graph.step.max(initial=0)) + 1)
 
     @cached_property
@@ -60,7 +60,7 @@ class Profile:
 
 
 def events_needed(model: Model, updates: int) -> int:
-    """Events a worker may have to keep: one worker alone may run every task."""
+    """Return the most events that a worker may have to keep: one worker alone may run every task."""
     graph = model.task_graph
     return graph.size // (int(graph.step.max(initial=0)) + 1) * updates
 
@@ -72,7 +72,7 @@ def profile_updates(
 
     `warm_up` updates (an even number) run first. Data are random: the time of an update does not
     depend on them, and a learning rate of 0 keeps the weights. `world`: the ranks that share each update,
-    which all must be here.
+    which all must call it.
     """
     inputs, targets = random_batch(model)
 
@@ -93,7 +93,7 @@ def profile_predictions(model: Model, passes: int, warm_up: int = 1) -> Profile:
 
 
 def random_batch(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Standard normal inputs and targets of 0 and 1 for one update."""
+    """Return standard normal inputs and targets of 0 and 1 for one update."""
     shapes = model.geometry
     targets = _draw(model, model.network.outputs, shapes.output_shapes)
     return _draw(model, model.network.inputs, shapes.input_shapes), {
@@ -143,7 +143,7 @@ def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], obje
 
 
 def _since(recording: WorkerRecording, before: WorkerRecording) -> WorkerRecording:
-    """Without the warm-up."""
+    """Return a recording without the warm-up."""
     executed = recording.executed - before.executed
     searched = recording.searched - before.searched
     return replace(

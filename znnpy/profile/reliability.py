@@ -1,4 +1,4 @@
-"""Whether recordings can be compared and scaled: what cannot be is no speed of this network."""
+"""Doubts about recordings: finds measurements that cannot be right, from which nothing is extrapolated."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from znnpy.profile.svg import seconds
 DISTURBED = 1.2
 """Mean over median time of tasks above which other programs seem to use the cores."""
 AWAY = 0.2
-"""Share of the workers' time without a core above which it was not theirs."""
+"""Fraction of the workers' time without a core from which on the cores were not theirs."""
 LINEAR = 1.15
 """P workers are at most this times P times as fast as one: each brings caches of its own, and no more."""
 FASTER = 1.25
 """Tasks take at most this times as long alone as beside others, which only take memory and cores from them."""
 OFF = 0.25
-"""Share by which a simulated time may be off before what was not simulated decides."""
+"""Fraction by which a simulated time may be off before something else than the simulated causes decides."""
 UNSCALED = "What other numbers of workers would bring is not said: repeat it on a quiet machine."
 
 
 def find_doubts(
     runs: Sequence[Mapping[str, Any]], error: Mapping[str, float], cores: int
 ) -> list[str]:
-    """Sentences about what of these runs of `summarise` cannot be, by which nothing shall be scaled.
+    """Return sentences about what cannot be right in these runs of `summarise`.
 
-    `error`: share by which the simulation is off, by number of threads. Runs on more threads than cores are
+    `error`: fraction by which the simulation is off, by number of threads. Runs on more threads than cores are
     slower than they should be, and do not count.
     """
     fair = [run for run in runs if run["threads"] <= cores]
@@ -37,7 +37,10 @@ def find_doubts(
 
 
 def _disturbed(run: Mapping[str, Any], cores: int) -> Iterator[str]:
-    """Where workers have all cores, the thread that hands updates over takes one of theirs: that is as it is."""
+    """Yield a doubt if other programs used cores.
+
+    None where workers have all cores: the submitting thread then takes one of theirs.
+    """
     lost, caller = run["losses"], run["caller"] if run["threads"] == cores else 0.0
     away = (lost["without a core"] - caller) / max(sum(lost.values()), 1e-12)
     if away > AWAY:
@@ -53,7 +56,7 @@ def _disturbed(run: Mapping[str, Any], cores: int) -> Iterator[str]:
 
 
 def _too_fast(one: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]:
-    """What more workers cannot bring, and fewer must have lost."""
+    """Yield a doubt if more workers bring more than they can, so that fewer must have lost time."""
     gain, more = one["seconds"] / run["seconds"], run["threads"] / one["threads"]
     if gain > LINEAR * more:
         yield (
@@ -78,5 +81,5 @@ def _unlike(run: Mapping[str, Any], error: Mapping[str, float]) -> Iterator[str]
 
 
 def workers(count: int) -> str:
-    """So many, in words."""
+    """Return "1 worker" or "n workers"."""
     return f"{count} worker{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file of tables and inline pictures."""
+"""Writes the HTML report of a profile: one self-contained file of tables and inline pictures."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _workers(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row a layer and pass: seconds by kind, and the rate that direct convolution would need."""
+    """Return a row for each layer and pass: seconds by kind, and the rate that direct convolution would need."""
     spent: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     passes: list[str] = list(Pass)
     for entry in run["names"]:
@@ -146,7 +146,7 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
 
 
 def _levels(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Shares of work, critical path and waits by level."""
+    """Return fractions of work, critical path and waits by level."""
     totals = {"work": run["work"], "path": run["span"]}
     totals["waited_for"] = sum(level["waited_for"] for level in run["levels"])
     rows = []
@@ -191,7 +191,7 @@ def _bounds(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _path(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The critical path, tasks of one name that follow each other together."""
+    """Return the critical path, consecutive tasks of one name together."""
     sections, begin = [], 0.0
     for key, group in groupby(run["critical_path"], lambda task: (task["name"], task["kind"])):
         tasks = list(group)
@@ -214,7 +214,7 @@ def _path(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Speed-up over one worker: measured, simulated, between Brent's bounds."""
+    """Return speed-up over one worker: measured, simulated, between Brent's bounds."""
     runs, simulated = summary["runs"], summary.get("simulation")
     if len(runs) < 2 and not simulated:
         return None

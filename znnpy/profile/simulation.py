@@ -1,7 +1,4 @@
-"""Recorded runs handed to the simulator.
-
-Simulated ranks as a table: a row a strategy, a column for each number of ranks.
-"""
+"""Simulates recorded runs on other numbers of workers, policies and ranks, for the summary's tables."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from znnpy.simulate import (
 Cells = list[dict[str, Any] | None]
 
 DOUBLES = 8
-"""Bytes of the numbers that running statistics move by."""
+"""Bytes of the numbers that running statistics are updated by."""
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]
@@ -40,7 +37,7 @@ Made = Mapping[int, tuple[Profile, Model]]
 
 
 def by_strategy(found: Mapping[str, Any]) -> tuple[list[int], dict[str, Cells]]:
-    """(numbers of ranks, cells by strategy) of a summary's `ranks`; None where nothing was simulated."""
+    """Return (numbers of ranks, cells by strategy) of a summary's `ranks`; None where nothing was simulated."""
     counts = sorted({row["ranks"] for row in found["rows"]})
     rows: dict[str, Cells] = {}
     for row in found["rows"]:
@@ -51,12 +48,12 @@ def by_strategy(found: Mapping[str, Any]) -> tuple[list[int], dict[str, Cells]]:
 
 
 def simulate_runs(made: Made) -> dict[str, Any]:
-    """`simulation` and `grain` of a summary."""
+    """Return `simulation` and `grain` of a summary."""
     return simulate_profile(_measured(made), _wide(made))
 
 
 def simulate_policies(made: Made, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-    """`policies` of a summary: measured seconds by policy, and simulated ones beside them."""
+    """Return `policies` of a summary: measured seconds by policy, and simulated ones beside them."""
     return compare_policies(_measured(made), _wide(made), seconds)
 
 
@@ -68,9 +65,9 @@ def simulate_ranks(
     chunk: int | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """`ranks` of a summary: every rank computes what was recorded, and they add up gradients.
+    """Return `ranks` of a summary: every rank computes what was recorded, and they all-reduce gradients.
 
-    `colors`, `chunk` as in `simulate_scaling`; `report` hears how far it is.
+    `colors`, `chunk` as in `simulate_scaling`; `report` is told of progress.
     """
     layers = made[max(made)][1].added_up()
     return simulate_scaling(
@@ -86,7 +83,7 @@ def simulate_ranks(
 
 
 def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list[Exchange]]:
-    """The tasks that make and await what ranks add up, of each layer and step."""
+    """Return the tasks that make and await what ranks add up, of each layer and step."""
     tasks = identities(graph)
     edges = [pair.tolist() for pair in graph.edges(carried=False)]
     makers = defaultdict(set)
@@ -114,19 +111,19 @@ def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list
 
 
 def urgent(graph: TaskGraph, strategy: Strategy, workers: int) -> list[int]:
-    """The tasks that come first on a rank of so many workers."""
+    """Return the tasks that come first on a rank of so many workers."""
     tasks = enumerate(identities(graph))
     return [task for task, what in tasks if hastened(what, strategy, workers)]
 
 
 def _makes(before: Identity, after: Identity) -> bool:
-    """Whether a task makes what is added up for another: not one that only reads what that will move."""
+    """Return whether a task makes what another adds up over ranks, rather than only reading what that updates."""
     makes = before.serves in (Pass.WEIGHT, Pass.UPDATE) or before.kind is Kind.STATISTICS
     return makes and _of_sums(after) and not _of_sums(before)
 
 
 def _of_sums(what: Identity) -> bool:
-    """Whether a task needs gradients that are added up over all ranks."""
+    """Return whether a task needs gradients that are added up over all ranks."""
     return what.part in (Part.UPDATE, Part.NORM, Part.CLIP, Part.RUNNING)
 
 

@@ -1,4 +1,4 @@
-"""The three strategies of convergent sums on one fan-in: measured here, simulated on 64 workers."""
+"""Compares three strategies of convergent sums (tree, exchange, lock): measured here, simulated on 64 workers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from znnpy.simulate import STRATEGIES, FanIn, simulate_sums
 MANY = 64
 """Workers for which sums are simulated."""
 MAKING = 10.0
-"""Making a contribution by adding it, in simulated time: a convolution against a sum."""
+"""Time to make a contribution over time to add it, in the simulation: a convolution against a sum."""
 LINE = 16
-"""int64 words between two words that different workers write."""
+"""int64 words between two words that different workers write: two cache lines, so that none is shared."""
 
 
 class Converging:
@@ -37,7 +37,7 @@ class Converging:
         self.words = np.zeros((sums, 2, LINE), np.int64)  # slot or lock; remaining or waited
 
     def graph(self, strategy: str) -> TaskGraph:
-        """Phase 0 makes all contributions, group 0 is complete when all sums are."""
+        """Return a graph: phase 0 makes all contributions, group 0 is complete when all sums are."""
         builder = GraphBuilder()
         add = {"tree": self._tree, "exchange": self._exchange, "lock": self._lock}[strategy]
         self.words[:] = 0
@@ -60,7 +60,7 @@ class Converging:
         return builder.build()
 
     def waited(self) -> float:
-        """Seconds that tasks have waited for the lock since the graph was made."""
+        """The seconds that tasks have waited for the lock since the graph was made."""
         return float(self.words[:, 1, 0].sum()) * 1e-9
 
     def _buffer(self, number: int, leaf: int) -> int:
@@ -120,7 +120,7 @@ class Converging:
 def compare_sums(
     workers: int, sums: int = 4, contributions: int = 80, length: int = 16_384, repeats: int = 20
 ) -> list[dict[str, Any]]:
-    """`sums` of a profile's summary: a row for each strategy, seconds, JSON-able.
+    """Return `sums` of a profile's summary: a row for each strategy, seconds, JSON-able.
 
     `seconds`: the whole fan-in, the best of `repeats`. `seconds_in_sums`: tasks that add, all workers
     together, and `seconds_waiting`: of these, waiting for a lock; means. `simulated_64`: the fan-in on
@@ -153,7 +153,7 @@ def _measure(converging: Converging, strategy: str, workers: int, repeats: int) 
 
 
 def _adding(graph: TaskGraph, recordings: list[WorkerRecording]) -> float:
-    """Seconds in tasks that add."""
+    """Return the seconds in tasks that add."""
     adds = np.array([kind == "sum" for kind in graph.kinds])
     events = np.concatenate([recording.events for recording in recordings])
     events = events[adds[events["task"]]]

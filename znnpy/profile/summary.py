@@ -1,13 +1,8 @@
-"""The numbers of one profile: time by task and worker, losses, Brent's bound, critical path, grain.
+"""Summarises one profile: time by task, layer, level and worker, losses, Brent's bound, critical path, messages.
 
-How much of what ranks sent each other workers had to wait for.
-
-What bounds a network that goes down and up again: work, critical path and idle time, level by level.
-
-A level is what has the same distance between voxels, in input voxels: of a U-Net, the way down and the way up
-at one resolution.
-
-Which layer a task belongs to: the row of a report that counts it.
+A layer is the row of the report that counts a task (`Layers`). A level is what has the same distance between voxels,
+in input voxels: of a U-Net, the way down and the way up at one resolution. For messages it counts how long
+workers had to wait for them.
 """
 
 from __future__ import annotations
@@ -31,20 +26,20 @@ ALL = "all layers"
 
 Entries = Iterable[Mapping[str, Any]]
 SIZE_BOUNDS = [1e-6 * 10 ** (exponent / 5) for exponent in range(-5, 26)]
-"""Seconds between the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
+"""Bounds in seconds of the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
 SMALLEST, LARGEST = 20e-6, 2e-3
-"""Seconds that a task should take."""
+"""Seconds that a task should take at least and at most."""
 
 
 class Layers:
-    """Finds layers in one network. Tasks of a node go to its only edge, else to the node itself."""
+    """Finds the layer of each task in one network. Tasks of a node go to its only edge, else to the node itself."""
 
     def __init__(self, network: Network) -> None:
         self._into = {node.name: _only(network.incoming(node.name)) for node in network.nodes}
         self._from = {node.name: _only(network.outgoing(node.name)) for node in network.nodes}
 
     def of(self, task: Identity) -> str:
-        """Name of the edge or node; ALL for tasks of the whole network."""
+        """Return the name of the edge or node; ALL for tasks of the whole network."""
         if task.owner is None:
             return ALL
         near = self._from if _of_what_follows(task) else self._into
@@ -52,7 +47,7 @@ class Layers:
 
 
 def _of_what_follows(task: Identity) -> bool:
-    """Whether it is made of a node for the edges that leave it."""
+    """Return whether a task is made of a node for the edges that leave it."""
     if task.part is Part.INVERSE:
         return task.serves is Pass.BACKWARD
     return task.part in (Part.IMAGE_SPECTRA, Part.KEPT_TILES)
@@ -65,11 +60,11 @@ def _only(edges: tuple[Edge, ...]) -> str | None:
 def levels(
     network: Network, names: Entries, path: Entries, waited_for: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """Figures of each level, the finest first, JSON-able; none where all voxels lie equally far apart.
+    """Return figures of each level, the finest first, JSON-able; none where all voxels lie equally far apart.
 
     Of `names` and `path`, entries with the `layer` and `seconds` of tasks; `waited_for`: idle seconds by
     the name of tasks. `stride`: z, y, x; `first`, `last`: layers in the order of the data; `work`, `path`,
-    `waited_for` in seconds; `width`: work by path, the workers that the level alone keeps busy.
+    `waited_for` in seconds; `width`: work / path, the workers that the level alone keeps busy.
     """
     strides = _strides(network)
     if len(set(strides.values())) < 2:
@@ -95,13 +90,13 @@ def levels(
 
 
 def _strides(network: Network) -> dict[str, Any]:
-    """By node, and by edge as what it leads to."""
+    """Return strides by node, and by edge those of its target."""
     nodes = dict(lattice_of(network).strides)
     return nodes | {edge.name: nodes[edge.target] for edge in network.edges}
 
 
 def _ends(network: Network, strides: Mapping[str, Any]) -> dict[Any, tuple[str, str]]:
-    """The first and the last node of each level."""
+    """Return the first and the last node of each level."""
     found: dict[Any, tuple[str, str]] = {}
     for node in network.nodes:
         if node.kind != "input":
@@ -111,7 +106,7 @@ def _ends(network: Network, strides: Mapping[str, Any]) -> dict[Any, tuple[str, 
 
 
 def summarise_messages(profile: Profile, losses: Losses) -> dict[str, Any] | None:
-    """`messages` of a run, JSON-able, for one update; None where nothing was sent.
+    """Return `messages` of a run, JSON-able, for one update; None where nothing was sent.
 
     `exposed`: seconds for which workers had nothing to do until a message came, of all workers by their
     number; by layer and by update too. `under_way`: seconds with any message from post to arrival.
@@ -139,7 +134,7 @@ def summarise_messages(profile: Profile, losses: Losses) -> dict[str, Any] | Non
 
 
 def _covered(spans: Sequence[tuple[int, int]]) -> float:
-    """Seconds within any of the spans, given in nanoseconds."""
+    """Return the seconds within any of the spans, given in nanoseconds."""
     total, reached = 0, 0
     for low, high in sorted(spans):
         total += max(0, high - max(low, reached))
@@ -150,7 +145,7 @@ def _covered(spans: Sequence[tuple[int, int]]) -> float:
 def summarise(
     profile: Profile, flops: Mapping[Identity, float] | None = None, alone: Profile | None = None
 ) -> dict[str, Any]:
-    """Figures of a profile, JSON-able; times in seconds, for one update unless they say otherwise.
+    """Return the figures of a profile, JSON-able; times in seconds, for one update unless they say otherwise.
 
     `work` (T1) is the time of all tasks, `span` (Tinf) that of the longest path, both by the median
     time of each task; `bound` Brent's T1 / P + Tinf (ZNN, arXiv 1510.06706). `flops`: operations of
@@ -200,7 +195,7 @@ class _Task(NamedTuple):
 
 
 def typical_costs(profile: Profile) -> Floats:
-    """Seconds of each task of a step: the median over all updates, so that disturbances do not count.
+    """Return the seconds of each task of a step: the median over all updates, so that disturbances do not count.
 
     Both copies of a step declare the same tasks in the same order.
     """
@@ -211,7 +206,7 @@ def typical_costs(profile: Profile) -> Floats:
 
 
 def step_edges(profile: Profile) -> tuple[Ints, Ints]:
-    """(before, after) of one step, tasks numbered as in `typical_costs`."""
+    """Return (before, after) of one step, tasks numbered as in `typical_costs`."""
     graph = profile.graph
     before, after = graph.edges(carried=False)
     within = (graph.step[before] == 0) & (graph.step[after] == 0)
@@ -220,7 +215,7 @@ def step_edges(profile: Profile) -> tuple[Ints, Ints]:
 
 
 def _tasks(profile: Profile) -> list[_Task]:
-    """The tasks of one step, in the order of `typical_costs`."""
+    """Return the tasks of one step, in the order of `typical_costs`."""
     found, layers = identities(profile.graph), Layers(profile.network)
     return [
         _Task(found[task], layers.of(found[task]))
@@ -229,7 +224,7 @@ def _tasks(profile: Profile) -> list[_Task]:
 
 
 def _longest_path(profile: Profile, costs: Floats) -> list[dict[str, Any]]:
-    """The tasks of the longest path of one step."""
+    """Return the tasks of the longest path of one step."""
     edges, tasks = step_edges(profile), _tasks(profile)
     path = chain(edges, bottom_levels(edges, costs))
     return [{**tasks[task].told(), "seconds": float(costs[task])} for task in path]
@@ -238,7 +233,7 @@ def _longest_path(profile: Profile, costs: Floats) -> list[dict[str, Any]]:
 def _names(
     profile: Profile, costs: Floats, flops: Mapping[Identity, float]
 ) -> list[dict[str, Any]]:
-    """One entry for all tasks that are the same, in the order in which they are declared."""
+    """Return one entry for all like tasks, in the order in which they are declared."""
     seconds: dict[_Task, float] = defaultdict(float)
     count: Counter[_Task] = Counter()
     for task, spent in zip(_tasks(profile), costs.tolist(), strict=True):
@@ -251,7 +246,7 @@ def _names(
 
 
 def _kinds(names: list[dict[str, Any]]) -> dict[str, float]:
-    """Seconds of an update by kind of task, the largest first."""
+    """Return the seconds of an update by kind of task, the largest first."""
     kinds: dict[str, float] = defaultdict(float)
     for entry in names:
         kinds[entry["kind"]] += entry["seconds"]
@@ -277,7 +272,7 @@ def _workers(profile: Profile, losses: list[Losses]) -> list[dict[str, Any]]:
 
 
 def _lost(profile: Profile, losses: list[Losses], undisturbed: float) -> dict[str, float]:
-    """Seconds of all workers for one update: in tasks as on one worker, and lost to each cause."""
+    """Return the seconds of all workers for one update: in tasks as on one worker, and lost to each cause."""
     total = _total(losses)
     busy = total.busy / profile.updates
     useful = min(busy, undisturbed)
@@ -299,7 +294,7 @@ def _waited_for(waited: Mapping[str, float]) -> list[dict[str, Any]]:
 
 
 def _sizes(costs: Floats) -> dict[str, Any]:
-    """Histogram of the lengths of tasks: how many of an update, and how much of its time."""
+    """Return a histogram of the lengths of tasks: how many of an update, and how much of its time."""
     places, bars = np.searchsorted(SIZE_BOUNDS, costs), len(SIZE_BOUNDS) + 1
     work = max(float(costs.sum()), 1e-12)
     return {

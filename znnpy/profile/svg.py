@@ -1,4 +1,4 @@
-"""Small pieces of SVG whose places are per cent across and pixels down, so that text keeps its size."""
+"""Builds SVG: elements with x in per cent and y in pixels, so that text keeps its size at any width."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 
 def element(tag: str, *inside: str | Markup, **attributes: object) -> Markup:
-    """An element; names of attributes: `_` stands for `-`, a last one is dropped (`class_`)."""
+    """Return an element; in names of attributes `_` stands for `-`, and a last one is dropped (`class_`)."""
     words = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for name, value in attributes.items()
@@ -24,17 +24,17 @@ def _short(value: object) -> object:
 
 
 def percent(value: float) -> str:
-    """A coordinate across."""
+    """Return an x coordinate."""
     return f"{100 * value:.3f}".rstrip("0").rstrip(".") + "%"
 
 
 def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start") -> Markup:
-    """A line of text; x from 0 to 1."""
+    """Return a line of text; x from 0 to 1."""
     return element("text", words, x=percent(x), y=y, class_=class_ or None, text_anchor=anchor)
 
 
 def bar(x: float, width: float, y: float, height: float, class_: str, title: str) -> Markup:
-    """A rectangle with a tooltip; x and width from 0 to 1."""
+    """Return a rectangle with a tooltip; x and width from 0 to 1."""
     return element(
         "rect",
         element("title", title),
@@ -47,28 +47,28 @@ def bar(x: float, width: float, y: float, height: float, class_: str, title: str
 
 
 def rule(x: float, y0: float, y1: float, class_: str = "grid") -> Markup:
-    """A vertical line."""
+    """Return a vertical line."""
     return element("line", x1=percent(x), x2=percent(x), y1=y0, y2=y1, class_=class_)
 
 
 def level(y: float, class_: str = "grid") -> Markup:
-    """A horizontal line across everything."""
+    """Return a horizontal line across everything."""
     return element("line", x1="0%", x2="100%", y1=y, y2=y, class_=class_)
 
 
 def figure(height: float, parts: Iterable[Markup], label: str) -> Markup:
-    """A picture as wide as its place; `label` says what it shows to those who cannot see it."""
+    """Return a picture as wide as its place; `label` says what it shows to those who cannot see it."""
     return element("svg", *parts, width="100%", height=height, role="img", aria_label=label)
 
 
 def curve(points: Sequence[tuple[float, float]], class_: str, tag: str = "polyline") -> Markup:
-    """A line (or `polygon`) through points from 0 to 1, y upwards; for use in `stretched`."""
+    """Return a line (or `polygon`) through points from 0 to 1, y upwards; for use in `stretched`."""
     places = " ".join(f"{1000 * x:.1f},{1000 * (1 - y):.1f}" for x, y in points)
     return element(tag, points=places, class_=class_, vector_effect="non-scaling-stroke")
 
 
 def stretched(y: float, height: float, parts: Iterable[Markup]) -> Markup:
-    """A box as wide as the picture in which curves lie."""
+    """Return a box as wide as the picture, in which curves lie."""
     return element(
         "svg",
         *parts,
@@ -82,7 +82,7 @@ def stretched(y: float, height: float, parts: Iterable[Markup]) -> Markup:
 
 
 def round_steps(high: float, most: int = 5) -> list[float]:
-    """Round numbers from 0 to about `high`, for an axis."""
+    """Return round numbers from 0 to about `high`, for an axis."""
     if high <= 0:
         return [0.0]
     rough = high / most
@@ -92,7 +92,7 @@ def round_steps(high: float, most: int = 5) -> list[float]:
 
 
 def seconds(value: float) -> str:
-    """A time for people: s, ms or us with three digits."""
+    """Return a time as text: s, ms or us with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Recorded events as one table: when each task of each step was ready, began and ended, and where."""
+"""Orders recorded events in one table: when each task of each step was ready, began and ended, and on which worker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Timeline:
         return np.where(self.ran, (self.end - self.start) * 1e-9, np.nan)
 
     def update(self, round_: int, task: int) -> int:
-        """Number of the update (or forward pass) that a task in a round belongs to."""
+        """Return the number of the update (or forward pass) that a task in a round belongs to."""
         return round_ * self.copies + int(self.graph.step[task])
 
 
@@ -65,7 +65,7 @@ class StepFunction:
 
     @classmethod
     def counting(cls, up: Ints, down: Ints) -> StepFunction:
-        """How many intervals from up[i] to down[i] are open."""
+        """Return how many intervals from up[i] to down[i] are open."""
         times = np.concatenate([up, down])
         change = np.repeat(np.array([1, -1]), [len(up), len(down)])
         order = np.argsort(times, kind="stable")
@@ -74,7 +74,7 @@ class StepFunction:
         return cls(times[last], np.cumsum(change[order])[last])
 
     def at(self, times: Ints) -> Ints:
-        """Values at given times."""
+        """Return the values at given times."""
         place = np.searchsorted(self.times, times, side="right") - 1
         return np.where(place < 0, 0, self.values[np.maximum(place, 0)] if len(self.values) else 0)
 
@@ -85,7 +85,7 @@ def build_timeline(
     releases: Sequence[int],
     arrivals: Arrivals | None = None,
 ) -> Timeline:
-    """Put the events of all workers into one table; `releases[u]` is when update u was released.
+    """Return the events of all workers in one table; `releases[u]` is when update u was released.
 
     Events must be complete from the first update on. A release is noted by Python, a little late: it
     came before the first task began. `arrivals`: of messages that tasks wait for.
@@ -137,7 +137,7 @@ def _releases(graph: TaskGraph, start: Ints, noted: Sequence[int]) -> Ints:
 
 
 def _release_table(graph: TaskGraph, start: Ints, releases: Ints, arrivals: Arrivals) -> Ints:
-    """When the release or message that a task waits for came; 0 for tasks that wait for none."""
+    """Return when the release or message that a task waits for came; 0 for tasks that wait for none."""
     copies = int(graph.step.max(initial=0)) + 1
     made = np.zeros_like(start)
     for update, moment in enumerate(releases.tolist()):
@@ -149,7 +149,7 @@ def _release_table(graph: TaskGraph, start: Ints, releases: Ints, arrivals: Arri
 
 
 def _last_before(graph: TaskGraph, end: Ints) -> tuple[Ints, Ints]:
-    """When the last predecessor of each task ended, and which that was."""
+    """Return when the last predecessor of each task ended, and which that was."""
     made, which = np.zeros_like(end), np.full_like(end, MISSING)
     for carried in (False, True):
         before, after = graph.edges(carried=carried)
@@ -162,13 +162,13 @@ def _last_before(graph: TaskGraph, end: Ints) -> tuple[Ints, Ints]:
 
 
 def ready_count(timeline: Timeline) -> StepFunction:
-    """How many tasks are ready and not yet begun."""
+    """Return how many tasks are ready and not yet begun, over time."""
     ran = timeline.ran
     return StepFunction.counting(timeline.ready[ran], timeline.start[ran])
 
 
 def steps_in_flight(timeline: Timeline) -> StepFunction:
-    """How many updates are released and not complete."""
+    """Return how many updates are released and not complete, over time."""
     ends = [
         timeline.end[update // timeline.copies, timeline.graph.step == update % timeline.copies]
         for update in range(len(timeline.releases))

@@ -1,4 +1,4 @@
-"""Chrome trace JSON of recorded updates, for Perfetto: a track a worker, then messages; counters below."""
+"""Writes recorded updates as a Chrome trace (JSON) for Perfetto: a track a worker, then messages, then counters."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Trace:
                 }  # fmt: skip
 
     def _messages(self) -> Iterator[Event]:
-        """Messages from when MPI was told of them until it had done them, on tracks of their own."""
+        """Yield messages from when MPI was told of them until it had done them, on tracks of their own."""
         shown = [
             it
             for it in self._profile.messages
@@ -130,7 +130,7 @@ class _Trace:
                 }  # fmt: skip
 
     def _arrows(self) -> Iterator[Event]:
-        """Flow events: they begin in the slice of a task and end where its successor begins."""
+        """Yield flow events: they begin in the slice of a task and end where its successor begins."""
         times, number = self._times, 0
         for carried in (False, True):
             before, after = self._profile.graph.edges(carried=carried)

@@ -1,1 +1,1 @@
-"""Objects from predictions of whole volumes: `znnpy segment`."""
+"""Segments predictions of whole volumes into objects: `znnpy segment`."""

@@ -1,4 +1,4 @@
-"""One segmentation: read a prediction, find objects, write labels with the prediction's place."""
+"""Runs one segmentation: reads a prediction, finds objects, writes labels at the prediction's place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity"
 
 @dataclass(frozen=True)
 class Request:
-    """What is wanted: `threshold` None is the usual one, empty `channels` are all."""
+    """The options of a segmentation: `threshold` None is the usual one, empty `channels` are all."""
 
     method: str = "components"
     kind: Kind | None = None
@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Segmented:
-    """Labels uint64 (z, y, x), numbered from 1; 0 is unassigned. Voxels of each object."""
+    """Labels uint64 (z, y, x), numbered from 1, 0 unassigned; `sizes`: voxels of each object."""
 
     labels: NDArray[np.uint64]
     sizes: NDArray[np.int64]
@@ -46,15 +46,15 @@ class Segmented:
 
     @property
     def assigned(self) -> float:
-        """Share of the voxels that belong to objects."""
+        """The fraction of voxels that belong to objects."""
         return float(self.sizes.sum() / self.labels.size)
 
 
 def segment(volume: Volume, request: Request, memory: int | None = None) -> Segmented:
-    """Objects of a prediction, in memory; the volume stays open and the caller's.
+    """Return the objects of a prediction, in memory; the volume stays open and the caller's.
 
-    Refused with VolumeError when the estimate, with what the process has already, is above `memory`
-    bytes, or without it above what is available if None.
+    Raises VolumeError when the estimated memory, with what the process takes already, exceeds `memory`
+    bytes, or, if that is None, when the estimate exceeds what is available.
     """
     found = meaning(volume, request.kind, request.channels)
     method = method_of(request.method)
@@ -73,7 +73,7 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
 
 
 def method_of(name: str) -> Method:
-    """The method of that name; ZnnpyError with the nearest one where there is none."""
+    """Return the method of that name; raise ZnnpyError with the nearest name where there is none."""
     if name not in METHODS:
         known = suggestion(name, [*METHODS])
         raise ZnnpyError(f"segmentation method {name!r} is unknown{known}")
@@ -81,7 +81,7 @@ def method_of(name: str) -> Method:
 
 
 def estimate(volume: Volume, method: str, channels: int) -> int:
-    """Bytes that segmenting a volume takes at its peak."""
+    """Return the bytes that segmenting a volume takes at its peak."""
     entry = method_of(method)
     fixed, each = entry.voxel_bytes, entry.channel_bytes
     voxels = int(np.prod(volume.extent, dtype=np.int64))
@@ -91,9 +91,9 @@ def estimate(volume: Volume, method: str, channels: int) -> int:
 def write_labels(
     destination: Destination, volume: Volume, found: Segmented, request: Request
 ) -> None:
-    """Write labels in the format that the suffix says; whole or not at all.
+    """Write labels as HDF5 or, by the suffix .zarr, as OME-Zarr, atomically.
 
-    Attributes: the prediction's `resolution` and `offset`, and how the labels came about.
+    Attributes: the prediction's `resolution` and `offset`, and how the labels were made.
     """
     attributes = {
         "resolution": list(volume.resolution),
@@ -107,7 +107,7 @@ def write_labels(
 
 
 def refuse_labels(destination: Destination, volume: Volume) -> None:
-    """VolumeError where no labels can be written, before anything is computed."""
+    """Raise VolumeError where no labels can be written, before anything is computed."""
     refuse_place(destination.path)
     destination.refuse_standing()
     refuse_loss(destination, [volume])
@@ -120,7 +120,7 @@ def _labels(values: Float32, request: Request, found: Meaning, threshold: float)
 
 
 def _doubt(volume: Volume, values: Float32) -> None:
-    """A warning where integers are far below the largest of their type, as of masks of 0 and 1, or bytes in 16 bits."""
+    """Warn where integers are far below the largest of their type, as of masks of 0 and 1, or bytes in 16 bits."""
     if volume.dtype.kind not in "ui":
         return
     largest = int(np.iinfo(volume.dtype).max)
@@ -136,7 +136,7 @@ def _doubt(volume: Volume, values: Float32) -> None:
 def _renumbered(
     labels: NDArray[Any], min_size: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Labels without small objects, numbered 1, 2, ... in their old order, and the sizes."""
+    """Return labels without small objects, numbered 1, 2, ... in their old order, and the sizes."""
     sizes = np.bincount(labels.reshape(-1))
     kept = sizes >= max(1, min_size)
     kept[0] = False

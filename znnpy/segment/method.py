@@ -1,4 +1,4 @@
-"""The ways from predictions to objects, by the names that users choose them by."""
+"""The registry of segmentation methods: names, options, memory and functions that find objects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Kind = Literal["boundary", "foreground", "affinity"]
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One way to objects.
+    """One segmentation method.
 
     `summary`: for the help of `--method`. `find(values, kind, threshold, offsets, min_size)`, or "module:name" of
-    it: new labels uint32 or uint64 (z, y, x), 0 unassigned, of probabilities float32 (C, z, y, x). C is 1 but for
-    affinities, whose `offsets` are (z, y, x); objects of fewer than `min_size` voxels are dropped afterwards too.
-    `voxel_bytes`, `channel_bytes`: peak memory a voxel beside the probabilities, and more for each channel.
-    `thresholds`: the usual ones that are not 0.5. `kinds`: what it takes. `title`: what errors call it.
+    it: returns new labels uint32 or uint64 (z, y, x), 0 unassigned, for probabilities float32 (C, z, y, x). C is 1
+    but for affinities, whose `offsets` are (z, y, x); objects of fewer than `min_size` voxels are dropped afterwards
+    too. `voxel_bytes`, `channel_bytes`: peak memory a voxel beside the probabilities, and more for each channel.
+    `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes. `title`: its name in errors.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Ways to objects: connected components, seeded watershed, mutex watershed.
+"""Segmentation algorithms: connected components, seeded watershed, mutex watershed.
 
 All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities are float32, 0 to 1.
 """
@@ -26,7 +26,7 @@ WHEELS = "x86_64"  # the machine that bioimage-cpp has wheels for
 def components(
     values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int = 0
 ) -> Labels:
-    """Voxels joined over faces where boundaries are below, foreground or affinities above, `threshold`.
+    """Label voxels joined over faces where boundaries are below, foreground or affinities above, `threshold`.
 
     `values` (C, z, y, x); C is 1 but for affinities, which must hold one step along each axis.
     """
@@ -39,7 +39,7 @@ def components(
 def watershed(
     values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int
 ) -> Labels:
-    """Components of at least `min_size` voxels, flooded over the boundary map until they meet.
+    """Flood the boundary map from components of at least `min_size` voxels until they meet.
 
     Boundaries of affinities are 1 - the least to a nearest neighbour. Boundaries and affinities
     are flooded everywhere, a foreground only where it is above 0.5 (or `threshold`, if lower).
@@ -57,7 +57,7 @@ def watershed(
 
 
 def _flooded(height: Float32, seeds: NDArray[np.int32], inside: NDArray[np.bool_]) -> Labels:
-    """`seeds` spread over what is `inside`, from low to high, over faces; all (z, y, x)."""
+    """Return `seeds` spread over what is `inside`, from low to high, over faces; all (z, y, x)."""
     height, labels = np.ascontiguousarray(height), np.ascontiguousarray(seeds)
     queue = [np.empty(height.size, kind) for kind in (np.float32, np.int64, np.int64)]
     arrays = [height, np.ascontiguousarray(inside), labels]
@@ -68,7 +68,7 @@ def _flooded(height: Float32, seeds: NDArray[np.int32], inside: NDArray[np.bool_
 def mutex(
     values: Float32, kind: str, threshold: float, offsets: Sequence[Triple], min_size: int = 0
 ) -> Labels:
-    """Mutex watershed (Wolf et al. 2018): nearest affinities attract, others repel, surest first.
+    """Segment by the mutex watershed (Wolf et al. 2018): nearest affinities attract, others repel, surest first.
 
     An attraction a and a repulsion b are equally sure when a - threshold = threshold - b.
     """
@@ -88,7 +88,7 @@ def mutex(
 
 
 def _height(values: Float32, kind: str, offsets: Sequence[Triple]) -> Float32:
-    """A map (z, y, x) that is high on boundaries."""
+    """Return a map (z, y, x) that is high on boundaries."""
     if kind == "boundary":
         return np.asarray(values[0])
     near = [index for index, offset in enumerate(offsets) if sum(map(abs, offset)) == 1]

@@ -1,4 +1,4 @@
-"""What a prediction shows: boundaries, foreground or affinities, as probabilities in memory."""
+"""Interprets a predicted volume: boundaries, foreground or affinities, read as probabilities."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from znnpy.segment.method import Kind
 
 Float32 = NDArray[np.float32]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+"""Offsets of the nearest neighbours before a voxel along z, y and x."""
 # Networks trained with a square loss leave [0, 1] a little; logits leave it by much.
 BEYOND = 0.5
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the channels used of a prediction show, and the affinities' offsets (z, y, x)."""
+    """The meaning of the channels that are used, and the affinities' offsets (z, y, x)."""
 
     kind: Kind
     channels: tuple[int, ...]
@@ -29,7 +30,7 @@ class Meaning:
 
 
 def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meaning:
-    """Settle what to use: as asked for, else affinities if the file names offsets, else boundaries.
+    """Return what a prediction shows: as asked for, else affinities if the file names offsets, else boundaries.
 
     Raises VolumeError, saying what to ask for, when the channels do not fit.
     """
@@ -52,9 +53,9 @@ def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meani
 
 
 def probabilities(volume: Volume, channels: Sequence[int]) -> Float32:
-    """Channels of a prediction as float32 (C, z, y, x) from 0 to 1; integers count to their largest.
+    """Read channels of a prediction as float32 (C, z, y, x) from 0 to 1; integers are divided by their largest.
 
-    Read in slabs. Raises VolumeError for values that are no probabilities.
+    Reads in slabs. Raises VolumeError for values that are not probabilities.
     """
     _, height, width = volume.extent
     values = np.empty((len(channels), *volume.extent), np.float32)

@@ -1,4 +1,4 @@
-"""Outputs of all formats, by the suffix of their names; a new format is an entry in `output_format.OUTPUTS`."""
+"""Opens outputs of any format by the suffix of their names; a new format is an entry in `output_format.OUTPUTS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats that are written, by the suffixes of their names."""
+"""The registry of formats that are written, by the suffixes of file names."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR))
 
 
 def by_suffix(path: Path) -> OutputFormat | None:
-    """The format of an output of this name; None where its suffix is no format's."""
+    """Return the format of an output of this name; None where no format has its suffix."""
     suffix = path.suffix.lower()
     return next((it for it in OUTPUTS.values() if suffix in it.suffixes), None)
 
 
 def output_format(path: Path) -> OutputFormat:
-    """The format of an output of this name: HDF5 where its suffix is no format's."""
+    """Return the format of an output of this name: HDF5 where no format has its suffix."""
     return by_suffix(path) or HDF5
