@@ -1,4 +1,4 @@
-"""The `znnpy` command."""
+"""Entry point of the `znnpy` command: handles Ctrl-C during imports, then runs `app.main`."""
 
 import _signal  # type: ignore[import-not-found]  # of Python itself, as os and sys; `signal` would have to be loaded
 import os
@@ -17,9 +17,9 @@ _SHOW_CURSOR = b"\x1b[?25h"
 def main(arguments: "Sequence[str] | None" = None) -> None:
     """Run the command line, by default the process's own, and end the process.
 
-    Ctrl-C ends it at once, with one line, wherever nothing better is arranged: most of the first
-    second goes into imports, which an exception would leave with a traceback. So nothing is imported
-    before that Python has not loaded by itself.
+    Ctrl-C ends it at once, with one line, unless a command arranges better: most of the first second
+    goes into imports, which an exception would leave with a traceback. So nothing is imported before it
+    that Python has not loaded by itself.
     """
     if arguments is None:
         _signal.signal(_signal.SIGINT, _interrupted)

@@ -1,4 +1,4 @@
-"""Commands and how they end: 0 done, 1 an error, 2 wrong usage, 128 + n stopped by signal n."""
+"""All commands, and how they end: exit status 0 done, 1 error, 2 wrong usage, 128 + n stopped by signal n."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Options of all commands; --debug and --quiet are taken out of the line before it is parsed."""
+    """Define the options of all commands; --debug and --quiet are removed from the line before it is parsed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and end the process. Errors are one message on stderr."""
+    """Run the command line and end the process. An error is one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     wanted = Manners.of(line)
     adopt(wanted)
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(words: Sequence[str], wanted: Manners) -> None:
-    """Run a command. Of several ranks rank 0 alone speaks; what is wrong before they have met ends all of them."""
+    """Run a command. Of several ranks rank 0 alone prints; an error before they have met ends all of them."""
     speaks = announced_rank() == 0
     try:
         refuse_little_memory()
@@ -119,10 +119,10 @@ def _run(words: Sequence[str], wanted: Manners) -> None:
 
 
 def _leave(code: int) -> None:
-    """End the process, but do not take apart what it holds: that takes a quarter of a second.
+    """End the process without destroying what it holds, which takes a quarter of a second.
 
-    Returns when the output cannot be flushed, for the usual way to say so; and of several ranks, whose launcher
-    hears of a good end from MPI's library at the very last, and else kills all.
+    Returns when the output cannot be flushed, for the usual way to report that; and with several ranks, whose
+    launcher learns of a good end from MPI's library at the very last, and else kills all.
     """
     if announced() != 1:
         return
@@ -136,7 +136,7 @@ def _leave(code: int) -> None:
 
 @cache
 def _commands() -> Any:
-    """The commands; their help names no types of arguments and flags, which say nothing."""
+    """Return the commands, without types of arguments and flags in their help, which say nothing."""
     made: Any = typer.main.get_command(app)
     for command in (made, *made.commands.values()):
         command.help = BROKEN.sub(" ", command.help or "")
@@ -147,12 +147,12 @@ def _commands() -> Any:
 
 
 def _tell(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning on one line, without the place in the code that it comes from."""
+    """Print a warning on one line, without the place in the code that it comes from."""
     _complain(f"warning: {message}")
 
 
 def _keep(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Not to say a warning that rank 0 says."""
+    """Drop a warning that rank 0 prints."""
     if issubclass(category, WaitWarning):
         _tell(f"rank {announced_rank()} {message}")
 

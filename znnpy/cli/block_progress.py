@@ -1,4 +1,4 @@
-"""Progress over blocks: a bar on a terminal, a line every few seconds elsewhere."""
+"""Progress over blocks of a prediction: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class BlocksBar:
         self._bar.stop()
 
     def prepare(self, what: str, done: int, total: int) -> None:
-        """Something else goes on before the first block."""
+        """Show the progress of preparations before the first block."""
         words = f"{what}: {done} of {total}"
         self._bar.update(self._task, words=words)
         self._say(words)
 
     def show(self, done: Done) -> None:
-        """So far is a prediction."""
+        """Show the progress of the prediction."""
         words = f"{done.voxels_per_s:,.0f} voxels/s, {_left(done.remaining)} left"
         self._bar.update(self._task, completed=done.blocks, total=done.total, words=words)
         self._say(f"{self._what}: block {done.blocks} of {done.total}, {words}")

@@ -1,4 +1,4 @@
-"""`znnpy check`, `znnpy init` and `znnpy schema`."""
+"""The commands `znnpy check`, `znnpy init` and `znnpy schema`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def check(
     max_memory: MaxMemory = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Measure algorithms that this machine has not seen yet."),
+        typer.Option(
+            "--measure", help="Measure algorithms that this machine has not measured yet."
+        ),
     ] = False,
     save_plan: SavePlan = None,
 ) -> None:
-    """Look at volumes, layers, shapes, algorithms, memory and time per update, without training.
+    """Check a config without training: volumes, layers, shapes, algorithms, memory and time per update.
 
-    Algorithms are those that training would choose where this machine has measured them before,
-    elsewhere by estimates that training may not agree with. Under mpiexec or srun every rank looks, and rank 0 speaks.
+    Algorithms are those that training would choose if this machine has measured them before, else estimates, from
+    which training may differ. Under mpiexec or srun every rank checks, and rank 0 prints.
     """
     from znnpy.cli.config_summary import summarise
     from znnpy.cli.summary_tables import print_summary

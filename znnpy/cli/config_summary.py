@@ -1,8 +1,6 @@
-"""What `znnpy check` says about a config and its volumes, found without training.
+"""Computes what `znnpy check` prints: volumes, layers, memory and time of an update, algorithms with runner-ups.
 
-What an update needs: counted from its tasks, or at least, where these would be very many.
-
-What each pass of a layer costs by its method, and by the next best one.
+Memory and time are counted from an update's tasks, or, where these would be very many, bounded from below.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ from znnpy.train.survey import survey
 MOST_TASKS = 3000  # of an update, as estimated, up to which they are declared to be counted
 TASKS_EACH = 10  # of a node and its edges, at least
 Algorithms = list[dict[str, Any]]
-MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are weighed
+MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are compared
 UNPLANNED = "unplanned"
 
 
@@ -70,7 +68,7 @@ class Compared:
 
 
 def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]:
-    """The passes that a layer needs; `costs` has seconds by part of its methods and the others."""
+    """Return the passes that a layer needs; `costs` has seconds by part of its methods and the others."""
     chosen: dict[PassName, Method] = {which: layer.method(which) for which in shape.passes}
     least, met = shared_total(chosen, costs), dict[PassName, Method]()
     rows, before = [], 0.0
@@ -90,10 +88,11 @@ def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]
 
 @dataclass(frozen=True)
 class Needs:
-    """What an update needs, or, if that is not `counted`, at least.
+    """The memory and time of an update; lower bounds if not `counted`.
 
-    `bytes` in all, `uses`: what they serve at the moment that needs most, `kept`: with which nothing would be made
-    again. `work`: seconds on one core, `again` of them for what is made again. `in_flight`: microbatches at once.
+    `bytes` in all, `uses`: what they serve at the moment that needs most, `kept`: bytes without rematerialisation
+    (nothing computed again). `work`: seconds on one core, `again` of them for what is computed again. `in_flight`:
+    microbatches at once.
     """
 
     counted: bool
@@ -116,7 +115,7 @@ def find_needs(
     *,
     always: bool,
 ) -> Needs:
-    """Counted `always`, or where there are few tasks by estimate; PlanError when it is more than `most` bytes."""
+    """Return the needs, counted `always`, or where few tasks are expected; PlanError for more than `most` bytes."""
     training = config.training
     count, optimizer = training.batch // training.at_once, Optimizer.of(training.optimizer)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
@@ -150,7 +149,7 @@ def find_needs(
 
 
 def _planned(layout: Layout, settings: Settings, algorithms: Algorithms) -> MemoryPlan:
-    """Memory as planned; PlanError says where other algorithms might need less."""
+    """Return the planned memory; PlanError says where other algorithms might need less."""
     try:
         return planned_within(layout, settings)
     except TooLargeError as error:
@@ -166,7 +165,7 @@ def _planned(layout: Layout, settings: Settings, algorithms: Algorithms) -> Memo
 def _expected_tasks(
     algorithms: Algorithms, network: Network, geometry: Geometry, batch: int
 ) -> float:
-    """About how many tasks an update has: declaring them all takes time and memory for each."""
+    """Return about how many tasks an update has: declaring them all takes time and memory for each."""
     voxels: int = sum(
         node.channels * prod(geometry.nodes[node.name].shape) for node in network.nodes
     )
@@ -176,9 +175,9 @@ def _expected_tasks(
 
 
 def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
-    """Volumes, layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
+    """Return volumes, layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
 
-    Plans as training would if it `measure`s layers that this machine has not seen; else these are
+    Plans as training would if it `measure`s layers that this machine has not measured; else these are
     estimated. Raises VolumeError for volumes, before anything is planned, and PlanError when
     run.max_memory is exceeded.
     """
@@ -284,7 +283,7 @@ def _algorithms(
     conv: Choice,
     most: int | None,
 ) -> list[dict[str, Any]]:
-    """A record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
+    """Return a record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
     made = []
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
@@ -309,7 +308,7 @@ def _algorithms(
 
 
 def _affordable(config: Config, network: Network, geometry: Geometry, *, measure: bool) -> Choice:
-    """The config's choice of algorithms, but direct where weighing those of all layers takes long."""
+    """Return the config's choice of algorithms, or direct where comparing those of all layers takes long."""
     different = set(_conv_shapes(config, network, geometry).values())
     return config.training.conv if measure or len(different) <= MOST_SHAPES else "direct"
 
@@ -317,7 +316,7 @@ def _affordable(config: Config, network: Network, geometry: Geometry, *, measure
 def _measuring(
     config: Config, network: Network, geometry: Geometry, conv: Choice, most: int | None
 ) -> int:
-    """Bytes that training takes at its start to measure layers; 0 where it measures none."""
+    """Return the bytes that training takes at its start to measure layers; 0 where it measures none."""
     if conv != "auto" or config.training.plan is not None:
         return 0
     return measuring_bytes(network, geometry, config.training.at_once, True, most)

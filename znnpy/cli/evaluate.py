@@ -1,4 +1,4 @@
-"""`znnpy evaluate`."""
+"""The command `znnpy evaluate`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def evaluate(
             metavar="P",
             min=0,
             max=1,
-            help="Probability that separates objects (default: from the train volume).",
+            help="Probability that separates objects (default: chosen on the train volume).",
         ),
     ] = None,
     min_size: Annotated[
@@ -64,7 +64,7 @@ def evaluate(
 ) -> None:
     """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI.
 
-    Of values (square loss on others than 0 and 1): squared and absolute error, correlation of each image.
+    For values (square loss on others than 0 and 1): squared and absolute error, correlation of each channel.
     """
     from znnpy.cli.tables import print_evaluations
     from znnpy.evaluation.scores import Objects

@@ -1,4 +1,4 @@
-"""How much a command says beside its results: `--debug` and `--quiet` anywhere in the line, and the next command."""
+"""Options anywhere in the line (`--debug`, `--quiet`), and the suggestion of the next command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Manners:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Self:
-        """What a command line asks for."""
+        """Return the manners that a command line asks for."""
         return cls(any(it in DEBUG for it in words), any(it in QUIET for it in words))
 
 
@@ -31,22 +31,22 @@ _asked: ContextVar[Manners] = ContextVar("manners", default=Manners())  # noqa: 
 
 
 def manners() -> Manners:
-    """Those of the command that runs."""
+    """Return the manners of the running command."""
     return _asked.get()
 
 
 def adopt(wanted: Manners) -> None:
-    """Let them be those of the command that runs next."""
+    """Set the manners of the command that runs next."""
     _asked.set(wanted)
 
 
 def without(words: Sequence[str]) -> list[str]:
-    """A command line without what `Manners` are made from."""
+    """Return a command line without `--debug` and `--quiet`."""
     return [word for word in words if word not in (*DEBUG, *QUIET)]
 
 
 def suggest(*words: object) -> None:
-    """Say on stderr which command comes next, such as `znnpy check config.yaml`."""
+    """Print on stderr which command comes next, such as `znnpy check config.yaml`."""
     if not manners().quiet:
         with suppress(OSError):  # the terminal may be closed
             print(f"next: znnpy {shlex.join(map(str, words))}", file=sys.stderr, flush=True)

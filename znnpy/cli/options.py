@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and their parsing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def new_path(text: str | Path) -> Path:
-    """A place to write to; wrong usage for what is none of this machine."""
+    """Return a path to write to; wrong usage if it cannot be one of this machine."""
     from znnpy.data.dataset_names import local_path
     from znnpy.errors import VolumeError
 
@@ -37,7 +37,7 @@ ReplaceNonfinite = Annotated[
     bool,
     typer.Option(
         "--replace-nonfinite",
-        help="Take NaN and infinite voxels as 0 after normalisation, instead of refusing them.",
+        help="Replace NaN and infinite voxels by 0 after normalisation, instead of refusing them.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -47,7 +47,7 @@ Threads = Annotated[
 ]
 MaxMemory = Annotated[
     str | None,
-    typer.Option("--max-memory", metavar="SIZE", help="Most memory, e.g. 8GiB."),
+    typer.Option("--max-memory", metavar="SIZE", help="Memory limit, e.g. 8GiB."),
 ]
 AllowFilters = Annotated[
     list[str] | None,
@@ -63,20 +63,20 @@ SavePlan = Annotated[
         "--save-plan",
         metavar="FILE",
         parser=new_path,
-        help="Measure, and write the plan for training.plan.",
+        help="Measure, and write a plan for training.plan.",
     ),
 ]
 
 
 def replacing(wanted: bool) -> list[str]:
-    """The override that --replace-nonfinite stands for."""
+    """Return the override that --replace-nonfinite stands for."""
     return ["data.replace_nonfinite=true"] if wanted else []
 
 
 def overrides(
     given: list[str] | None, threads: int | None = None, max_memory: str | None = None
 ) -> list[str]:
-    """All overrides of a line; the short options stand for their `run` keys."""
+    """Return all overrides of a line; the short options stand for their `run` keys."""
     found = list(given or [])
     if threads is not None:
         found.append(f"run.threads={threads}")
@@ -86,7 +86,7 @@ def overrides(
 
 
 def memory_bytes(text: str | None) -> int | None:
-    """Bytes that --max-memory gives; wrong usage if it is no size."""
+    """Return the bytes of --max-memory; wrong usage if it is no size."""
     from pydantic import TypeAdapter, ValidationError
 
     from znnpy.fields import Bytes
@@ -100,7 +100,7 @@ def memory_bytes(text: str | None) -> int | None:
 
 
 def filters(given: list[str] | None) -> tuple[str, ...]:
-    """Names that --allow-filter gives; wrong usage if one is no compression that can be allowed."""
+    """Return the names given by --allow-filter; wrong usage for a name that is no compression filter."""
     from znnpy.data.hdf5.safety import MORE_FILTERS
 
     for name in given or ():
@@ -111,7 +111,7 @@ def filters(given: list[str] | None) -> tuple[str, ...]:
 
 
 def volume_section(options: Mapping[str, str], **given: Any) -> VolumeSection:
-    """The volume whose image, labels and mask are given by `options`, or not; wrong usage for what names no file."""
+    """Return the volume whose image, labels and mask the `options` give; wrong usage for a name of no file."""
     from pydantic import ValidationError
 
     from znnpy.config.models import VolumeSection
@@ -130,7 +130,7 @@ SIZES = "N|Z,Y,X"
 
 
 def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, int] | None:
-    """The sizes z, y, x that an option gives, one for a cube; wrong usage if they are none."""
+    """Return the sizes z, y, x that an option gives, one number for a cube; wrong usage if it gives none."""
     from pydantic import TypeAdapter, ValidationError
 
     from znnpy.fields import Size3, shown

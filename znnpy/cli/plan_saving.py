@@ -1,4 +1,4 @@
-"""`znnpy check --save-plan`: writes the plan that training would take, measured where that decides."""
+"""`znnpy check --save-plan`: writes the plan that training would choose, after measuring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from znnpy.plan.record import saved_plan, to_text
 
 
 def save_plan(config: Config, path: Path) -> None:
-    """Write the plan of a config's updates for `training.plan`; measures what wisdom does not know."""
+    """Write the plan of a config's updates for `training.plan`; measures layers that are not in wisdom."""
     training = config.training
     network = trained_network(config)
     geometry = trained_geometry(config, network)

@@ -1,4 +1,4 @@
-"""What a process needs of the system before it can begin."""
+"""Refuses to start under a launcher where a command is for one process, or with too little memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEAST_EACH = 1 << 26  # and for each core
 
 
 def refuse_ranks(command: str, instead: str = "it uses all cores that it may") -> None:
-    """KnownToAllError where a launcher has started several processes: each would do the same, to the same files."""
+    """Raise KnownToAllError if a launcher has started several processes: each would do the same, to the same files."""
     count = announced()
     if count != 1:
         unset = " ".join(f"-u {name}" for name in announcing())
@@ -25,7 +25,7 @@ def refuse_ranks(command: str, instead: str = "it uses all cores that it may") -
 
 
 def refuse_little_memory() -> None:
-    """ZnnpyError when `ulimit -v` leaves too little: compilers and BLAS would hang rather than fail."""
+    """Raise ZnnpyError when `ulimit -v` leaves too little: compilers and BLAS would hang rather than fail."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     if allowed == resource.RLIM_INFINITY:
         return

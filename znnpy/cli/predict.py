@@ -1,4 +1,4 @@
-"""`znnpy predict`."""
+"""The command `znnpy predict`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def predict(
     ] = None,
     mask: Annotated[
         str | None,
-        typer.Option(metavar="FILE[:DATASET]", help="Where to predict; elsewhere is 0."),
+        typer.Option(
+            metavar="FILE[:DATASET]", help="Voxels to predict (not 0); all others become 0."
+        ),
     ] = None,
     block: Annotated[
         str | None, typer.Option(metavar=SIZES, help="Voxels written at once (default: chosen).")
@@ -77,12 +79,12 @@ def predict(
         typer.Option(
             "--borders",
             "--border",
-            help="valid: voxels that see no border; mirror: all (default: as trained).",
+            help="valid: only voxels that see no border; mirror: all (default: as trained).",
         ),
     ] = None,
     logits: Annotated[
         bool,
-        typer.Option("--logits", help="Write logits, which come before the logistic or softmax."),
+        typer.Option("--logits", help="Write logits: values before the logistic or softmax."),
     ] = False,
     dtype: Annotated[
         Literal["float32", "uint8"],
@@ -90,16 +92,18 @@ def predict(
     ] = "float32",
     augment: Annotated[
         Literal["flips"] | None,
-        typer.Option(help="flips: mean over all mirror images of the input."),
+        typer.Option(
+            help="Test-time augmentation; flips: mean over all mirror images of the input."
+        ),
     ] = None,
     grid: Annotated[
         bool,
         typer.Option(
-            "--grid", help="With true strides: only the network's own grid, not all voxels."
+            "--grid", help="With true strides: predict only the network's own grid, not all voxels."
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and write nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be done, and write nothing.")
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
@@ -108,7 +112,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="ADDRESS|local:N",
-            help="By the workers of a dask scheduler, or by N processes of this machine.",
+            help="Predict by the workers of a dask scheduler, or by N processes of this machine.",
         ),
     ] = None,
     verify_seams: Annotated[
@@ -116,7 +120,7 @@ def predict(
         typer.Option(
             min=0,
             metavar="[N]",
-            help=f"Afterwards, compute N places on borders of blocks once more, {SEAMS} if not given.",
+            help=f"Afterwards, check for seams at N places on borders of blocks (default: {SEAMS}).",
         ),
     ] = 0,
     replace_nonfinite: ReplaceNonfinite = False,
@@ -124,11 +128,11 @@ def predict(
     threads: Threads = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Predict a whole volume in patches, with real neighbours around each patch.
+    """Predict a whole volume patch by patch, each with its real surroundings (halo).
 
-    Writes float32 probabilities (image, z, y, x). The values do not depend on blocks, threads or
+    Writes float32 probabilities (channel, z, y, x). The values do not depend on blocks, threads or
     interruptions; with another patch they differ by rounding, so a run remembers its patch for each
-    stack, and a line says when a memory limit asks for another. Stopped, the same command goes on.
+    stack, and a note says when a memory limit needs another. If stopped, the same command resumes.
     """
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
@@ -164,7 +168,7 @@ def predict(
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
-    """A command line in which every --verify-seams has its number."""
+    """Return a command line in which every --verify-seams has its number."""
     made = []
     for word, after in zip(words, [*words[1:], ""], strict=False):
         made.append(word)
@@ -211,7 +215,7 @@ def _predict(
 
 
 def _suggest(target: str, destination: Destination) -> None:
-    """Objects of what shows where they are, a look at all else."""
+    """Suggest `segment` for predictions that show objects, `view` for all others."""
     kinds = {"boundary": (), "affinity": (), "mask": ("--kind", "foreground")}
     if target in kinds:
         suggest("segment", destination.name, "--output", "objects.h5", *kinds[target])

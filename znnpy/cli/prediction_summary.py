@@ -1,7 +1,4 @@
-"""What `znnpy predict` says before it begins, above all with --dry-run.
-
-What stands at an output's place, in words for people.
-"""
+"""Prints what `znnpy predict` is about to do, above all with --dry-run, and what exists at its output's place."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from znnpy.errors import VolumeError
 
 
 def standing(destination: Destination, spec: OutputSpec) -> str:
-    """What stands at an output's place, and what writing it would do with that."""
+    """Return as text what exists at an output's place, and what writing would do with it."""
     path, overwrite = destination.path, destination.overwrite
     journal = journal_of(path)
     head = read_head(journal)
@@ -47,7 +44,7 @@ def standing(destination: Destination, spec: OutputSpec) -> str:
 
 
 def print_job(job: Job, destination: Destination) -> None:
-    """Blocks, patch, halo, memory, size, time, what stands at the output's place; sizes z, y, x."""
+    """Print blocks, patch, halo, memory, size, time, and what exists at the output's place; sizes z, y, x."""
     from znnpy.infer.speed_trial import trial_seconds
 
     threads = job.weights.config.run.threads or available_cores()
@@ -77,7 +74,7 @@ def print_job(job: Job, destination: Destination) -> None:
 
 
 def nothing_wanted(job: Job) -> str:
-    """That the mask wants no voxel of what is predicted, in words; "" if it wants any."""
+    """Return a note if the mask wants no voxel of what is predicted; else ""."""
     if any(_wanted(job)):
         return ""
     (mask,) = job.scene.masks.values()
@@ -88,7 +85,7 @@ def nothing_wanted(job: Job) -> str:
 
 
 def _wanted(job: Job) -> Iterator[bool]:
-    """Which blocks hold voxels of the mask."""
+    """Yield for each block whether it holds voxels of the mask."""
     from znnpy.infer.predict import masked
 
     for block in job.order:

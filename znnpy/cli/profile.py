@@ -1,4 +1,4 @@
-"""`znnpy profile`."""
+"""The command `znnpy profile`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def profile(
     ] = None,
     predict: Annotated[
         Path | None,
-        typer.Option("--predict", metavar="RUN", help="Forward passes of a run, not updates."),
+        typer.Option(
+            "--predict", metavar="RUN", help="Record forward passes of a run, not updates."
+        ),
     ] = None,
     updates: Annotated[
         int,
@@ -58,7 +60,7 @@ def profile(
     ranks: Annotated[
         str,
         typer.Option(
-            "--ranks", metavar="P[,P...]", help="Simulate so many ranks, e.g. 2,4,16,64,256."
+            "--ranks", metavar="P[,P...]", help="Numbers of ranks to simulate, e.g. 2,4,16,64,256."
         ),
     ] = "",
     bandwidth: Annotated[
@@ -67,18 +69,23 @@ def profile(
             "--bandwidth",
             min=1e-6,
             metavar="GBIT/S",
-            help="Of --ranks, each way of each rank (default: 10).",
+            help="For --ranks: bandwidth of each rank, each way (default: 10).",
         ),
     ] = None,
     latency: Annotated[
         float | None,
         typer.Option(
-            "--latency", min=0, metavar="US", help="Of --ranks, of each message (default: 20)."
+            "--latency",
+            min=0,
+            metavar="US",
+            help="For --ranks: latency of each message (default: 20).",
         ),
     ] = None,
     patch: Annotated[
         str | None,
-        typer.Option(metavar=SIZES, help="Output patch of --predict (default: the window, or 48)."),
+        typer.Option(
+            metavar=SIZES, help="For --predict: output patch (default: the window, or 48)."
+        ),
     ] = None,
     out: Annotated[
         Path,
@@ -91,20 +98,20 @@ def profile(
         ),
     ] = Path("profile"),
     arrows: Annotated[
-        bool, typer.Option("--arrows", help="Who waits for whom, in the trace.")
+        bool, typer.Option("--arrows", help="Draw in the trace which tasks wait for which.")
     ] = False,
     full_graph: Annotated[
-        bool, typer.Option("--full-graph", help="Every task in graph.dot.")
+        bool, typer.Option("--full-graph", help="Write every task to graph.dot.")
     ] = False,
     as_json: AsJson = False,
     set_: Overrides = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Record updates on random data: where the time goes, whether more cores help.
+    """Record updates on random data: where the time goes, and whether more cores would help.
 
     Writes report.html, trace-P.json.gz for each number P of threads (for Perfetto; trace.json.gz is
-    that of the most), summary.json and graph.dot. Under mpiexec or srun all ranks share each update, and rank 0
-    writes what it did and sent.
+    that of the most), summary.json and graph.dot. Under mpiexec or srun all ranks share each update (data parallel),
+    and rank 0 writes what it did and sent.
     """
     import json
 
@@ -173,7 +180,7 @@ def _counts(text: str, option: str) -> tuple[int, ...]:
 
 
 def _links(bandwidth: float | None, latency: float | None, *, simulated: bool) -> Links:
-    """What messages between simulated ranks cost, of Gbit/s and microseconds."""
+    """Return the cost of messages between simulated ranks, from Gbit/s and microseconds."""
     from znnpy.simulate import Links
 
     given = {"--bandwidth": bandwidth, "--latency": latency}
@@ -218,7 +225,7 @@ def _print(summary: dict[str, Any], out: Path) -> None:
 
 
 def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:
-    """What workers had to wait for messages, where there were any."""
+    """Yield how long workers waited for messages, if there were any."""
     from znnpy.profile.svg import seconds
 
     if found:
@@ -230,7 +237,7 @@ def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[
 
 
 def _ranks(found: dict[str, Any], *, doubted: bool) -> Table:
-    """Simulated seconds of an update on each number of ranks: by strategy, with what is exposed."""
+    """Return a table of simulated seconds of an update: by number of ranks and strategy, with exposed communication."""
     from rich.table import Table
 
     from znnpy.profile.simulation import by_strategy

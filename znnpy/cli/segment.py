@@ -1,4 +1,4 @@
-"""`znnpy segment`."""
+"""The command `znnpy segment`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from znnpy.segment.method import METHODS
 
 
 def summaries() -> str:
-    """What each method does, for the help."""
+    """Return the help of --method: what each method does."""
     return "; ".join(f"{method.name}: {method.summary}" for method in METHODS.values()) + "."
 
 
@@ -58,7 +58,7 @@ def segment(
             "--min-size",
             metavar="VOXELS",
             min=0,
-            help="Drop objects of fewer voxels; watershed: grow no smaller seeds.",
+            help="Drop objects of fewer voxels; watershed: ignore smaller seeds too.",
         ),
     ] = 0,
     channel: Annotated[
@@ -75,9 +75,9 @@ def segment(
     allow_filter: AllowFilters = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Cut a prediction into objects: uint64 labels, 0 where none, with the prediction's place.
+    """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    Works in memory, and refuses before it starts when that is not enough.
+    Works in memory, and refuses to start when there is not enough.
     """
     from znnpy.data.opening import open_volume
     from znnpy.data.writing.destination import Destination

@@ -1,4 +1,4 @@
-"""The summary of a config as tables."""
+"""Prints the summary of `znnpy check` as tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASSES = {"forward": "forward", "gradient": "data gradient", "weight": "weight 
 
 
 def print_summary(found: dict[str, Any]) -> None:
-    """The summary as tables."""
+    """Print the summary as tables."""
     out = console()
     if found["volumes"]:
         out.print(_volumes(found))
@@ -64,7 +64,7 @@ def print_summary(found: dict[str, Any]) -> None:
 
 
 def _fingerprint(found: dict[str, Any]) -> str:
-    """What to compare with another machine's, and what training may still change."""
+    """Return the plan's fingerprint, to compare with another machine's, and what training may still change."""
     word = f"{found['fingerprint']}, {found['lanes']} lanes"
     if any(row["why"] == UNMEASURED for row in found["algorithms"]):
         return f"{word}, by estimates; --measure shows the one of training"
@@ -118,7 +118,7 @@ def _volumes(found: dict[str, Any]) -> Table:
 
 
 def _near(name: str) -> str:
-    """A file's name from the current folder, where that is shorter."""
+    """Return a file's name from the current folder, where that is shorter."""
     return min(name, os.path.relpath(name), key=len)
 
 
@@ -151,7 +151,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _again(found: dict[str, Any]) -> str:
-    """What is saved by what the forward pass leaves and the backward pass makes again, and what that costs."""
+    """Return how much memory rematerialisation (activation checkpointing) saves, and how much time it costs."""
     saved = found["memory_kept_bytes"] - found["memory_bytes"]
     share = found["again_seconds"] / (found["work_seconds"] - found["again_seconds"])
     return (
@@ -161,7 +161,7 @@ def _again(found: dict[str, Any]) -> str:
 
 
 def _uses(bytes_: dict[str, int]) -> str:
-    """What memory serves at the busiest moment, largest first, without what is under 1 %."""
+    """Return what memory serves at the busiest moment, largest first, without what is under 1 %."""
     total = sum(bytes_.values())
     ranked = sorted(bytes_.items(), key=lambda it: -it[1])
     return ", ".join(f"{use} {readable(size)}" for use, size in ranked if size > total / 100)

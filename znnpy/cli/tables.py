@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Prints scores of evaluations as tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Stdout; wide when it is no terminal, so that lines of tables are not cut."""
+    """Return stdout as a console; wide when it is no terminal, so that lines of tables are not cut."""
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
 def print_evaluations(evaluations: list[Evaluation]) -> None:
-    """One table a volume and output: a row a score, a column a predictor."""
+    """Print one table for each volume and output: a row a score, a column a predictor."""
     for evaluation in evaluations:
         table = Table(
             title=f"{evaluation.volume} ({evaluation.output}), loss {evaluation.loss:.4f}",
@@ -36,7 +36,7 @@ def print_evaluations(evaluations: list[Evaluation]) -> None:
 
 
 def _numbers(predictor: str, scores: Scores) -> Iterator[tuple[str, str]]:
-    """The scores that a predictor has, by title; of several channels one each."""
+    """Yield the scores that a predictor has, by title; of several channels one each."""
     from znnpy.metrics.metric import METRICS
 
     for name, value in scores.found.items():

@@ -1,4 +1,4 @@
-"""`znnpy train`."""
+"""The command `znnpy train`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def train(
     config: ConfigFile,
     set_: Overrides = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Start anew; removes the run that is there.")
+        bool, typer.Option("--overwrite", help="Start anew; removes the existing run.")
     ] = False,
     threads: Threads = None,
     max_memory: MaxMemory = None,
@@ -29,10 +29,10 @@ def train(
         ),
     ] = False,
 ) -> None:
-    """Train a network, or go on with a run that was stopped.
+    """Train a network, or resume a run that was stopped.
 
-    Ctrl-C finishes the step, saves and stops; the same command goes on, bit by bit as if it had
-    never stopped. Ends with scores on the test volume. Under mpiexec or srun all ranks train together.
+    Ctrl-C finishes the step, saves and stops; the same command resumes, bit by bit as if it had
+    never stopped. Ends with scores on the test volume. Under mpiexec or srun all ranks train together (data parallel).
     """
     from znnpy.distributed.rendezvous import joined
 
@@ -69,7 +69,7 @@ def train(
 
 
 def _again(config: Path, changed: list[str]) -> str:
-    """The command that goes on, for a shell; without --overwrite."""
+    """Return the command that resumes, for a shell; without --overwrite."""
     sets = [word for change in changed for word in ("--set", change)]
     return shlex.join(["znnpy", "train", str(config), *sets])
 

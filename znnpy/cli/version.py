@@ -1,4 +1,4 @@
-"""`znnpy version`."""
+"""The command `znnpy version`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CPUS = Path("/proc/cpuinfo")
 def show_version(
     everything: Annotated[
         bool,
-        typer.Option("--all", help="What a report of a bug needs: versions, CPU, memory, cache."),
+        typer.Option("--all", help="Show what a bug report needs: versions, CPU, memory, cache."),
     ] = False,
 ) -> None:
-    """Show the version; with --all, those of all libraries, and what znnpy knows of this machine.
+    """Show the version; with --all, the versions of all libraries, and what znnpy knows of this machine.
 
     No names of people, hosts or files are shown; the home directory is ~.
     """
@@ -45,7 +45,7 @@ def _system() -> Iterator[tuple[str, str]]:
 
 
 def _machine() -> Iterator[tuple[str, str]]:
-    """What kernels are compiled for, and what this process may take."""
+    """Yield the CPU and vectors that kernels are compiled for, and the cores and memory of this process."""
     from znnpy.data.process_memory import available_memory, readable, total_memory
     from znnpy.plan.fingerprint import vectors
     from znnpy.scheduler.core_count import available_cores
@@ -59,7 +59,7 @@ def _machine() -> Iterator[tuple[str, str]]:
 
 
 def _cpu_name() -> str:
-    """The model as the system names it; without a name the architecture."""
+    """Return the model as the system names it; without a name the architecture."""
     text = CPUS.read_text(errors="replace") if CPUS.exists() else ""
     found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return found[1] if found else platform.machine()
@@ -86,13 +86,13 @@ def _cache() -> str:
 
 
 def _homeless(text: str) -> str:
-    """Text in which the home directory is ~."""
+    """Return text with the home directory replaced by ~."""
     home = str(Path.home())
     return text if home == "/" else re.sub(rf"{re.escape(home)}(?![^/\s])", "~", text)
 
 
 def _libraries() -> Iterator[tuple[str, str]]:
-    """All that znnpy uses, what it has and what it has not; the libraries of HDF5 and MPI."""
+    """Yield all packages that znnpy uses, with versions or as missing; the libraries of HDF5 and MPI."""
     used = [it for it in requires("znnpy") or () if not OTHERS.search(it)]
     names = [found[0] for it in used if (found := NAME.match(it))]
     for name in sorted({*names, "llvmlite", "numcodecs"} - {"znnpy"}, key=str.lower):
@@ -111,7 +111,7 @@ def _hdf5() -> str:
 
 
 def _mpi() -> str:
-    """The library that mpi4py finds; it is not started."""
+    """Return the library that mpi4py finds; it is not started."""
     try:
         import mpi4py
 

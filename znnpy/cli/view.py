@@ -1,4 +1,4 @@
-"""`znnpy view`."""
+"""The command `znnpy view`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def view(
 ) -> None:
     """Draw slices of raw image, prediction and objects side by side, as PNGs.
 
-    Voxels keep their proportions, objects keep their colours from slice to slice and lie over the raw
-    image. A run shows the middle of its test volume: labels, what the net predicts, and its objects.
+    Voxels keep their proportions; objects keep their colours from slice to slice and lie over the raw
+    image. A run shows the middle of its test volume: labels, prediction and its objects.
     """
     from znnpy.dataset_path import there
     from znnpy.pictures.overlays import draw_slices
