@@ -69,7 +69,7 @@ def test_what_has_no_room_is_left_out_on_each_start_and_said_once_for_all_layers
         layer, (said,) = plans(30 << 20)
         assert (layer.forward, layer.reason) == ("direct", "measured")
         assert said.startswith("max_memory of 30.0 MiB has no room to measure layers of ")
-        assert "; 17 to 18 images by winograd" in said
+        assert "; 17 to 18 channels by winograd" in said
         assert said.count("(others are chosen among)") >= 2
         assert "estimate" not in said
 
@@ -79,7 +79,7 @@ def test_what_was_measured_without_a_limit_competes_where_it_has_room(plans, mon
     assert plans(None) == (LayerPlan.of(*[Method("winograd")] * 3, "measured"), [])
     layer, (said,) = plans(30 << 20)
     assert (layer.forward, layer.gradient, layer.weight) == ("direct",) * 3
-    assert "; 17 to 18 images by winograd" in said
+    assert "; 17 to 18 channels by winograd" in said
     needs(monkeypatch, **dict.fromkeys(("winograd", "spectral", "fft", "direct"), 1 << 30))
     layer, _ = plans(30 << 20)
     assert layer.reason == "estimated"
@@ -90,7 +90,7 @@ def test_where_nothing_has_room_estimates_choose_and_are_not_kept(plans, monkeyp
     for _ in range(2):
         layer, (said,) = plans(30 << 20)
         assert layer.reason == "estimated"
-        assert "; 17 to 18 images by any algorithm (estimates choose)" in said
+        assert "; 17 to 18 channels by any algorithm (estimates choose)" in said
     needs(monkeypatch)
     layer, said = plans(30 << 20)
     assert (layer.forward, layer.reason, said) == ("winograd", "measured", [])

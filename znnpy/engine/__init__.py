@@ -1,4 +1,4 @@
-"""The engine binds networks to kernels: it plans memory, emits tasks and runs them."""
+"""The engine binds networks to kernels: it plans memory, declares tasks and runs them; `Model` is its public class."""
 
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model

@@ -1,4 +1,4 @@
-"""What a model is told when it is made: checked as a config's sections are, and plain, whatever it was given as."""
+"""Checks the arguments of `Model`, by the same sections that check a config, and converts them to plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that a model is given, as its engine takes them: plain, of its type and shapes, and what its losses take."""
+"""Checks the arrays that a model is given: inputs, targets, weights, parameters and optimiser states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from znnpy.network.objectives import Objectives
 from znnpy.network.parameters import repeated, repeats_of
 
 VARIANCES = (".running_variance", "/variance")
-"""How the names of what is never below 0 end."""
+"""Endings of the names of arrays that are never negative."""
 LARGEST = sys.float_info.max
 Batch = tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]
 """Inputs, targets and weights, by node."""
@@ -38,7 +38,7 @@ Batch = tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]
 
 @dataclass(frozen=True)
 class Given:
-    """What arrays a network takes: `samples` of them, of `dtype`, with targets for `losses`."""
+    """Checks arrays for one network: `samples` samples, of `dtype`, with targets that `losses` take."""
 
     network: Network
     geometry: Geometry
@@ -47,7 +47,7 @@ class Given:
     dtype: type[np.floating[Any]]
 
     def inputs(self, x: Arrays) -> dict[str, Floats]:
-        """Inputs by node."""
+        """Return checked inputs by node; ShapeError says which one is wrong."""
         shapes = self.geometry.input_shapes
         inputs = by_node(x, self.network.inputs, self.samples, shapes, "input", self.dtype)
         for name, array in inputs.items():
@@ -55,7 +55,7 @@ class Given:
         return inputs
 
     def batch(self, x: Arrays, target: Arrays, weight: Arrays | None) -> Batch:
-        """Inputs, targets and weights of an update; ZnnpyError for targets that a loss does not take."""
+        """Return checked inputs, targets and weights; ZnnpyError for targets that a loss does not take."""
         shapes, outputs = self.geometry.output_shapes, self.network.outputs
         samples, kind = self.samples, self.dtype
         targets = by_node(target, outputs, samples, shapes, "target", kind)
@@ -70,7 +70,7 @@ class Given:
         return self.inputs(x), targets, weights
 
     def parameters(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
-        """Some parameters by name; filters that repeat are the means of what they repeat."""
+        """Return some parameters by name, checked; filters with `repeat` get the mean of each block of taps."""
         shapes, repeats = parameter_shapes(self.network), repeats_of(self.network)
         _refuse_other(values, "parameters")
         unknown = listed({name: None for name in values if name not in shapes})
@@ -82,7 +82,7 @@ class Given:
         }
 
     def states(self, values: Mapping[str, ArrayLike], expected: ByName) -> dict[str, Floats]:
-        """All buffers of an optimiser by name, of the shapes that are expected."""
+        """Return all buffers of an optimiser by name, checked against the shapes of `expected`."""
         _refuse_other(values, "optimizer state")
         if set(values) != set(expected):
             raise ShapeError(
@@ -107,7 +107,7 @@ class Given:
 
 
 def learning_rate_of(given: Any) -> float:
-    """A number of at least 0, as Python's; ZnnpyError for anything else."""
+    """Return a finite number of at least 0 as a float; ZnnpyError for anything else."""
     plain = of_python(given)
     if type(plain) not in (int, float) or not 0 <= plain <= LARGEST:
         raise ZnnpyError(
@@ -117,7 +117,7 @@ def learning_rate_of(given: Any) -> float:
 
 
 def whole_number_of(name: str, given: Any, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A whole number of a range, as Python's; ZnnpyError for anything else."""
+    """Return a whole number from `least` to `most` as an int; ZnnpyError for anything else."""
     plain = of_python(given)
     if type(plain) is not int or not least <= plain <= most:
         raise ZnnpyError(
@@ -134,7 +134,7 @@ def _refuse_other(values: Any, what: str) -> None:
 
 
 def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floats | None) -> None:
-    """ZnnpyError for values that a loss does not take, where they weigh anything."""
+    """Raise ZnnpyError for values that a loss does not take, at voxels whose weight is not 0."""
     taken = objective.reading.taken(objective.keys.kind)
     counts = None if weight is None else objective.counting(weight, target.shape)
     if taken.takes(target, None if counts is None else counts[:, 0]):
@@ -146,8 +146,8 @@ def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floa
         return
     place = np.unravel_index(int(wrong.argmax()), wrong.shape)
     where, more = tuple(map(int, place)), int(wrong.sum()) - 1
-    value, images = target[place], np.moveaxis(target, 1, -1)[place[:1] + place[2:]]
-    found = f"channels that sum to {images.sum():g}" if taken.inside(value) else f"{value:g}"
+    value, channels = target[place], np.moveaxis(target, 1, -1)[place[:1] + place[2:]]
+    found = f"channels that sum to {channels.sum():g}" if taken.inside(value) else f"{value:g}"
     raise ZnnpyError(
         f"target of node {name!r}: {found} at (sample, channel, z, y, x) = {where}, and {more} more; "
         f"{taken.words}. Voxels that do not count weigh 0"

@@ -1,4 +1,4 @@
-"""Which algorithm each layer takes: by what was measured of it on this machine, is measured now, or by estimates."""
+"""Autotuning: chooses each layer's algorithm by earlier measurements (wisdom), by measuring now, or by estimates."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ def planned(
     measuring: bool = True,
     max_memory: int | None = None,
 ) -> Plan:
-    """The plan of a saved record, or a chosen one, measured where that matters.
+    """Return the plan of a saved record, or choose one, measuring layers whose algorithms are close by estimate.
 
-    Measuring takes `max_memory` bytes at most. Without `measuring`, what was measured here before and estimates
-    choose.
+    Measuring takes `max_memory` bytes at most. Without `measuring`, earlier measurements and estimates decide.
     """
     if record is not None:
         return Plan.from_record(record, network)
@@ -54,7 +53,7 @@ def planned(
 def measure_all(
     shapes: Sequence[ConvShape], report: Report | None = None, max_memory: int | None = None
 ) -> None:
-    """Measure what wisdom does not know yet, after compiling all that takes at once."""
+    """Measure the layers that wisdom does not know, after compiling all their kernels at once."""
     unknown = {
         shape: fitting
         for shape in shapes
@@ -82,7 +81,7 @@ def measuring_bytes(
     training: bool = True,
     max_memory: int | None = None,
 ) -> int:
-    """Bytes that measuring takes before an update's own are reserved; 0 where wisdom knows all layers."""
+    """Return the bytes that measuring needs, before those of an update are reserved; 0 if wisdom has all layers."""
     return max(
         (
             trial_bytes(shape, methods, max_memory)
@@ -95,15 +94,15 @@ def measuring_bytes(
 
 
 def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
-    """Warn of what `max_memory` keeps from being measured, once for all layers."""
+    """Warn of what cannot be measured within `max_memory`, once for all layers."""
     said = []
     for shape in shapes:
         costs, why = measured(shape, max_memory)
-        images = f"{shape.inputs} to {shape.outputs} images"
+        channels = f"{shape.inputs} to {shape.outputs} channels"
         if why == ESTIMATED:
-            said.append(f"{images} by any algorithm (estimates choose)")
+            said.append(f"{channels} by any algorithm (estimates choose)")
         elif left := [str(method) for method in candidates(shape) if method not in costs]:
-            said.append(f"{images} by {', '.join(left)} (others are chosen among)")
+            said.append(f"{channels} by {', '.join(left)} (others are chosen among)")
     if said:
         warnings.warn(
             f"max_memory of {readable(max_memory or 0)} has no room to measure layers of {'; '.join(said)}",
@@ -112,10 +111,10 @@ def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
 
 
 def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
-    """Seconds by part of one layer on one core, from wisdom or measured now and remembered; and which they are.
+    """Return seconds by part of one layer on one core, from wisdom or measured now and saved; and their source.
 
-    What does not fit into `max_memory` bytes is measured on smaller or fewer images. Methods that do not fit even so
-    are left out: the network would hardly fit with them. Where none fits, all are estimated.
+    Layers that do not fit into `max_memory` bytes are measured on smaller patches or fewer samples. Methods that do
+    not fit even then are left out: the network would hardly fit with them. If none fits, all are estimated.
     """
     if found := known(shape, max_memory):
         return found, MEASURED
@@ -128,9 +127,9 @@ def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, st
 
 
 def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
-    """Seconds by part as they were measured on this machine; None if they never were.
+    """Return seconds by part as measured on this machine before; None if they never were.
 
-    What was measured without a limit serves any, for the methods that fit into it; else what was with this one.
+    Measurements without a limit serve any limit, for the methods that fit; else those with this very limit.
     """
     found = recall(key := _key(shape))
     if found and max_memory is not None:
@@ -139,7 +138,7 @@ def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
 
 
 def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
-    """Seconds by part as measured before, else by estimates; and which they are."""
+    """Return seconds by part as measured before, else as estimated; and their source."""
     if found := known(shape, max_memory):
         return found, MEASURED
     methods = candidates(shape)

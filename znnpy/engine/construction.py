@@ -1,4 +1,4 @@
-"""What a model is made from: checked arguments, losses that suit its outputs, sizes that can be trained, an engine."""
+"""Constructs a model step by step: checks, losses, shapes, plan, memory, engine (float32 or float64)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Made:
-    """A model's parts. `network` as it is written; `run`: as the engine runs it, without what losses apply.
+    """The parts of a model.
 
-    `folds`: in `run` filters have taken over batch normalisations. `microbatch`: samples of one.
+    `network`: as written. `run`: as the engine runs it, without the activation functions that losses apply. `folds`:
+    in `run`, batch normalisations are folded into filters. `microbatch`: samples of one microbatch.
     """
 
     network: Network
@@ -48,7 +49,7 @@ class Made:
 
 
 def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
-    """All of them; what cannot be is refused, before it is planned where that takes long."""
+    """Return all parts of a model; what cannot be is refused before planning, which may take long."""
     learning, training = arguments.learning, arguments.training
     network = load_network(given)
     if training:
@@ -90,7 +91,7 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
 
 
 def _weighed_objectives(run: Network, network: Network, arguments: Arguments) -> Objectives:
-    """What each output is for, with factors by node of `network` (1 where there is none)."""
+    """Return the loss of each output with its factor (default 1); ZnnpyError for unknown outputs or factors all 0."""
     names, factors = [node.name for node in network.outputs], arguments.factors
     if unknown := sorted(set(factors) - set(names)):
         raise ZnnpyError(
@@ -104,14 +105,14 @@ def _weighed_objectives(run: Network, network: Network, arguments: Arguments) ->
 def _refuse_untrainable_sizes(
     network: Network, geometry: Geometry, losses: Objectives, microbatch: int
 ) -> None:
-    """NetworkError or ShapeError for sizes with which a loss or a normalisation means nothing."""
+    """Raise NetworkError or ShapeError for sizes with which a loss or a normalisation is meaningless."""
     strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
     refuse_apart(losses, strides, geometry.output_shapes)
     refuse_single_values(network, geometry, microbatch)
 
 
 def _refuse_ranks(arguments: Arguments) -> None:
-    """ZnnpyError for what several ranks do not train with."""
+    """Raise ZnnpyError for settings that several ranks do not support."""
     if arguments.ranks is None or arguments.ranks.size == 1:
         return
     precision, threads = arguments.learning.precision, arguments.threads
@@ -125,7 +126,7 @@ def _refuse_ranks(arguments: Arguments) -> None:
 def _planned(
     run: Network, geometry: Geometry, microbatch: int, arguments: Arguments, party: Party | None
 ) -> Plan:
-    """The plan that is given, or a chosen one; that of rank 0 for all."""
+    """Return the given plan or a chosen one; on every rank that of rank 0."""
 
     def plan_as(record: Record | None) -> Plan:
         return planned(
@@ -163,7 +164,7 @@ def _laid_out(
     arguments: Arguments,
     party: Party | None,
 ) -> Layout:
-    """The samples that are computed here: those of this rank's microbatches in training, else a batch at once."""
+    """Return the layout of the samples computed here: this rank's microbatches in training, else the whole batch."""
     learning, workers = arguments.learning, max(1, arguments.threads)
     if not arguments.training:
         return Layout(*sizes, learning.batch, False, learning.seed, workers)
@@ -174,7 +175,7 @@ def _laid_out(
 def _opened(
     layout: Layout, settings: Settings, precision: Precision, report: Report | None
 ) -> tuple[Layout, SingleEngine | DoubleEngine]:
-    """An engine with its memory, and the layout as that was planned; PlanError where there is too little."""
+    """Return an engine with its memory, and the layout as planned; PlanError if there is too little memory."""
     if precision == "float32":
         memory = planned_within(layout, settings)
         return memory.layout, SingleEngine(memory, settings, report)

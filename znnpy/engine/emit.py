@@ -1,8 +1,7 @@
-"""A network's passes as declared tasks: the one module that binds operations to their emitters.
+"""Walks a network forward and backward and declares the tasks of every node and edge; `EMITTERS` binds edge kinds.
 
-Each operation of each pass is a stage of its own, which matters to the policy `layers` alone.
-
-The order in which microbatches are computed and added up: a binary tree over their numbers.
+Microbatches are computed in order and their gradients added up by a binary tree over their numbers (`turns`). Each
+operation of each pass is a stage of its own, which only the scheduling policy `layers` regards.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from znnpy.registry import resolved
 
 
 class Turn(NamedTuple):
-    """A microbatch: the slot for its sums, and pairs of slots (into, from) that can be added after it."""
+    """One microbatch in the order: the slot for its sums, and pairs of slots (into, from) to add after it."""
 
     slot: int
     pairs: list[tuple[int, int]]
 
 
 def turns(count: int, slots: int) -> list[Turn]:
-    """What happens to microbatch after microbatch; slot 0 ends with the sum of all.
+    """Return the slot and additions of each microbatch in order; slot 0 ends with the sum of all.
 
-    Slots are used again in the order in which they come free, so that who takes one seldom waits.
+    Slots are reused in the order in which they become free, so that a new user seldom has to wait.
     """
     free, found = deque(range(slots)), list[Turn]()
     for ready in _ready(count):
@@ -63,7 +62,7 @@ def turns(count: int, slots: int) -> list[Turn]:
 
 
 def _ready(count: int) -> list[list[tuple[int, int]]]:
-    """Pairs of the tree by the leaf after which both of their sums are whole."""
+    """Return the pairs of the tree by the leaf after which both of their sums are complete."""
     found: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for into, other in tree(count):
         found[min(2 * other - into, count) - 1].append((into, other))
@@ -72,11 +71,11 @@ def _ready(count: int) -> list[list[tuple[int, int]]]:
 
 @dataclass(frozen=True)
 class Emitter:
-    """The tasks of one edge kind.
+    """The functions that declare the tasks of one edge kind.
 
-    `forward` fills the edge's contribution, `backward` the gradient that it brings to its source, from
-    that of its target. A kind that learns has `weight_gradient`, from its target's gradient too, and
-    `derive`: what its passes need of the parameters beside themselves.
+    `forward` fills the edge's contribution (its output), `backward` its data gradient, from the gradient of its
+    target. A kind with filters has `weight_gradient`, from its target's gradient too, and `derive`, which computes
+    what its passes need beside the filters (spectra, transposed copies).
     """
 
     forward: Callable[[Step, Build, Edge], None]
@@ -126,13 +125,13 @@ def refuse_without_tasks(network: Network) -> None:
 
 
 def emit_forward(step: Step, build: Build) -> None:
-    """Values of all nodes from the staged inputs."""
+    """Declare the forward pass: values of all nodes from the staged inputs."""
     for node in build.layout.network.nodes:
         emit_values(step, build, node)
 
 
 def emit_values(step: Step, build: Build, node: Node) -> None:
-    """Values of a node from those of its sources."""
+    """Declare the tasks that compute a node's values from those of its sources."""
     if node.kind == "input":
         if node.name in build.maps.activations:
             data_movement.pack_input(step, build, node.name)
@@ -148,7 +147,7 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
 
 
 def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
-    """Loss, then gradients of all filters and biases."""
+    """Declare the losses and the backward pass: gradients of all parameters."""
     network = build.layout.network
     trained = trained_nodes(network)
     for node in network.outputs:
@@ -187,7 +186,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
 def emit_gradients(
     step: Step, build: Build, losses: Objectives, exchange: Exchange | None = None
 ) -> None:
-    """Forward, loss and backward of every microbatch, added up as soon as the tree allows."""
+    """Declare forward pass, loss and backward pass of every microbatch, summed as soon as the tree allows."""
     layout = build.layout
     for microbatch, (slot, pairs) in enumerate(turns(len(layout.numbers), layout.slots)):
         own = build.of(microbatch, slot, pairs)
@@ -211,7 +210,7 @@ def emit_update(
     clip_norm: float | None,
     exchange: Exchange | None = None,
 ) -> None:
-    """One whole update: gradients of all microbatches, optimiser, derived filters."""
+    """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters."""
     emit_gradients(step, build, losses, exchange)
     if exchange is None or exchange.moves:
         emit_updates(step, build, optimizer, clip_norm)
@@ -224,7 +223,7 @@ def emit_update(
 
 
 def emit_derived(step: Step, build: Build) -> None:
-    """What passes need of filters beside themselves: standardised ones, transposed copies, spectra."""
+    """Declare what is derived from filters after an update: standardised ones, transposed copies, spectra."""
     for edge in build.layout.network.edges:
         if derive := emitter_of(edge).derive:
             standardize(step, build, edge)

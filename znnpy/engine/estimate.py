@@ -1,4 +1,4 @@
-"""Task graphs without the memory to run them: for networks larger than this machine can hold."""
+"""Task graphs with estimated costs and no memory, to simulate networks larger than this machine can hold."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def estimated_graph(
     conv: Choice = "auto",
     workers: int = 1,
 ) -> TaskGraph:
-    """An even and an odd update as `Model` would run them, with estimated costs; it must not be run.
+    """Return the graph of an even and an odd update as `Model` would run them, with estimated costs; not to be run.
 
-    With `conv: auto` methods are chosen by estimate as well: nothing is measured. More `workers` take
-    more memory, so that less waits for buffers; the tasks are the same.
+    With `conv: auto` algorithms are chosen by estimate as well: nothing is measured. More `workers` plan more memory,
+    so that fewer tasks wait for buffers; the tasks are the same.
     """
     geometry = fit(network, output_shape)
     plan = choose(network, geometry, 1, conv, _costs)

@@ -1,4 +1,4 @@
-"""The task graphs of one layout and the executors that run them."""
+"""`Graphs`: compiles the kernels of a layout's task graphs, makes their executors and runs steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from znnpy.scheduler import Executor, SerialExecutor
 
 
 def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
-    """Compile what the graphs of a layout need, before there is memory for them."""
+    """Compile the kernels of a layout's graphs, without memory for them."""
     build = Build.new(Arena(), layout, settings.states)
     _compile(declare_all(build, settings, settings.exchange), settings, report)
 
@@ -38,10 +38,10 @@ def _compile(declared: Declarations, settings: Settings, report: Report | None) 
 
 
 class Graphs:
-    """`update` (an even and an odd step), `forward`, `derive`, and `gradients` without an update.
+    """The graphs of one layout: `update` (an even and an odd step), `forward`, `derive`, `gradients` (no update).
 
-    Graphs of one layout share all buffers: only one may run at a time. Executors are made when
-    first asked for and keep their threads, parked, until `close`.
+    They share all buffers: only one may run at a time. Executors are made on first use and keep their threads,
+    parked, until `close`. One caller at a time.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Graphs:
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
 
     def add_gradients(self) -> str:
-        """Name of the graph that computes gradients without an update, made when it is first wanted."""
+        """Declare the graph that computes gradients without an update, if it is new; return its name."""
         name = "gradients"
         if name not in self._declared and name not in self._executors:
             self._declared[name] = [declare_gradients(self._build, self._settings)]
@@ -63,7 +63,7 @@ class Graphs:
         return name
 
     def executor(self, name: str) -> Executor | SerialExecutor:
-        """The executor of a graph."""
+        """Return the executor of a graph, made on first use."""
         if name not in self._executors:
             settings = self._settings
             steps = [gated(tasks, self._sharing) for tasks in self._declared[name]]
@@ -79,16 +79,16 @@ class Graphs:
         return self._executors[name]
 
     def run(self, name: str) -> None:
-        """Run a graph of one step to its end, after everything that an interrupt left under way."""
+        """Run a graph of one step to its end, after everything that an interrupt left running."""
         self.drain()
         if name in self._executors or self._declared[name][0]:
             self.release(name, 0)
             self.finish(name, 0)
 
     def node_by_node(self) -> Iterator[tuple[str, int]]:
-        """Pass what is staged forward, as updates do, on this thread.
+        """Run the forward pass of an update on this thread; yield each node and microbatch once it has values.
 
-        A node and a microbatch when its values are there: those of later ones may lie in the same memory.
+        They must be read at once: later nodes may lie in the same memory.
         """
         self.drain()
         layout = self._build.layout
@@ -106,14 +106,14 @@ class Graphs:
                 yield node.name, microbatch
 
     def release(self, name: str, parity: int) -> None:
-        """Start one step."""
+        """Start one step of this parity; does not wait."""
         executor = self.executor(name)
         if name == "update":
             self._attach(executor)
         executor.release(parity)
 
     def released(self, name: str, parity: int) -> int:
-        """How many steps of this parity have started."""
+        """Return how many steps of this parity have started."""
         return self._executors[name].released(parity) if name in self._executors else 0
 
     def finish(self, name: str, parity: int) -> None:
@@ -132,7 +132,7 @@ class Graphs:
             self.finish(name, parity)
 
     def close(self) -> None:
-        """Stop all workers; with other ranks, once what they wait for has been done."""
+        """Stop all workers; with several ranks, after everything that the others wait for."""
         if party := self._settings.party:
             if "update" in self._executors:
                 self.drain()
@@ -144,11 +144,11 @@ class Graphs:
 
     @property
     def _transfers(self) -> Sequence[Transfer]:
-        """The messages of updates, by number; none of who is alone."""
+        """The messages of updates, by number; none with a single rank."""
         return self._exchange.outbox.transfers if self._exchange else ()
 
     def _attach(self, executor: Executor | SerialExecutor) -> None:
-        """Have messages of other ranks come here, where another model of this process may have had them last."""
+        """Direct messages of other ranks to this model: another one of this process may have had them last."""
         if party := self._settings.party:
             party.world.messenger.attach(self._transfers, executor.release, self.drain)
 

@@ -1,4 +1,4 @@
-"""The float32 engine: one arena, task graphs on native threads, two steps in flight."""
+"""The float32 engine: stages arrays, releases steps of task graphs on native threads (two in flight), reads results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SingleEngine:
         if settings.party:
             if settings.party.rank == 0:
                 compile_planned(layout, settings, report)
-            settings.party.tell(layout.plan)  # for which the others wait
+            settings.party.tell(layout.plan)  # the other ranks wait for it in `planned`
             settings = replace(settings, party=settings.party.seeing(self._build))
             self.settings = settings
         self._graphs = Graphs(self._build, plan.sharing, settings, report)
@@ -52,7 +52,7 @@ class SingleEngine:
         self._stage_constants()
 
     def parameters(self) -> dict[str, Floats]:
-        """Copies of all parameters, dense."""
+        """Return copies of all parameters, by name."""
         self.drain()
         return {
             name: unpack_parameter(
@@ -62,7 +62,7 @@ class SingleEngine:
         }
 
     def set_parameters(self, values: ByName) -> None:
-        """Set parameters by name, and what follows from them."""
+        """Set parameters by name, and recompute what is derived from filters."""
         self.drain()
         for name, array in values.items():
             parameter = self._build.parameters[name]
@@ -72,7 +72,7 @@ class SingleEngine:
         self._graphs.run("derive")
 
     def states(self) -> dict[str, Floats]:
-        """Copies of the optimiser's buffers by `parameter/buffer`."""
+        """Return copies of the optimiser's buffers by `parameter/buffer`."""
         self.drain()
         return {
             key: unpack_parameter(self._build.parameters[name], self._state(name, index))
@@ -87,7 +87,7 @@ class SingleEngine:
             self._state(name, index)[...] = packed
 
     def forward(self, inputs: ByName, iteration: int) -> dict[str, Floats]:
-        """Values of the output nodes, without dropout."""
+        """Return copies of the output nodes' values, without dropout."""
         self.drain()
         count, together = len(self.layout.numbers), self.layout.replicas
         found: list[dict[str, Floats]] = []
@@ -101,25 +101,25 @@ class SingleEngine:
         return joined(found)
 
     def staged(self) -> dict[str, Floats]:
-        """Where `run` finds the inputs."""
+        """Return views of the memory from which `run` reads the inputs."""
         self.drain()
         return dict(self._input_rooms[0][0])
 
     def run(self) -> dict[str, Floats]:
-        """Values of the output nodes for what is staged, in the engine's own memory where planar."""
+        """Return the output nodes' values for the staged inputs; planar ones are views of the engine's memory."""
         self.drain()
         self._build.parity = 0
         self._graphs.run("forward")
         found = {node.name: self._build.value(node.name) for node in self.layout.network.outputs}
         return {
-            name: self._view(tensor) if tensor.lanes == 1 else self._images(name)
+            name: self._view(tensor) if tensor.lanes == 1 else self._dense(name)
             for name, tensor in found.items()
         }
 
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Floats]]:
-        """Loss and gradients, without an update; of all ranks, which must come here together."""
+        """Return loss and gradients without an update; over all ranks, which must call it together."""
         self.drain()
         self._stage(0, inputs, iteration)
         self._stage_normalizers(0, self._stage_targets(0, targets, weights, borrow=True))
@@ -151,7 +151,7 @@ class SingleEngine:
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
         if ticket >= STEPS:
-            self.result(ticket - STEPS)  # which has its place in what is staged now
+            self.result(ticket - STEPS)  # read before its staging buffers are overwritten
         self._results.pop(ticket - KEPT, None)
         self._stage(parity, inputs, iteration)
         self._stage_normalizers(
@@ -162,7 +162,7 @@ class SingleEngine:
         return ticket
 
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
+        """Return loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
         refuse_ticket(ticket, self._submitted)
         if ticket not in self._results:
             self._graphs.wait_for_loss("update", ticket % STEPS)
@@ -179,13 +179,13 @@ class SingleEngine:
             self.result(ticket)
 
     def first_non_finite(self) -> str | None:
-        """The first node, in the order of the data, or else parameter that holds NaN or Inf.
+        """Return the first node in topological order, or else parameter, that holds NaN or Inf; None if none does.
 
-        Nodes get the values of what was staged last anew.
+        Runs the forward pass of what was staged last once more.
         """
         self.drain()
         for node, microbatch in self._graphs.node_by_node():
-            if not np.isfinite(self._images(node, microbatch)).all():
+            if not np.isfinite(self._dense(node, microbatch)).all():
                 return node
         for name, parameter in self._build.parameters.items():
             if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
@@ -194,15 +194,15 @@ class SingleEngine:
 
     @property
     def _submitted(self) -> int:
-        """How many updates have started, whatever has interrupted them."""
+        """How many updates have started; right even if Ctrl-C interrupted one's caller."""
         return sum(self._graphs.released("update", parity) for parity in range(STEPS))
 
     def task_graph(self) -> TaskGraph:
-        """The task graph of an even and an odd update; of a forward pass without training."""
+        """Return the task graph of an even and an odd update; of a forward pass without training."""
         return self._graphs.executor(self._main).graph
 
     def recording(self) -> list[WorkerRecording]:
-        """What each worker did in runs of `task_graph` since the start."""
+        """Return what each worker did in runs of `task_graph` since the start."""
         self.drain()
         return self._graphs.executor(self._main).recording()
 
@@ -211,17 +211,17 @@ class SingleEngine:
         self._graphs.close()
 
     def _stage_constants(self) -> None:
-        """What losses read that stays as it is."""
+        """Stage what losses read and never changes: class weights and tables."""
         for staging, *_ in self._build.staging:
             for name, address in staging.classes.items():
-                images = self.layout.network.node(name).channels
+                channels = self.layout.network.node(name).channels
                 objective = self.settings.losses[name]
-                self._room(address, (images,))[...] = objective.class_weights(images)
+                self._room(address, (channels,))[...] = objective.class_weights(channels)
                 table = objective.loss.table(objective.keys)
                 self._room(staging.tables[name], (len(table),), "i8")[...] = table
 
     def _microbatch(self, arrays: ByName, microbatch: int) -> dict[str, Floats]:
-        """The samples of one microbatch, not copied."""
+        """Return views of the samples of one microbatch."""
         own = slice(microbatch * self.layout.batch, (microbatch + 1) * self.layout.batch)
         return {name: array[own] for name, array in arrays.items()}
 
@@ -238,7 +238,7 @@ class SingleEngine:
     def _stage_targets(
         self, parity: int, targets: ByName, weights: ByName, *, borrow: bool
     ) -> dict[str, tuple[float, float]]:
-        """Targets and weights of all microbatches; what they weigh together."""
+        """Stage targets and weights of all microbatches; return by output their total weights."""
         for name, array in targets.items():
             self._borrowed[parity, name] = (array, weights.get(name)) if borrow else ()
         totals: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
@@ -255,7 +255,7 @@ class SingleEngine:
         return {name: added_pairs(pairs) for name, pairs in totals.items()}
 
     def _stage_normalizers(self, parity: int, totals: Mapping[str, tuple[float, float]]) -> None:
-        """By what sums of losses and of what is wrong are multiplied, from what all samples here weigh."""
+        """Stage the factors by which sums of losses and of wrong voxels become means, from the total weights."""
         party = self.settings.party
         totals = party.added_pairs(totals) if party else totals
         for name, pair in totals.items():
@@ -264,14 +264,14 @@ class SingleEngine:
             room[...] = [factor / total if total else 0.0 for total in pair]
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
-        """Address of an array's values: its own, or that of a copy."""
+        """Return the address of an array's values: its own if it is borrowed, else that of a copy at `room`."""
         if borrow and array.flags.c_contiguous:
             return int(array.ctypes.data)
         self._room(room, array.shape)[...] = array
         return room
 
     def _room(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> Floats:
-        """A view of staged data: made once, as the time in Python between two steps is a core's."""
+        """Return a view of staged data; kept, since Python's time between steps keeps a core from running tasks."""
         key = address, shape, dtype
         if key not in self._rooms:
             self._rooms[key] = self._arena.view(address, shape, dtype)
@@ -284,7 +284,7 @@ class SingleEngine:
             self._room(address, (len(values),), "f8")[...] = values
 
     def _results_by_output(self, parity: int, microbatches: int) -> dict[str, tuple[float, float]]:
-        """Loss and error, added up over the first microbatches."""
+        """Return loss and error by output, summed over the first microbatches."""
         staged = self._build.staging[parity][:microbatches]
         return {
             name: added_pairs([self._pair(own.results[name].address) for own in staged])
@@ -311,12 +311,12 @@ class SingleEngine:
         return self._arena.view(address, (floats,)).view(np.float32)
 
     def _outputs(self, microbatch: int) -> dict[str, Floats]:
-        """Copies of the outputs of one microbatch."""
+        """Return copies of the outputs of one microbatch."""
         nodes = self.layout.network.outputs
-        return {node.name: self._images(node.name, microbatch) for node in nodes}
+        return {node.name: self._dense(node.name, microbatch) for node in nodes}
 
-    def _images(self, node: str, microbatch: int = 0) -> Floats:
-        """A copy of a node's images (batch, channel, z, y, x) as last computed."""
+    def _dense(self, node: str, microbatch: int = 0) -> Floats:
+        """Return a copy of a node's feature map, (batch, channel, z, y, x), as last computed."""
         tensor = self._build.of(microbatch, 0).value(node)
         view = self._view(tensor)
         if tensor.lanes == 1:
@@ -326,7 +326,7 @@ class SingleEngine:
         return np.ascontiguousarray(planar[:, : tensor.channels])
 
     def _view(self, tensor: Tensor) -> Floats:
-        """A tensor's memory as (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
+        """Return a view of a tensor: (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
         shape = [tensor.batch, tensor.blocks, *tensor.shape]
         strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
         strides.append(tensor.lanes)
@@ -338,6 +338,6 @@ class SingleEngine:
 
 
 def _added(results: Mapping[str, tuple[float, float]], losses: Objectives) -> StepResult:
-    """Loss and error of all outputs together."""
+    """Return loss and error of all outputs together."""
     totals, errors = zip(*results.values(), strict=True)
     return StepResult(float(sum(totals)), float(sum(errors)) / total_factor(losses))

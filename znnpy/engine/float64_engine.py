@@ -1,7 +1,6 @@
-"""The float64 engine: plain NumPy, one step after the other, for checks of gradients and precision.
+"""The float64 engine: plain NumPy, one step after the other, to check gradients and precision.
 
-The same calls and the same sampling of dropout as the float32 engine; nothing is compiled but the
-dropout mask, and nothing runs in parallel.
+It has the calls and the dropout masks of the float32 engine; nothing but the masks is compiled or runs in parallel.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Doubles = NDArray[np.float64]
 
 
 class _Microbatch(NamedTuple):
-    """What one microbatch is of."""
+    """The arrays of one microbatch, by node or edge."""
 
     inputs: dict[str, Doubles]
     targets: dict[str, Doubles]
@@ -40,7 +39,7 @@ class _Microbatch(NamedTuple):
 
 
 class DoubleEngine:
-    """Evaluates one layout by the reference. Arrays come checked, by node name."""
+    """Evaluates one layout by `znnpy.reference`. Arrays come checked, by node name; one caller at a time."""
 
     dtype = np.float64
 
@@ -59,20 +58,20 @@ class DoubleEngine:
             node.name: np.zeros((layout.samples, node.channels, *layout.shape(node.name)))
             for node in layout.network.inputs
         }
-        images = (node.channels * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
-        self.bytes = int(16 * layout.samples * sum(images))
+        values = (node.channels * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
+        self.bytes = int(16 * layout.samples * sum(values))  # 8 each, and as much for gradients
 
     def parameters(self) -> dict[str, Doubles]:
-        """Copies of filters, biases and what nodes keep beside them."""
+        """Return copies of all parameters, by name."""
         return {name: array.copy() for name, array in self._parameters.items()}
 
     def set_parameters(self, values: ByName) -> None:
-        """Set them by name."""
+        """Set parameters by name."""
         for name, array in values.items():
             self._parameters[name] = np.array(array, np.float64)
 
     def states(self) -> dict[str, Doubles]:
-        """Copies of the optimiser's buffers by `parameter/buffer`."""
+        """Return copies of the optimiser's buffers by `parameter/buffer`."""
         return {name: array.copy() for name, array in self._states.items()}
 
     def set_states(self, values: ByName) -> None:
@@ -81,7 +80,7 @@ class DoubleEngine:
             self._states[name] = np.array(array, np.float64)
 
     def forward(self, inputs: ByName, iteration: int) -> dict[str, Doubles]:
-        """Values of the output nodes, without dropout."""
+        """Return the output nodes' values, without dropout."""
         layout = self.layout
         found = [
             reference.forward(layout.network, layout.geometry, self._parameters, own)
@@ -91,17 +90,17 @@ class DoubleEngine:
         return {node.name: self._values[node.name] for node in layout.network.outputs}
 
     def staged(self) -> dict[str, Doubles]:
-        """Where `run` finds the inputs."""
+        """Return the arrays from which `run` reads the inputs."""
         return dict(self._staged)
 
     def run(self) -> dict[str, Doubles]:
-        """Values of the output nodes for what is staged."""
+        """Return the output nodes' values for the staged inputs."""
         return self.forward(self._staged, 0)
 
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
     ) -> tuple[StepResult, dict[str, Doubles]]:
-        """Loss and gradients, without an update."""
+        """Return loss and gradients without an update."""
         masks = self._masks(iteration)
         given = [self._microbatches(arrays) for arrays in (inputs, targets, weights, masks)]
         parts = [_Microbatch(*own) for own in zip(*given, strict=True)]
@@ -114,7 +113,7 @@ class DoubleEngine:
         return StepResult(loss, self._error(parts, values)), gradients
 
     def _microbatches(self, arrays: ByName) -> list[dict[str, Doubles]]:
-        """The samples of each microbatch, not copied."""
+        """Return views of the samples of each microbatch."""
         size, samples = self.layout.batch, self.layout.samples
         return [
             {name: array[first : first + size] for name, array in arrays.items()}
@@ -130,7 +129,7 @@ class DoubleEngine:
     def _whole_weights(
         self, parts: Sequence[_Microbatch], values: Sequence[ByName]
     ) -> dict[str, list[float]]:
-        """What the parts of each output's loss weigh over all microbatches."""
+        """Return the weights of the parts of each output's loss, summed over all microbatches."""
         found: dict[str, list[float]] = {}
         for name in parts[0].targets:
             own = [
@@ -152,7 +151,7 @@ class DoubleEngine:
         )  # fmt: skip
 
     def _error(self, parts: Sequence[_Microbatch], values: Sequence[ByName]) -> float:
-        """Weighted share of voxels on the wrong side, the mean over outputs by their factors."""
+        """Return the weighted share of wrong voxels, a mean over outputs weighted by their factors."""
         error = 0.0
         for name in parts[0].targets:
             objective = self.settings.losses[name]
@@ -174,7 +173,7 @@ class DoubleEngine:
         *,
         borrow: bool = False,
     ) -> int:
-        """Make one update; returns its ticket."""
+        """Make one update and return its ticket."""
         result, gradients = self.gradients(inputs, targets, weights, iteration)
         moved = self._moved(iteration)
         scale = self._clip_scale(gradients)
@@ -185,7 +184,7 @@ class DoubleEngine:
         return len(self._results) - 1
 
     def _moved(self, iteration: int) -> dict[str, Doubles]:
-        """Running statistics after an update: the mean of those that each microbatch leads to."""
+        """Return running statistics after an update: the mean of those that each microbatch leads to."""
         layout, masks = self.layout, self._microbatches(self._masks(iteration))
         found = [
             reference.moved_statistics(
@@ -196,15 +195,15 @@ class DoubleEngine:
         return {name: added([own[name] for own in found]) / len(found) for name in found[0]}
 
     def result(self, ticket: int) -> StepResult:
-        """Loss and error of a submitted update."""
+        """Return loss and error of a submitted update."""
         refuse_ticket(ticket, len(self._results))
         return self._results[ticket]
 
     def drain(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: updates are complete when `submit` returns."""
 
     def first_non_finite(self) -> str | None:
-        """The first node, in the order of the data, or else parameter that holds NaN or Inf."""
+        """Return the first node in topological order, or else parameter, that holds NaN or Inf; None if none does."""
         names = [node.name for node in self.layout.network.nodes]
         arrays = [(name, self._values[name]) for name in names if name in self._values]
         for name, array in [*arrays, *self._parameters.items()]:
@@ -213,10 +212,10 @@ class DoubleEngine:
         return None
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there are no threads to stop."""
 
     def task_graph(self) -> NoReturn:
-        """There is none: PlanError."""
+        """Raise PlanError: float64 has no task graph."""
         raise PlanError("precision float64 runs without a task graph; profile with float32")
 
     recording = task_graph
@@ -230,16 +229,16 @@ class DoubleEngine:
         }
 
     def _mask(self, edge: Edge, iteration: int) -> Doubles:
-        """1 where the float32 engine keeps a voxel: the same kernel on an image of ones."""
-        images, shape = (
+        """Return 1 where the float32 engine keeps a voxel, by running its kernel on ones."""
+        channels, shape = (
             self.layout.network.node(edge.source).channels,
             self.layout.shape(edge.source),
         )
         ones = np.ones((*shape, LANES), np.float32)
         samples, first_sample = self.layout.samples, self.layout.numbers.start * self.layout.batch
-        number, kept = np.array([iteration]), np.empty((samples, images, *shape))
+        number, kept = np.array([iteration]), np.empty((samples, channels, *shape))
         for batch in range(samples):
-            for first in range(0, images, LANES):
+            for first in range(0, channels, LANES):
                 target = np.empty_like(ones)
                 row, plane = shape[2] * LANES, shape[1] * shape[2] * LANES
                 dropout.call(
@@ -250,7 +249,7 @@ class DoubleEngine:
                     first_plane=0, first_row=0, planes=shape[0], rows=shape[1], width=shape[2],
                     keep=edge.keep,
                 )  # fmt: skip
-                few = min(LANES, images - first)
+                few = min(LANES, channels - first)
                 kept[batch, first : first + few] = np.moveaxis(target, -1, 0)[:few] != 0
         return kept
 
@@ -261,7 +260,7 @@ class DoubleEngine:
         return min(1.0, self.settings.clip_norm / (norm + 1e-6))
 
     def _update(self, name: str, gradient: Doubles, learning_rate: float, update: int) -> None:
-        """One parameter's update; the definitions of `znnpy_kernels.layers.optimizers`."""
+        """Update one parameter by its optimiser's float64 formula (`learning/optimizers.py`)."""
         optimizer, value = self.settings.optimizer, self._parameters[name]
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
         if optimizer.decoupled:
@@ -275,5 +274,5 @@ class DoubleEngine:
 def _wrong(
     objective: Objective, values: Doubles, target: Doubles, weight: Doubles | None
 ) -> tuple[float, float]:
-    """Weight of voxels on the wrong side, and of all."""
+    """Return the weight of wrong voxels, and of all."""
     return objective.error(values, target, objective.counting(weight, values.shape))

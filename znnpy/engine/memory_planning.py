@@ -1,4 +1,4 @@
-"""How much memory a layout needs and where what lies: found by declaring its tasks without any."""
+"""Plans memory before allocating any: peak bytes, places of buffers, rematerialisation, microbatches in flight."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.graph import TaskGraph
 
-# Seconds of work for each of so many workers before the memory of a buffer is used again, so that tasks
-# seldom wait for it: simulated on 16 and 64 workers, updates are as fast as with memory of its own for
-# every buffer. Fewer workers have less under way and get less: memory that is used again is in the caches.
+# Seconds of work for each worker before the memory of a buffer is reused, so that tasks seldom wait for it:
+# simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
+# less is in flight and slack shrinks: memory that is reused soon is still in the caches.
 SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
 CHAIN_SHARE = 0.25
-"""Of the time of an update that is all work: longest chains of microbatches that follow each other.
+"""The longest chains of microbatches that follow each other take at most this share of the time of all work.
 
-LeNet, 64 images in 8 microbatches, was simulated on 16 workers: 13.1, 14.8 and 15.3 times as fast as one with 0.5,
+LeNet, 64 samples in 8 microbatches, was simulated on 16 workers: 13.1, 14.8 and 15.3 times as fast as one with 0.5,
 0.25 and 0.1, in 39, 55 and 59 MB.
 """
 
 TASKS = "tasks"
 TASK_BYTES = 3600
-"""Of a task's arguments, edges and identity, and of what the system keeps of the memory in which its order was found.
+"""Bytes of a task: arguments, edges, identity, and what the system keeps of the memory in which its order was found.
 
 By how much processes grew beyond their arenas: 3.3 to 4.2 kB a task, for 2,300 to 5,200 tasks of 16 and of 8 lanes.
 """
@@ -46,11 +46,11 @@ DEQUE_BYTES = 8  # of a task in each worker's deques, whose lengths are powers o
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What `layout` needs: `bytes` in all, and where buffers lie that share memory.
+    """The memory of `layout`: `bytes` in all, and where the buffers that share memory lie.
 
-    `workspace`: floats of each worker's scratch. `uses` tells how many bytes serve what at the moment
-    that needs most; "gaps" are those that then lie idle, "tasks" those beside the arena. `again`: estimated seconds
-    of tasks that make once more what does not stay; `kept`: bytes with which nothing would have to.
+    `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
+    then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
+    without it.
     """
 
     layout: Layout
@@ -69,10 +69,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class _OneMicrobatch:
-    """One microbatch of a layout, declared without memory: what it needs if all that it makes stays.
+    """One microbatch of a layout, declared without memory: what it needs without rematerialisation.
 
-    `uses`: bytes by what they are for, but those of shared buffers; `own`: of them, those of each set of
-    images; `kept`: where shared buffers lie; `room`: bytes that these may take of each set.
+    `uses`: bytes by use, shared buffers excluded, of what all microbatches have in common; `own`: of each one in
+    flight. `kept`: where shared buffers lie; `room`: bytes that these may take in each replica.
     """
 
     layout: Layout
@@ -85,7 +85,7 @@ class _OneMicrobatch:
 
     @classmethod
     def of(cls, layout: Layout, settings: Settings) -> _OneMicrobatch:
-        """Declare the first microbatch; the others are like it."""
+        """Declare the first microbatch of a layout; the others are alike."""
         arena = Arena()
         build = _alone(Build.new(arena, layout, settings.states))
         declared = declare_all(build, settings, settings.exchange, updates=1)
@@ -101,11 +101,11 @@ class _OneMicrobatch:
         return cls(layout, build, step, uses, own, _share(arena, step, layout, room), room)
 
     def bytes(self, sharing: Sharing) -> int:
-        """What all needs if shared buffers lie so."""
+        """Return the bytes of everything if shared buffers lie like this."""
         return self.uses.total() + (self.own.total() + sharing.bytes) * sharing.replicas
 
     def plan(self, settings: Settings) -> MemoryPlan:
-        """The memory that is needed, with something made again where there is not room for all."""
+        """Return the memory plan, with rematerialisation if there is not room for everything."""
         sharing, seconds, arena, layout = self.kept, 0.0, self.build.arena, self.layout
         if self.room is not None and sharing.bytes > self.room and layout.training:
             sharing, seconds = _spared(self.build, settings, self.step, self.kept, self.room)
@@ -123,7 +123,7 @@ class _OneMicrobatch:
 
 
 def _task_count(layout: Layout, step: Sequence[Declared]) -> int:
-    """Tasks of an update of all microbatches and its twin, or of a forward pass; `step`: those of one microbatch."""
+    """Return the number of tasks of an even and an odd update, or of a forward pass, from those of one microbatch."""
     if not layout.training:
         return layout.replicas * len(step)
     once = sum(task.what.serves is Pass.UPDATE for task in step)
@@ -131,32 +131,32 @@ def _task_count(layout: Layout, step: Sequence[Declared]) -> int:
 
 
 def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
-    """The memory that a layout needs, found by building without any."""
+    """Return the memory plan of a layout, found by declaring its tasks without memory."""
     return _OneMicrobatch.of(layout, settings).plan(settings)
 
 
 def _alone(build: Build) -> Build:
-    """A build of which only the first microbatch is declared: the others are like it."""
+    """Return a build of the first microbatch alone: the others are alike."""
     layout = build.layout
     return replace(build, layout=replace(layout, numbers=layout.numbers[:1]))
 
 
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
-    """Places with as much slack as there is room for; one worker never waits and needs none."""
+    """Return places of shared buffers with as much slack as fits; a single worker never waits and needs none."""
     workers = layout.workers if layout.training and layout.workers > 1 else 0
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
     return replace(share(_sizes(arena), step, most, room), replicas=layout.replicas)
 
 
 def _sizes(arena: Arena) -> dict[Name, int]:
-    """Bytes of the shared buffers of one set of images."""
+    """Return the bytes of the shared buffers of one replica, by name."""
     return {name: buffer.bytes for name, buffer in arena.shared.items() if not name.replica}
 
 
 def _spared(
     build: Build, settings: Settings, step: Sequence[Declared], kept: Sharing, room: int
 ) -> tuple[Sharing, float]:
-    """Places in `room` bytes, or as few as it gets, with what is made again; and the seconds that this takes."""
+    """Return places within `room` bytes, or as few as possible, with what is recomputed; and its seconds."""
     sizes, end = _sizes(build.arena), len(declare_gradients(build, settings))
     sparing = Sparing(sizes, step, end)
     best, seconds, aim = kept, 0.0, room
@@ -173,12 +173,12 @@ def _spared(
 
 
 def planned_bytes(layout: Layout, settings: Settings) -> int:
-    """All that a layout needs."""
+    """Return the bytes of a layout."""
     return planned_memory(layout, settings).bytes
 
 
 def planned_within(layout: Layout, settings: Settings) -> MemoryPlan:
-    """`planned_with_replicas`; PlanError where it needs more than `max_memory`."""
+    """Return `planned_with_replicas`; raise PlanError if it needs more than `max_memory`."""
     found = planned_with_replicas(layout, settings)
     if settings.max_memory is not None:
         needs = partial(planned_bytes, settings=settings)
@@ -187,11 +187,11 @@ def planned_within(layout: Layout, settings: Settings) -> MemoryPlan:
 
 
 def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
-    """The memory of a layout with as many microbatches under way at once as its workers need, where there is room.
+    """Return the memory plan with as many microbatches in flight as the workers need and memory allows.
 
-    Microbatches of one set of images follow each other: their longest chains of tasks together shall take
-    no longer than a share of what all work takes on all workers. They all have what one update makes of filters,
-    where there is room for that. Fewer are under way before anything else is made again to save memory.
+    Microbatches of one replica follow each other: their longest chains of tasks together should take no more than
+    `CHAIN_SHARE` of the time of all work on all workers. What is derived from filters is kept for all of them if it
+    fits. The number in flight is reduced before anything is recomputed to save memory.
     """
     layout = replace(layout, replicas=1)
     if len(layout.numbers) == 1:
@@ -210,7 +210,7 @@ def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
 
 
 def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
-    """Microbatches under way at once, if there is memory for any number."""
+    """Return how many microbatches should be in flight if memory does not matter."""
     layout = one.layout
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
@@ -221,23 +221,23 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
 
 
 def estimated_work(layout: Layout, settings: Settings) -> float:
-    """T1: estimated seconds of all tasks of one update on one core."""
+    """Return T1, the estimated seconds of all tasks of one update on one core."""
     build = Build.new(Arena(), layout, settings.states)
     return sum(task.cost for task in declare_update(build, settings, 0, settings.exchange))
 
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
-    """The graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
+    """Return the graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
     steps = declared["update" if plan.layout.training else "forward"]
     return connect([gated(tasks, plan.sharing) for tasks in steps]).build(settings.policy)
 
 
 def declared_layers(layout: Layout) -> list[list[Total]]:
-    """What an update adds up over microbatches and ranks, layer by layer; without memory."""
+    """Return what an update sums over microbatches and ranks, layer by layer; without memory."""
     return by_layer(layout.network, totals(Build.new(Arena(), layout, 0)))
 
 
 def _without_memory(plan: MemoryPlan, settings: Settings) -> Build:
-    """A build whose buffers lie as planned, in no memory."""
+    """Return a build whose buffers lie as planned, without memory."""
     return Build.new(Arena(None, plan.sharing), plan.layout, settings.states)

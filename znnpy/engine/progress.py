@@ -1,11 +1,11 @@
-"""How long preparations tell that they go on."""
+"""The type of progress callbacks for compilation, measuring and simulation, and the names of these stages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Report = Callable[[str, int, int], None]
-"""What is done, how much of it is done, and how much there is; may come from other threads."""
+"""Called with the stage, how much of it is done, and how much there is; may be called from other threads."""
 
 COMPILING = "compiling kernels for this CPU, once"
 MEASURING = "measuring layers on this CPU, once"

@@ -1,4 +1,4 @@
-"""One convolution alone: a network around it, the tasks that it declares, and what they take."""
+"""One convolution alone, for autotuning: the smallest network around it, its tasks, kernels and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from znnpy.plan import ConvShape, LayerPlan, Method, Plan
 
 
 def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
-    """A network around one conv edge, whose source's images lie as they do in a network."""
+    """Return the layout of a network around one conv edge, whose source lies in memory as in a real network."""
     edge = Edge(
         "conv",
         "conv_transpose" if shape.transposed else "conv",
@@ -36,15 +36,15 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     if shape.planar:
         network = Network((Node("source", "input", shape.inputs), target), (edge,))
     else:
-        # An input that feeds others too lies in blocks; other nodes of few images may lie planar.
+        # An input that feeds other kinds of edges too is blocked; other nodes of few channels may be planar.
         learns = "gradient" in shape.passes or not shape.training
         lift = Edge("lift", "crop" if learns else "identity", "input", "source")
-        if shape.transposed:  # what grows must have shrunk before
+        if shape.transposed:  # an output must not be finer than the input
             lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
         source = Node("source", "transfer", shape.inputs, bias="gradient" in shape.passes)
         ends = Node("input", "input", shape.inputs), source
         network = Network((*ends, target), (lift, edge))
-    # Few images of a source stay planar where their gradient, if any, is made directly.
+    # A source of few channels stays planar if its gradient, if any, is computed directly.
     back = method if "gradient" in shape.passes else Method("direct")
     plan = Plan({"conv": LayerPlan.of(method, back, method)})
     fitted = fit(network, shape.target)
@@ -52,14 +52,14 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
 
 
 def lone_kernels(shape: ConvShape, method: Method) -> set[Kernel]:
-    """What its tasks call."""
+    """Return the kernels that its tasks call."""
     layout, edge = lone(shape, method)
     return {task.kernel for task in declared(Build.new(Arena(), layout, 0), edge, shape).tasks}
 
 
 @lru_cache(maxsize=1 << 12)  # asked several times for each layer and method, and declares all tasks
 def lone_bytes(shape: ConvShape, method: Method) -> int:
-    """Memory that a layer takes alone."""
+    """Return the bytes that a layer takes alone."""
     layout, edge = lone(shape, method)
     arena = Arena()
     declared(Build.new(arena, layout, 0), edge, shape)
@@ -67,14 +67,14 @@ def lone_bytes(shape: ConvShape, method: Method) -> int:
 
 
 def given(build: Build, edge: Edge) -> list[Buffer]:
-    """What other tasks of a network would fill."""
+    """Return the buffers that other tasks of a network would fill."""
     gradient = build.maps.gradients.get(edge.target)
     filled = (build.value(edge.source), gradient)
     return [tensor.buffer for tensor in filled if tensor]
 
 
 def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
-    """Derived filters and the wanted passes of one edge."""
+    """Declare derived filters and the wanted passes of one edge."""
     step, network = Step(), build.layout.network
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
@@ -89,7 +89,7 @@ def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
 
 
 def derived(build: Build, edge: Edge) -> set[Identity]:
-    """Tasks of derived filters, which forward passes alone do not pay for: filters never change."""
+    """Return the tasks of derived filters if they cost nothing: in prediction, where filters never change."""
     step = Step()
     if not build.layout.training:
         convolution.derive(step, build, edge)
@@ -97,7 +97,7 @@ def derived(build: Build, edge: Edge) -> set[Identity]:
 
 
 def _added(shape: ConvShape) -> Triple:
-    """Voxels that a transposed convolution adds after its last ones."""
+    """Return the output padding of a transposed convolution, (z, y, x)."""
     if not shape.transposed:
         return (0, 0, 0)
     z, y, x = (

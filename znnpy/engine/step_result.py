@@ -1,4 +1,4 @@
-"""What one step tells: its loss and error."""
+"""`StepResult`: the loss and error of one step."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from znnpy.errors import ZnnpyError
 
 KEPT = 1 << 14
-"""Results of updates: thousands of other threads may come before one asks for its own, as locks are not fair."""
+"""Results that are kept: locks are not fair, so thousands of updates may come before a thread asks for its own."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Loss and share of wrong voxels of one step, weighted means.
+    """Loss and share of wrong voxels of one step, both weighted means over voxels.
 
-    Of several outputs the sum of losses times their factors, and the mean of shares by these factors.
+    With several outputs: the sum of losses times their factors, and the mean of shares weighted by these factors.
     """
 
     loss: float
@@ -22,7 +22,7 @@ class StepResult:
 
 
 def refuse_ticket(ticket: int, submitted: int) -> None:
-    """ZnnpyError for an update whose result is not kept, where so many were submitted."""
+    """Raise ZnnpyError for a ticket whose result is not kept, after `submitted` updates."""
     first = max(0, submitted - KEPT)
     if not first <= ticket < submitted:
         known = f"{first} to {submitted - 1} are kept" if submitted else "no update was submitted"

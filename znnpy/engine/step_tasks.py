@@ -1,4 +1,4 @@
-"""What a step does, as declared tasks: updates, forward passes, and what follows from parameters."""
+"""Declares all tasks of a step: an update, a forward pass, gradients alone, or what is derived from filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Declarations = dict[str, Sequence[Sequence[Declared]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a step does beside its network: losses, optimiser, clipping; and how tasks are run."""
+    """The settings of a step beside its network: losses, optimiser, clipping, and how tasks are run."""
 
     losses: Objectives  # by output node
     optimizer: Optimizer
@@ -32,22 +32,22 @@ class Settings:
 
     @property
     def states(self) -> int:
-        """Buffers that the optimiser keeps of each parameter: none where another rank moves it."""
+        """Buffers that the optimiser keeps for each parameter: none where another rank updates it."""
         moves = self.party is None or self.party.moves
         return len(self.optimizer.state_names) if moves else 0
 
     @property
     def exchange(self) -> Exchange | None:
-        """A new one, of which nothing is declared; None for who is alone."""
+        """A new exchange between ranks, of which nothing is declared; None for a single rank."""
         return self.party.exchange() if self.party else None
 
 
 def declare_all(
     build: Build, settings: Settings, exchange: Exchange | None = None, updates: int = STEPS
 ) -> Declarations:
-    """Every graph of a layout, as steps of declared tasks; also reserves all scratch.
+    """Return every graph of a layout as steps of declared tasks; also reserves all scratch.
 
-    `updates`: an even and an odd one, or the even one alone, which needs the same memory.
+    `updates`: 2 declares an even and an odd one, 1 the even one alone, which needs the same memory.
     """
     derive = Step()
     emit_derived(derive, build)
@@ -62,7 +62,7 @@ def declare_all(
 
 
 def _declare_forward(build: Build) -> list[Declared]:
-    """Of as many microbatches as have images of their own."""
+    """Declare the forward pass of as many microbatches as have feature maps of their own."""
     step = Step()
     for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
         step.begin()
@@ -71,6 +71,7 @@ def _declare_forward(build: Build) -> list[Declared]:
 
 
 def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
+    """Declare loss and gradients of all microbatches, without an update."""
     build.parity, build.dropping = 0, True
     step = Step()
     emit_gradients(step, build, settings.losses)
@@ -80,6 +81,7 @@ def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
 def declare_update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> list[Declared]:
+    """Declare the even or odd update."""
     build.parity, build.dropping = parity, True
     step = Step()
     emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)

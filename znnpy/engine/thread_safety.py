@@ -1,4 +1,4 @@
-"""Calls of a model from several threads: one after the other, and none within another."""
+"""Serialises calls of a model from several threads, and refuses a call within another (as from a signal handler)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ R = TypeVar("R")
 
 
 class Turn:
-    """Whose turn it is: a call waits until those of other threads are over.
+    """A lock for the calls of a model: a call waits until those of other threads are over.
 
-    One within another of the same thread, as a signal handler may make it, would find half of that done: ZnnpyError.
-    So is one in the child of a fork that another thread's call was under way at, which nobody there ends.
+    A call within another of the same thread, as a signal handler may make it, would find half of that done:
+    ZnnpyError. So does a call in the child of a fork made during another thread's call, which never ends there.
     """
 
     @classmethod
     def of(cls, shared: object = None) -> Turn:
-        """The one of all that share something, such as the messages between ranks; one's own for None."""
+        """Return the turn of all models that share something, such as messages between ranks; a new one for None."""
         return cls() if shared is None else _shared.setdefault(shared, cls())
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # which a handler can take again, to be told so
+        self.lock = threading.RLock()  # reentrant: a handler gets an error and not a deadlock
         self.within = ""
         _turns.add(self)
 
     def refuse_within(self, call: str) -> None:
-        """ZnnpyError where a call is under way that does not go on before this one is over."""
+        """Raise ZnnpyError if a call of this thread is in progress: it cannot continue before this one ends."""
         if self.within:
             raise ZnnpyError(
                 f"{call}: this model is in the middle of `{self.within}`, which a signal handler or a fork has "
@@ -42,7 +42,7 @@ class Turn:
 
 
 class Called(Protocol):
-    """What has calls that come in turn."""
+    """An object whose methods are marked `in_turn`."""
 
     _turn: Turn
 
@@ -51,13 +51,14 @@ C = TypeVar("C", bound=Called)
 
 
 def in_turn(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:
-    """A method that only one thread at a time is in, of all that are so marked."""
+    """Let only one thread at a time into the methods of an object that are marked so."""
     name = method.__name__
 
     @wraps(method)
     def called(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
         turn = self._turn
-        with turn.lock:  # itself, as Ctrl-C may come between the lines of anything in Python
+        # The lock itself: Ctrl-C may strike between the lines of a context manager in Python.
+        with turn.lock:
             turn.refuse_within(name)
             try:
                 turn.within = name
@@ -69,24 +70,24 @@ def in_turn(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P
 
 
 class Staging:
-    """Which thread fills the memory that is staged: what another has used meanwhile is not what it has left there."""
+    """Tracks which thread fills the staged inputs, to refuse `run` if another thread has used the model meanwhile."""
 
     def __init__(self) -> None:
         self._thread: int | None = None
         self._waiting = self._torn = False  # to be run; used by another thread
 
     def begin(self) -> None:
-        """This thread is about to fill it."""
+        """Note that this thread is about to fill the staged inputs."""
         me = threading.get_ident()
         self._torn = self._waiting and (self._torn or self._thread != me)
         self._thread, self._waiting = me, True
 
     def use(self) -> None:
-        """This thread has it filled for a call of another kind."""
+        """Note a call that overwrites the staged inputs."""
         self._torn = self._torn or not self._mine
 
     def end(self) -> None:
-        """ZnnpyError unless this thread alone has used it since it began."""
+        """Raise ZnnpyError unless this thread alone has used the staged inputs since `begin`."""
         if self._mine:
             self._waiting = False
         if self._torn or not self._mine:
@@ -105,7 +106,7 @@ _shared: weakref.WeakKeyDictionary[object, Turn] = weakref.WeakKeyDictionary()
 
 
 def _renew() -> None:
-    """In the child of a fork: threads that held a lock are not there to give it back."""
+    """Replace all locks in the child of a fork: threads that held one do not exist there."""
     for turn in list(_turns):
         turn.lock = threading.RLock()
 

@@ -1,4 +1,4 @@
-"""Time one layer by several algorithms, task by task, on images of bounded size."""
+"""Times one layer by several algorithms, task by task, on patches of bounded size (for autotuning)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.scheduler import SerialExecutor
 
-MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on smaller images
-SMALLEST = 24  # voxels along an axis
-FLUSHED_BYTES = 1 << 25  # read between runs: in a network other layers use the caches as well
-# What passes of an edge share, by the tasks that make it.
+MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on a smaller patch
+SMALLEST = 24  # voxels along an axis: patches are not made smaller
+FLUSHED_BYTES = 1 << 25  # touched between runs: in a network other layers use the caches as well
+# Parts of the cost that passes of an edge share, by the tasks that compute them.
 SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.IMAGE_SPECTRA: "images",
     Part.KEPT_TILES: "images",
@@ -41,9 +41,9 @@ _NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.item
 
 
 def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> Costs:
-    """Time methods in turns, in the same memory; what was timed on smaller images is scaled.
+    """Return seconds by method and part, timed in turns in the same memory; times on smaller patches are scaled.
 
-    Each of them must fit into `max_memory` bytes; what they leave of it flushes caches.
+    Each method must fit into `max_memory` bytes; what is left of these flushes the caches.
     """
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
     needed = max(lone_bytes(less, method) for method, less in shapes.items())
@@ -62,7 +62,7 @@ def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = 
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
-    """Bytes that timing these methods takes: for the one that needs most, and to flush caches."""
+    """Return the bytes that timing these methods takes: of the one that needs most, and to flush the caches."""
     most = max(lone_bytes(smaller(shape, method, max_memory), method) for method in methods)
     flushing = most + FLUSHED_BYTES
     return flushing if max_memory is None else min(flushing, max_memory)
@@ -71,12 +71,12 @@ def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | N
 def measurable(
     shape: ConvShape, methods: Sequence[Method], max_memory: int | None
 ) -> Sequence[Method]:
-    """The methods that can be measured in so many bytes."""
+    """Return the methods that can be measured in so many bytes."""
     return [method for method in methods if fits(shape, method, max_memory)]
 
 
 def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
-    """Whether a method can be measured in so many bytes, if only on the least that images shrink to."""
+    """Return whether a method can be measured in so many bytes, at least on the smallest patch."""
     if max_memory is None:
         return True
     while (less := _shrunk(shape)) != shape:
@@ -85,21 +85,21 @@ def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
 
 
 def as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: int) -> bool:
-    """Whether so many bytes are enough to measure as one would without a limit."""
+    """Return whether so many bytes are enough to measure as without a limit."""
     return trial_bytes(shape, methods) <= max_memory
 
 
 def _scales(shape: ConvShape, less: ConvShape, method: Method) -> PartSeconds:
-    """How much longer each part takes on the whole shape; what has no estimate as the forward pass."""
+    """Return how much longer each part takes on the whole shape, by estimate; unestimated ones as the forward pass."""
     whole, part_of = estimated(shape, method), estimated(less, method)
     scales = {part: seconds / part_of[part] for part, seconds in whole.items() if part_of[part]}
     return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
 
 
 def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> ConvShape:
-    """The shape with smaller images where measuring a method would take too long, and fewer for too much memory.
+    """Return the shape with a smaller patch if measuring takes too long, and fewer samples if it takes too much memory.
 
-    Other images may fill tiles otherwise, so what is fast is measured as it is.
+    Another size may fill tiles differently, so a fast layer is measured as it is.
     """
     while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
         shape = _shorter(shape)
@@ -112,22 +112,22 @@ def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> 
 
 
 def _shrunk(shape: ConvShape) -> ConvShape:
-    """The shape with smaller images, or half of the smallest ones; in the end the same."""
+    """Return the shape with a smaller patch, or half the samples of the smallest one; in the end the same shape."""
     if max(shape.places) > SMALLEST:
         return _shorter(shape)
     return replace(shape, batch=max(1, shape.batch // 2))
 
 
 def _set_aside(max_memory: int) -> int:
-    """What images leave to flush caches with as long as they can be smaller."""
+    """Return the bytes reserved to flush caches, as long as patches can be made smaller."""
     return min(FLUSHED_BYTES, max_memory // 2)
 
 
 def _shorter(shape: ConvShape) -> ConvShape:
-    """The shape with smaller images along their longest axis."""
+    """Return the shape with the patch shorter by a quarter along its longest axis, but at least `SMALLEST`."""
     longest = shape.places.index(max(shape.places))
     less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
-    by = less, less * shape.stride[longest]  # of the small images, and of the large ones
+    by = less, less * shape.stride[longest]  # at the strided end, and at the other
     source, target = reversed(by) if not shape.transposed else by
     return replace(
         shape,
@@ -142,7 +142,7 @@ def _less(size: Triple, axis: int, by: int) -> Triple:
 
 
 class Trial:
-    """Timed runs of one layer by one method, in memory that others use in turns, as they do what flushes caches."""
+    """Timed runs of one layer by one method, in memory that other trials use in turns."""
 
     def __init__(
         self, shape: ConvShape, method: Method, memory: NDArray[np.uint8], others: Floats
@@ -158,7 +158,7 @@ class Trial:
         self._others = others
 
     def look(self) -> Look:
-        """Seconds of each task of one run, by part, by the serial executor's record."""
+        """Run once and return the seconds of each task, by part, from the serial executor's recording."""
         self._others += 1.0
         self._executor.reset()
         self._executor.release(0)
@@ -171,7 +171,7 @@ class Trial:
 def _by_part(
     graph: TaskGraph, shape: ConvShape, free: Collection[Identity]
 ) -> dict[CostPart, NDArray[np.int64]]:
-    """Tasks by the part of the cost that they belong to, where it is wanted."""
+    """Return the numbers of tasks by the part of the cost that they belong to, of wanted parts."""
     found: dict[CostPart, list[int]] = {}
     for number, task in enumerate(identities(graph)):
         if task in free or task.part in OF_NO_EDGE:
