@@ -131,9 +131,9 @@ def test_predictions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         panels[1].image, np.moveaxis(six.array[[3, 2, 1], 1], 0, -1), rtol=1e-6
     )
-    assert panels[1].note == "red z, green y, blue x; 6 images in all"
+    assert panels[1].note == "red z, green y, blue x; 6 channels in all"
     np.testing.assert_allclose(panels[2].image, four.array[:, 1].mean(axis=0), rtol=1e-6)
-    assert panels[2].note == "mean of 4 images"
+    assert panels[2].note == "mean of 4 channels"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

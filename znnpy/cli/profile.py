@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from znnpy.simulate import Links
     from znnpy.train.progress import Reporter
 
-PATCH = (48, 48, 48)
+PATCH = (48, 48, 48)  # output voxels where neither an option nor the config says
 
 
 def profile(

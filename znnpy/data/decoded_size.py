@@ -18,6 +18,7 @@ STREAMS: dict[str, Callable[[], zlib._Decompress | bz2.BZ2Decompressor]] = {
     "bz2": bz2.BZ2Decompressor,
 }
 """Formats that do not declare their length: they are decoded up to a limit."""
+# Of zstd: magic numbers of frames and of skippable frames, bytes of the largest block (RFC 8878).
 _ZSTD, _SKIPPABLE, _BLOCK = 0xFD2FB528, 0x184D2A50, 128 << 10
 
 

@@ -20,7 +20,9 @@ from znnpy.errors import VolumeError, reason
 Role = Literal["raw", "labels"]
 Keep = Literal["auto", "memory", "file"]
 
-_PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+_PICKLE = tuple(
+    bytes([0x80, protocol]) for protocol in range(2, 6)
+)  # first bytes of protocols 2 to 5
 
 
 def open_volume(
@@ -103,7 +105,7 @@ def _format(path: Path) -> Format:
 
 
 def _known(path: Path, head: bytes, folder: bool) -> Format | None:
-    """The first format that knows a file or folder."""
+    """Return the first format that knows a file or folder."""
     listed = (it for it in FORMATS.values() if it.folder == folder)
     return next((it for it in listed if it.knows(path, head)), None)
 

@@ -110,7 +110,7 @@ def _limits(root: Path, membership: Path) -> list[tuple[int, int]]:
 
 
 _part: Part | None = None
-_UNLIMITED = 1 << 63
+_UNLIMITED = 1 << 63  # bytes: more than any machine has
 _VERSIONS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from znnpy.distributed.backoff import Resting
     from znnpy.distributed.mailbox import Mailbox
 
+# Seconds: waits lengthen by an eighth, and idle ranks cost little of a core (docs/design/distributed.md).
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 8
 """A sleep takes 1 / PATIENCE of the time for which nothing has happened."""
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
-KEPT_PASSAGES = 1 << 16
+KEPT_PASSAGES = 1 << 16  # latest messages whose times are kept for profiles, which bounds memory
 
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""

@@ -28,9 +28,9 @@ class Joined(Protocol):
 class SideBySide:
     """Patches that do not overlap, in the dtype that is written."""
 
-    def __init__(self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, region: Region, channels: Mapping[str, int], dtype: np.dtype[Any]) -> None:
         self._region = region
-        self._whole = {name: np.zeros((n, *region.shape), dtype) for name, n in images.items()}
+        self._whole = {name: np.zeros((n, *region.shape), dtype) for name, n in channels.items()}
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
         """Add a patch, as `Joined.add`."""
@@ -52,10 +52,10 @@ class Blended:
     """
 
     def __init__(
-        self, region: Region, images: Mapping[str, int], weight: Floats, parts: Parts
+        self, region: Region, channels: Mapping[str, int], weight: Floats, parts: Parts
     ) -> None:
         self._region, self._weight, self._parts = region, weight, parts
-        self._sums = {n: np.zeros((k, *region.shape), np.float32) for n, k in images.items()}
+        self._sums = {n: np.zeros((k, *region.shape), np.float32) for n, k in channels.items()}
         self._total = np.zeros(region.shape, np.float32)
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:

@@ -12,7 +12,7 @@ from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, c
 from znnpy.plan.choose import DIRECT, takes
 from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 
-# Within forward passes of large patches, whose images no cache holds.
+# Within forward passes of large patches, whose feature maps no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
@@ -76,7 +76,7 @@ def _cheapest(shape: ConvShape) -> LayerPlan:
     best = min(costs, key=costs.__getitem__)
     told = [method for method in (DIRECT, best) if method in costs]
     words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in told)
-    # The other passes are not made; what they would share with this one decides how images lie.
+    # The other passes are not made; what they would share with this one decides how channels lie.
     shared = ALGORITHMS[best.algorithm].traits.shares_spectra or shape.depthwise
     others = best if shared else DIRECT
     return LayerPlan.of(best, others, others, f"forward, estimated: {words}")

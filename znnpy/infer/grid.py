@@ -109,7 +109,7 @@ class Grid:
         return self.count(region)
 
     def joined(
-        self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
+        self, region: Region, channels: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
     ) -> SideBySide:
         """Return the collector of the values of a region's patches."""
-        return SideBySide(region, images, dtype)
+        return SideBySide(region, channels, dtype)

@@ -95,7 +95,7 @@ def block_bytes(sizes: Sizes, candidate: Candidate, block: Triple) -> int:
     for name, item in sizes.stored.items():
         seen = input_region(sizes.field, geometry, name, span, grid.size)
         read += seen.voxels * (item * INPUTS + 1)
-    # Sums of all images and of weights, products on the way to them.
+    # Sums of all channels and of weights, products on the way to them.
     blended = 4 * (2 * sizes.channels + 2) * prod(block) if grid.blends else 0
     mask = 4 * prod(block) * prod(sizes.field.stride) if sizes.masked else 0
     return read + OUTPUTS * sizes.written * prod(block) + blended + mask

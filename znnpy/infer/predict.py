@@ -231,8 +231,8 @@ class VolumePrediction:
         everything = Region((0, 0, 0), self.field.shape)
         shape = self.field.shape
         whole = {
-            name: np.empty((images, *shape), self.finish.dtype)
-            for name, images in self._outputs.items()
+            name: np.empty((channels, *shape), self.finish.dtype)
+            for name, channels in self._outputs.items()
         }
         pieces = self.grid.pieces(everything)
         for done, piece in enumerate(pieces, start=1):

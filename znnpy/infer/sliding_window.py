@@ -129,10 +129,10 @@ class Windows:
         return [row + z.across * y.all * x.all, row, block]
 
     def joined(
-        self, region: Region, images: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
+        self, region: Region, channels: Mapping[str, int], dtype: np.dtype[Any], parts: Parts
     ) -> Blended:
         """Return the collector of the values of a region's windows."""
-        return Blended(region, images, self.weight, parts)
+        return Blended(region, channels, self.weight, parts)
 
     def _axes(self, region: Region) -> list[list[int]]:
         axes = zip(self.starts, self.size, region.lower, region.upper, strict=True)

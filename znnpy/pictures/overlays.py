@@ -58,7 +58,7 @@ def kind_of(volume: Volume) -> Kind:
 
 
 def _are_probabilities(volume: Volume) -> bool:
-    """Return whether sampled floats lie near 0 to 1, as images and logits do not."""
+    """Return whether sampled floats lie near 0 to 1; those of images and logits do not."""
     seen = glance(volume, finite=False)
     return not (seen.lowest < -BEYOND or seen.highest > 1 + BEYOND)
 
@@ -162,9 +162,9 @@ def _predicted(layer: Layer, image: Array) -> Panel:
         used = near or (0, 1, 2)
         steps = zip(("red", "green", "blue"), "zyx" if near else used, strict=True)
         note = ", ".join(f"{colour} {step}" for colour, step in steps)
-        note += f"; {len(values)} images in all" if len(values) > 3 else ""
+        note += f"; {len(values)} channels in all" if len(values) > 3 else ""
         return Panel(layer.title, as_image(values[list(used)]), note=note)
-    note = f"mean of {len(values)} images" if len(values) > 1 else ""
+    note = f"mean of {len(values)} channels" if len(values) > 1 else ""
     return Panel(layer.title, values.mean(axis=0), bar=True, note=note)
 
 

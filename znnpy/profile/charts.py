@@ -11,7 +11,7 @@ from markupsafe import Markup
 from znnpy.profile import svg
 from znnpy.profile.summary import LARGEST, SMALLEST
 
-BAR = 14
+BAR = 14  # pixels high
 
 
 def stacked(parts: Iterable[tuple[float, str, str]], height: float = BAR) -> Markup:

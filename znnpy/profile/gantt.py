@@ -17,7 +17,7 @@ from znnpy.profile.timeline import ready_count
 
 UNITS = 6000
 """Points across: shorter tasks of one kind that follow each other are drawn as one."""
-READY_HEIGHT = 70
+READY_HEIGHT = 70  # pixels, as the next two
 MESSAGES_HEIGHT = 60
 AXIS = 18
 

@@ -14,7 +14,7 @@ from znnpy.scheduler.recording import WorkerRecording
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-MISSING, MESSAGE = -1, -2
+MISSING, MESSAGE = -1, -2  # in place of a task or a time, none of which is negative
 Arrivals = Mapping[int, Sequence[int]]
 """By phase: when each of its messages came, one a round."""
 

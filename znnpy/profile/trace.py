@@ -17,7 +17,7 @@ from znnpy.profile.timeline import MISSING, Ints, ready_count
 
 UPDATES = 3
 """Updates that a trace holds: enough to see how they overlap, few enough to open fast."""
-ANOTHER_WORKER = 1
+ANOTHER_WORKER = 1  # in an event's `stolen`: the task came from another worker's deque
 Event = dict[str, Any]
 
 

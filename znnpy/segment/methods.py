@@ -19,7 +19,7 @@ from znnpy.metrics import from_affinity, from_boundary
 
 Float32 = NDArray[np.float32]
 Labels = NDArray[Any]
-SURE = 0.5
+SURE = 0.5  # of a boundary map, 1 - probability: above it nothing is foreground
 WHEELS = "x86_64"  # the machine that bioimage-cpp has wheels for
 
 

@@ -1,1 +1,1 @@
-
+"""Trains networks: the loop, run directories, checkpoints, logs, signals; `session.train` is the entrance."""

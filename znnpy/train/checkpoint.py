@@ -19,7 +19,7 @@ from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
-FORMAT = 1
+FORMAT = 1  # raised when files change so that older versions cannot read them
 GROUPS = ("parameters", "optimizer_state")
 _NAME = re.compile(r"iteration-(\d{9})\.npz")
 

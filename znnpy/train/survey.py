@@ -30,7 +30,9 @@ from znnpy.infer.tiling import Tiling
 from znnpy.network import Network
 from znnpy.train.patch_sources import make_sampler
 
-DRAWN_VOXELS = 1 << 24  # of a patch's images, up to which one is drawn to see whether it can be
+DRAWN_VOXELS = (
+    1 << 24
+)  # of a patch's inputs and targets, up to which one is drawn to see whether it can be
 
 
 def survey(config: Config, network: Network) -> list[dict[str, Any]]:

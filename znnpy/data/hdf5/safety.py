@@ -34,7 +34,7 @@ MORE_FILTERS = {
     "zstd": 32015,
     "blosc2": 32026,
 }
-_BUILT_IN = (4, 5, 6)
+_BUILT_IN = (4, 5, 6)  # szip, nbit, scaleoffset: they need no plug-in
 _NO_SZIP = "this build of h5py has none, write the file with another compression"
 
 

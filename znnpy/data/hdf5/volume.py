@@ -24,7 +24,7 @@ from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, neighbour
 from znnpy.errors import VolumeError, reason, refuse_own
 
 Chunk = tuple[int, ...]
-DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
+DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000  # HDF5's numbers of filters
 _CHECKSUM = 4  # bytes
 
 

@@ -14,7 +14,7 @@ from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import VolumeError, reason
 
 SUFFIX = ".bin"
-_IMAGE = (3, 32, 32)
+_IMAGE = (3, 32, 32)  # (c, y, x)
 _PIXELS = 3 * 32 * 32
 _CLASSES = {"CIFAR-10": ("class",), "CIFAR-100": ("coarse", "fine")}
 _BYTE = np.dtype(np.uint8)

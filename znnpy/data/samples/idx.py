@@ -18,6 +18,7 @@ from znnpy.data.samples.in_memory import claim_size, whole_volume
 from znnpy.data.volume import Array, Volume
 from znnpy.errors import VolumeError, reason
 
+# By the third byte of a file; idx is big-endian.
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _AXES = 4  # at most
 GZIP = b"\x1f\x8b"

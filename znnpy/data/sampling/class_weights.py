@@ -45,8 +45,8 @@ def count_volume(
 
     Voxel v of the labels is voxel v + shift of the mask.
     """
-    images = target.images(labels.channels)
-    total = ClassCounts(np.zeros(images), np.zeros(images))
+    channels = target.images(labels.channels)
+    total = ClassCounts(np.zeros(channels), np.zeros(channels))
     margin = target.margin
     _, height, width = labels.extent
     for start, stop in statistics_slabs(labels):

@@ -5,7 +5,7 @@ from __future__ import annotations
 ROUNDS = (
     6  # of the Feistel network; 4 suffice for a pseudorandom permutation (Luby and Rackoff 1988)
 )
-_WORD = (1 << 64) - 1
+_WORD = (1 << 64) - 1  # keeps Python's integers to 64 bits
 
 
 def shuffled(number: int, size: int, seed: int) -> int:

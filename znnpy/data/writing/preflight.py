@@ -18,7 +18,7 @@ from znnpy.registry import resolved
 
 
 def _is_read_only(path: Path) -> bool:
-    """Whether a name is that of a format that is read and never written."""
+    """Return whether a name is that of a format that is read and never written."""
     suffix = path.suffix.lower()
     return by_suffix(path) is None and any(suffix in it.suffixes for it in FORMATS.values())
 
