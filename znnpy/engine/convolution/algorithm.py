@@ -1,7 +1,4 @@
-"""What an algorithm must do to be one: tasks of all passes of a conv edge.
-
-What is left to do at nodes after passes that leave images: nothing.
-"""
+"""`ConvEmitter`: the functions that a convolution algorithm must have; defaults for algorithms with nothing at nodes."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from znnpy.plan import PassName
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
-    """Nothing: incoming edges have brought images."""
+    """Do nothing: forward passes have written their output."""
 
 
 def finish_backward(step: Step, build: Build, node: Node) -> None:
-    """Nothing: outgoing edges have brought gradients back."""
+    """Do nothing: data gradients have been written."""
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
-    """None: every edge brings images of its own."""
+    """Return no edge: each writes an output of its own."""
     return set()
 
 
@@ -34,30 +31,30 @@ class ConvEmitter(Protocol):
     """Tasks of conv edges by one algorithm; a package of this room is one."""
 
     def forward(self, step: Step, build: Build, edge: Edge) -> None:
-        """What an edge brings to its target: images, or what `finish_forward` makes images of."""
+        """Declare an edge's forward pass: its output, or spectra from which `finish_forward` makes it."""
 
     def data_gradient(self, step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-        """What an edge brings back to its source, by its target's gradient; `finish_backward` as above."""
+        """Declare an edge's data gradient, or spectra from which `finish_backward` makes it."""
 
     def weight_gradient(self, step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-        """Gradient of an edge's filters, from its source's images and its target's gradient."""
+        """Declare the gradient of an edge's filters, from its source's values and its target's gradient."""
 
     def derive(self, step: Step, build: Build, edge: Edge) -> None:
-        """What forward pass and data gradient, if by this algorithm, need of filters beside themselves."""
+        """Declare what forward pass and data gradient need derived from filters, if they run by this algorithm."""
 
     def operations(
         self, layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
     ) -> Operations:
-        """Operations of the passes that run so, by task, in one update.
+        """Return the operations of the passes that run by this algorithm, by task, in one update.
 
-        `counted`: what edges share, whatever names it, and others have counted.
+        `counted`: keys of shared work that other edges have counted already; new ones are added.
         """
 
     def finish_forward(self, step: Step, build: Build, node: Node) -> None:
-        """Images of what the node's incoming edges brought by this algorithm."""
+        """Declare what turns the spectra of a node's incoming edges into values."""
 
     def finish_backward(self, step: Step, build: Build, node: Node) -> None:
-        """The same of the gradients that its outgoing edges brought back."""
+        """Declare what turns the spectra of a node's outgoing edges into its gradient."""
 
     def summed_elsewhere(self, build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
-        """Edges into or out of one node whose contribution lies in another's, by this algorithm."""
+        """Return the edges into or out of one node whose output is already summed into another edge's."""

@@ -1,4 +1,4 @@
-"""Operations of tasks by the textbook; padding of lanes and tiles is not counted.
+"""Counts of floating-point operations by textbook formulas; padding of lanes and tiles is not counted.
 
 A real transform of n points counts 2.5 n log2 n, a complex multiply-add 8, a real one 2.
 """
@@ -17,11 +17,11 @@ Operations = dict[Identity, float]
 
 
 def of_convolution(shape: ConvShape) -> float:
-    """One pass of a layer, if it ran by direct convolution."""
+    """Return the operations of one pass of a layer by direct convolution."""
     pairs = shape.batch * shape.inputs * shape.outputs
     return 2.0 * pairs * voxels(shape.size) * voxels(shape.places)
 
 
 def of_transform(size: Triple) -> float:
-    """One real transform of so many points along z, y, x."""
+    """Return the operations of one real transform of a size (z, y, x)."""
     return 2.5 * voxels(size) * log2(max(2, voxels(size)))

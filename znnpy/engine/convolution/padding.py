@@ -1,4 +1,4 @@
-"""Tasks at the borders of images: what convolutions see beyond them, and gradients back from there."""
+"""Tasks of padding: fill the voxels around feature maps (zeros, replicate, reflect), fold gradients back from there."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ RULES: dict[BorderName, int] = {"zeros": ZEROS, "replicate": REPLICATE, "reflect
 
 
 def fill(step: Step, build: Build, name: str) -> None:
-    """The frame of a node's images, and copies with frames of other kinds.
+    """Declare the tasks that fill the padding around a node's values, and make copies for other kinds of padding.
 
-    Zeros in memory that nobody shares are there from the start.
+    Zeros in memory that no other buffer shares are there from the start.
     """
     source = build.value(name)
     for border in build.layout.frames(name):
@@ -29,7 +29,7 @@ def fill(step: Step, build: Build, name: str) -> None:
 
 
 def clear(step: Step, build: Build, name: str) -> None:
-    """Zeros in the frame of a node's gradient."""
+    """Declare the tasks that write zeros into the halo of a node's gradient."""
     gradient = build.maps.gradients[name]
     if gradient.frame != BARE:
         _fill(step, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
@@ -43,7 +43,7 @@ def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: 
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 2):
-                # Planes before the first one, and behind the last, show those nearest to them.
+                # Padding planes before the first plane and after the last are copies of planes near them.
                 first = max(0, min(low, extent - 1 - after)) if high == extent else low
                 last = high if low else min(extent, max(high, before + 1))
                 step.add(
@@ -63,7 +63,7 @@ def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: 
 
 
 def fold(step: Step, build: Build, edge: Edge) -> None:
-    """What a data gradient made for images and what is round them, into what goes back for the images."""
+    """Declare the tasks that fold a data gradient with padding into the one without."""
     source, target, sides = (
         build.back(edge),
         build.maps.backward[edge.name],
@@ -100,7 +100,7 @@ def _places(image: Tensor, sides: Sides, border: BorderName) -> dict[str, int]:
 
 
 def _framed_rows(tensor: Tensor, low: int, high: int) -> dict[str, int]:
-    """Rows of some planes, with those of the frame that lie at their ends."""
+    """Return the words of the rows of some planes, with the padding at their ends."""
     z0, z1, y0, y1 = tensor.box(low, high)
     (over, under), (ahead, behind), _ = tensor.frame
     z0, y0 = z0 or -over, y0 or -ahead

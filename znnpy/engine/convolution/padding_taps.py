@@ -1,7 +1,7 @@
-"""Taps that meet nothing but padding wherever their filters stand: their gradients are exactly 0.
+"""Tasks that set the gradients of taps which only ever meet padding to exactly 0.
 
-Transforms leave rounding errors there, and an optimiser that divides by the size of gradients makes whole
-steps of those.
+FFTs leave rounding errors there, and an optimiser that divides by the size of gradients (Adam) would make whole steps
+of these.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 
 def clear_unmet(step: Step, build: Build, edge: Edge) -> None:
-    """Zeros in the filter gradients of an edge at taps that meet no voxel, where it has such."""
+    """Declare the tasks that write zeros at the taps of an edge that meet no voxel, if it has any."""
     parameter = build.parameters[edge.name]
     for low, high in unmet_runs(build.layout, edge):
         for index, piece in enumerate(parameter.pieces):
@@ -38,7 +38,7 @@ def clear_unmet(step: Step, build: Build, edge: Edge) -> None:
 
 
 def unmet_runs(layout: Layout, edge: Edge) -> list[tuple[int, int]]:
-    """Runs low..high of such taps, counted in z, y, x order."""
+    """Return runs low..high of taps that meet no voxel, counted in z, y, x order."""
     if edge.border != "zeros":
         return []
     z, y, x = (_met(layout, edge, axis) for axis in range(3))
@@ -48,7 +48,7 @@ def unmet_runs(layout: Layout, edge: Edge) -> list[tuple[int, int]]:
 
 
 def _met(layout: Layout, edge: Edge, axis: int) -> NDArray[np.bool_]:
-    """Which taps along an axis meet a voxel of the larger images, from some voxel of the smaller ones."""
+    """Return by tap along an axis whether it meets a voxel of the larger end from any voxel of the smaller one."""
     shapes = layout.shape(edge.source)[axis], layout.shape(edge.target)[axis]
     seen, standing = shapes[::-1] if edge.kind == "conv_transpose" else shapes
     taps = np.arange(edge.size[axis]) * layout.geometry.dilations[edge.name][axis]

@@ -1,4 +1,4 @@
-"""Tasks of conv edges: every pass by the algorithm that the plan chose."""
+"""Dispatches each pass of a conv edge to the algorithm that the plan chose; the registry `CONV_EMITTERS`."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
 
 
 def emitter_of(build: Build, edge: Edge, which: PassName) -> ConvEmitter:
-    """What makes the tasks of one pass of a conv edge."""
+    """Return the algorithm that declares the tasks of one pass of a conv edge."""
     return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(which).algorithm]
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """What a conv edge brings to its target; by FFT it stays a spectrum until `finish_forward`."""
+    """Declare a conv edge's forward pass; by FFT its output stays a spectrum until `finish_forward`."""
     emitter_of(build, edge, "forward").forward(step, build, edge)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """What a conv edge brings to its source's gradient; by FFT until `finish_backward`."""
+    """Declare a conv edge's data gradient; by FFT it stays a spectrum until `finish_backward`."""
     emitter_of(build, edge, "gradient").data_gradient(step, build, edge, gradient)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Gradient of an edge's filters, from its source's images and its target's gradient."""
+    """Declare the gradient of an edge's filters, from its source's values and its target's gradient."""
     emitter_of(build, edge, "weight").weight_gradient(step, build, edge, gradient)
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """What the passes need of filters beside themselves, made anew after each update."""
+    """Declare what the passes need derived from filters, computed anew after each update."""
     layer = build.layout.plan.layers[edge.name]
     used = {layer.forward, layer.gradient} if edge.name in build.maps.backward else {layer.forward}
     for name, emitter in CONV_EMITTERS.items():
@@ -52,13 +52,13 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
-    """Images of what a node's incoming edges brought."""
+    """Declare what turns the spectra of a node's incoming edges into values."""
     for emitter in CONV_EMITTERS.values():
         emitter.finish_forward(step, build, node)
 
 
 def finish_backward(step: Step, build: Build, node: Node) -> None:
-    """The same of the gradients that its outgoing edges brought back."""
+    """Declare what turns the spectra of a node's outgoing edges into its gradient, and folds padding."""
     for emitter in CONV_EMITTERS.values():
         emitter.finish_backward(step, build, node)
     edges = build.layout.network.outgoing(node.name)
@@ -69,7 +69,7 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
-    """Edges into or out of one node whose contribution lies in another's."""
+    """Return the edges into or out of one node whose output is already summed into another edge's."""
     return {
         name
         for emitter in CONV_EMITTERS.values()

@@ -1,4 +1,4 @@
-"""Rings of buffers: what waits between the stages of a convolution, group by group of its tiles."""
+"""Ring buffers between the stages of a tiled convolution: each group of tiles takes the next one when it is free."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ WORKER_BYTES = 1 << 22  # the same for each worker, where there are many
 
 
 def ring_slot(step: Step, build: Build, ring: Name, floats: int, group: int, groups: int) -> Buffer:
-    """The place of a group in a ring of that name, after a gate that waits until it is free.
+    """Return a group's buffer in the ring of that name; declares a gate that waits until it is free.
 
-    `floats` of the largest of all `groups`.
+    `floats`: of the largest of all `groups`.
     """
     slot = group % ring_slots(build, floats, groups)
     place = build.shared(ring._replace(which=(*ring.which, slot)), floats)
@@ -23,9 +23,9 @@ def ring_slot(step: Step, build: Build, ring: Name, floats: int, group: int, gro
 
 
 def ring_slots(build: Build, floats: int, groups: int) -> int:
-    """Buffers of a ring: one for each worker, as far as AHEAD_BYTES or WORKER_BYTES go.
+    """Return the number of buffers of a ring: one for each worker, as far as AHEAD_BYTES or WORKER_BYTES allow.
 
-    No more than that: the next group finds its buffer in the cache.
+    No more than that, so that the next group finds its buffer in the cache.
     """
     workers = build.layout.workers
     most = max(AHEAD_BYTES, workers * WORKER_BYTES) // (4 * floats)

@@ -1,8 +1,7 @@
-"""Where the tiles of a spectral pass lie, and where their spectra lie in the arena.
+"""Tiles of a spectral convolution: their numbers, the planes that they touch, and where their spectra lie in memory.
 
-Tiles of all lattices and images of the batch are numbered through: [batch][lattice z y x][tile z y x].
-They are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane]. What is
-used soon after it was made goes round a ring of buffers that all layers stretch.
+Tiles of all lattices and samples are numbered through: [batch][lattice z y x][tile z y x]. A lattice is the voxels a
+dilated filter connects. Tiles are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane].
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Depthwise convolution as tasks: a block of images and its filters meet no other block.
-
-Operations of depthwise convolution.
-"""
+"""Depthwise convolution in tasks: each channel has one filter, so a channel block meets no other block."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ __all__ = [
 def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
-    """As many in every pass."""
+    """Return the operations of each pass; all passes have as many."""
     shape = layout.conv_shape(edge)
     flops = 2.0 * shape.batch * shape.outputs * voxels(shape.size) * voxels(shape.target)
     return {Identity(edge.name, PASS_OF[which], Part.DIRECT): flops for which in passes}

@@ -1,4 +1,4 @@
-"""Passes of depthwise convolutions: blocks times ranges of the image."""
+"""Tasks of depthwise convolution: forward, data gradient and weight gradient, by channel block and range of planes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from znnpy.plan import ranges
 from znnpy.plan.algorithms.depthwise import patch_seconds
 
 ORIGIN = (0, 0, 0)
-SLAB_BYTES = (
-    1 << 20
-)  # of image and gradient: a slab stays in the L2 cache while its taps are summed
+# Bytes of values and gradient: a slab stays in the L2 cache while its taps are summed.
+SLAB_BYTES = 1 << 20
 MOST_SLABS = 16  # partial weight gradients kept side by side
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Cross-correlation of each image with its filter, into the edge's contribution."""
+    """Declare the cross-correlation of each channel with its filter."""
     source, target = build.seen(edge), build.maps.contributions[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     for batch, block, low, high, cost in _parts(build, edge, target):
@@ -46,7 +45,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """The adjoint, into what goes back to the source."""
+    """Declare the data gradient."""
     target, before = build.back(edge), firsts(build.layout.cropped(edge))
     dilation = build.layout.geometry.dilations[edge.name]
     for batch, block, low, high, cost in _parts(build, edge, target):
@@ -67,7 +66,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of image and gradient summed over positions: a fixed tree over ranges and batch."""
+    """Declare the weight gradient: products summed over positions, by a fixed tree over ranges and batch."""
     parameter = build.parameters[edge.name]
     slabs = _slabs(gradient)
     leaves = build.partial_gradients(edge.name, len(slabs))
@@ -87,7 +86,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Nothing: all passes read the filters themselves."""
+    """Do nothing: all passes read the filters themselves."""
 
 
 def _slabs(gradient: Tensor) -> list[tuple[int, int, int]]:

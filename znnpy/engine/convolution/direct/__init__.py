@@ -1,7 +1,4 @@
-"""Direct convolution as tasks: panels of outputs times ranges of the image, all passes.
-
-Operations of direct convolution.
-"""
+"""Direct convolution in tasks: groups of output channels times ranges of planes, for all passes."""
 
 from __future__ import annotations
 
@@ -31,6 +28,6 @@ __all__ = [
 def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
-    """As many in every pass."""
+    """Return the operations of each pass; all passes have as many."""
     flops = of_convolution(layout.conv_shape(edge))
     return {Identity(edge.name, PASS_OF[which], Part.DIRECT): flops for which in passes}

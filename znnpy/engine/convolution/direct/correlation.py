@@ -1,4 +1,4 @@
-"""Direct correlations as tasks: panels of outputs times ranges of the image, whichever way filters go.
+"""Tasks of direct correlation, with the filters (convolution) or against them (data gradient, transposed convolution).
 
 An edge's filters are those of a convolution, or, where the edge is transposed, of the convolution that goes
 the other way. Along them, voxel i of the target reads voxels i * stride + k * dilation of the source; against
@@ -130,7 +130,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Channel blocks, or planar images, that one task makes: `count` of them from `first` on."""
+    """Channel blocks, or planar channels, that one task computes: `count` of them from `first` on."""
 
     number: int
     first: int
@@ -213,7 +213,7 @@ def _epilogue(
         return PLAIN, []
     slope = PLAIN | {"slope": slope_of(node)}
     if which == "forward":
-        bias = build.bias_address(node.name, panel.first * LANES)  # planar images are one panel
+        bias = build.bias_address(node.name, panel.first * LANES)  # planar channels are one panel
         return slope | {"bias": bias}, build.bias_reads(node.name)
     output = build.maps.activations[node.name]
     output = in_rows(output) if rows else output
@@ -238,12 +238,12 @@ def _sum_biases(
     if target.lanes > 1:
         sum_bias(step, build, node, panel.first, panel.count, partials, count)
         return
-    for image in range(target.channels):
-        sum_planar_bias(step, build, node, image, partials, count, target.channels)
+    for channel in range(target.channels):
+        sum_planar_bias(step, build, node, channel, partials, count, target.channels)
 
 
 def source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple) -> dict[str, int]:
-    """Words of the images that filters are correlated with."""
+    """Return the argument words of the tensor that filters are correlated with."""
     return {
         "source_block": source.block_stride,
         "source_z": source.z_stride * stride[0],

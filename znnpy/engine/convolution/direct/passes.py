@@ -1,10 +1,8 @@
-"""Passes of convolutions by direct correlation, and of transposed ones, whose roles are exchanged.
+"""The passes of direct convolution, of transposed convolution (roles exchanged) and of fully connected layers.
 
-Fully connected layers: filters that see all of each image, so that a batch is a row of places.
-
-The samples of a block lie one behind the other. Hence such a layer is, over the whole batch, a convolution of
-rows: its filter has the voxels of an image as taps along x, and its stride is as many. All passes are those of a
-strided convolution, whose register blocks hold several samples: each filter is read once for all of them.
+A fully connected layer has filters as large as its source. As the samples of a block lie one behind the other, it is
+a convolution of one long row over the batch: the voxels of a sample are taps along x, and the stride is as many.
+Register blocks then hold several samples, and each filter is read once for all of them.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from znnpy.network.types import Edge
 def in_a_row(
     build: Build, edge: Edge, source: Tensor, target: Tensor, *beside: Tensor
 ) -> tuple[Edge, Tensor, Tensor]:
-    """The edge, its source's images and its target's as rows, where it covers images that lie so; else as they are.
+    """Return the edge, source and target as rows of samples if the layer is fully connected, else unchanged.
 
-    `beside`: images that are read or written with those.
+    `beside`: tensors that are read or written with those, which must lie in the same way.
     """
     if not (build.layout.covers(edge) and all(map(is_dense, (source, target, *beside)))):
         return edge, source, target
@@ -38,7 +36,7 @@ def in_a_row(
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """What an edge brings to its target, with its bias and function where no other edge converges."""
+    """Declare the forward pass, with the target's bias and function if no other edge enters it."""
     target = build.maps.contributions[edge.name]
     if edge.kind == "conv_transpose":
         before = firsts(build.layout.padding(edge))
@@ -49,7 +47,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """What an edge brings back to its source, finished where nothing else reads the source's images."""
+    """Declare the data gradient, with the gradient of the source's function if no other edge reads it."""
     if edge.kind == "conv_transpose":
         gradient = gradient.framed(build.layout.padding(edge))
         it = along(build, "gradient", edge, gradient, build.maps.backward[edge.name])
@@ -62,7 +60,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Gradient of an edge's filters; of a transposed one's as those of the convolution the other way."""
+    """Declare the weight gradient; a transposed convolution's with source and gradient exchanged."""
     if edge.kind == "conv_transpose":
         gradient = gradient.framed(build.layout.padding(edge))
         multiply(step, build, edge, gradient, build.value(edge.source))

@@ -1,9 +1,8 @@
-"""Weight gradients of direct convolution as tasks: pieces of filters times slabs of the image.
+"""Tasks of direct weight gradients: pieces of filters times slabs of planes, or outer products for 1-voxel outputs.
 
-Weight gradients of layers whose output images have one voxel: outer products, added over samples.
-
-Of a single sample, of dilated filters and of images with frames: others are rows (`rows.py`). Slabs, one for each
-sample, would take ten times as long for 8 samples of 64 -> 64 images and dilated 3^3 filters.
+Layers whose outputs have one voxel take outer products summed over samples, if they are no rows of samples
+(`passes.py`): of a single sample, with dilation or with padding. Slabs, one for each sample, would take ten times as
+long for 8 samples, 64 to 64 channels and dilated 3^3 filters.
 """
 
 from __future__ import annotations

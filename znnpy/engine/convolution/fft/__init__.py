@@ -1,9 +1,7 @@
-"""Whole-image FFT convolution as tasks: spectra made once an update and shared by the passes.
+"""Convolution by FFT of whole images, in tasks: spectra are computed once an update and shared by the passes.
 
 Products and converging sums happen in the frequency domain; one inverse transform ends each sum
 (ZNN, arXiv 1510.06706, section IV). A step remembers which spectra it has made.
-
-Operations of convolution by FFT of whole images, which shares spectra and sums at nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spectra of filters: kept between passes where they are few, else made as they are multiplied."""
+"""Tasks of filter spectra for FFT convolution: kept between passes if few, else transformed as they are multiplied."""
 
 from __future__ import annotations
 

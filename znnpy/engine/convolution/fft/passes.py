@@ -1,8 +1,6 @@
-"""Every pass of a conv edge, and sums that end in one inverse transform.
+"""The passes of FFT convolution: products of spectra, and sums at nodes that end in one inverse transform.
 
-What an edge brings stays a spectrum until the node's `finish_forward` or `finish_backward`.
-
-Products of spectra that are all kept: sums over images, cut by columns and frequencies.
+An edge's output stays a spectrum until the node's `finish_forward` or `finish_backward`.
 """
 
 from __future__ import annotations

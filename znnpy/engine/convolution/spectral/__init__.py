@@ -1,9 +1,7 @@
-"""Tiled spectral convolution as tasks: transforms of tiles, products of each frequency, and back.
+"""Tiled FFT convolution (overlap-save) in tasks: transforms of tiles, products of each frequency, and back.
 
-Images are cut into overlapping tiles (overlap-save); see docs/design/spectral.md. Forward and
-weight gradient share the spectra of the source's tiles where their tiles are the same.
-
-Operations of spectral convolution: products of each frequency, transforms of tiles and filters.
+See docs/design/spectral.md. Forward pass and weight gradient share the spectra of the source's tiles where their
+tiles are the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sources of few images: spectra of their tiles with lanes over tiles, and products with them.
+"""Tiled FFT convolution of sources with few channels: lanes hold tiles of one channel, not channels of one tile.
 
-They take LANES / images times less time and memory than spectra with lanes over images, so all tiles are
-transformed at once, and what they are multiplied with comes in small groups.
+Their spectra take LANES / channels times less time and memory, so all tiles are transformed at once, and what they are
+multiplied with comes in small groups.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Winograd's minimal filtering as tasks: whole slabs of tiles; see docs/design/winograd.md.
+"""Convolution of 3^3 filters by Winograd's minimal filtering, in tasks; see docs/design/winograd.md.
 
-Operations of minimal filtering: its products, and 2 for each coefficient of its transforms that is not 0.
+Operations count its products, and 2 for each coefficient of its transforms that is not 0.
 """
 
 from __future__ import annotations
