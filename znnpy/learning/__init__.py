@@ -1,1 +1,1 @@
-"""What is learned by: an entry for each loss and each optimiser, with its keys and its meaning in float64."""
+"""The losses and optimisers that exist: an entry for each, with its keys and its float64 definition."""

@@ -1,4 +1,4 @@
-"""Losses of overlap: soft Dice over the voxels of each image, alone or with a cross-entropy."""
+"""Losses of overlap: soft Dice over the voxels of each channel, alone or with a cross-entropy."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import Field
 
 from znnpy.fields import Bool, Factor, Positive
 from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part
-from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, Reading
+from znnpy.learning.readings import CHANNELS, CLASSES, LOGITS, Reading
 from znnpy.learning.voxelwise import binomial, cross_entropy
 
 VOXELS = (-3, -2, -1)
 
 
 class OverlapKeys(LossKeys):
-    """1 - (2 I + smooth) / (P + T + smooth), I, P and T the sums of p t, p and t, a mean over images."""
+    """1 - (2 I + smooth) / (P + T + smooth), I, P and T the sums of p t, p and t, a mean over channels."""
 
     smooth: Positive = Field(default=1e-5, description="Added to both sides of each fraction.")
     batch: Bool = Field(
@@ -94,15 +94,15 @@ def _scaled(part: Part, factor: float) -> Part:
 def _overlap(keys: OverlapKeys, reading: Reading, y: Doubles, t: Doubles, weight: Doubles) -> Part:
     """The sum over samples, one if the batch is pooled, of what lacks in overlap."""
     p = reading.probabilities(y)
-    axes = (*range(y.ndim + IMAGES), *VOXELS) if keys.batch else VOXELS
-    shares = np.array(_class_weights(keys, reading, y.shape[IMAGES]))[:, None, None, None]
+    axes = (*range(y.ndim + CHANNELS), *VOXELS) if keys.batch else VOXELS
+    shares = np.array(_class_weights(keys, reading, y.shape[CHANNELS]))[:, None, None, None]
     shares = shares / shares.sum()
     both = 2 * (weight * p * t).sum(axis=axes, keepdims=True) + keys.smooth
     each = (weight * (p + t)).sum(axis=axes, keepdims=True) + keys.smooth
     lost = shares * (1 - both / each)
     slope = lambda: weight * shares * (both / each - 2 * t) / each  # noqa: E731
     return Part(
-        float(lost.sum()), float(lost.size // lost.shape[IMAGES]), _through(reading, p, slope)
+        float(lost.sum()), float(lost.size // lost.shape[CHANNELS]), _through(reading, p, slope)
     )
 
 
@@ -113,7 +113,7 @@ def _through(reading: Reading, p: Doubles, slope: Callable[[], Doubles]) -> Call
         by_p = slope()
         if reading == LOGITS:
             return np.asarray(by_p * p * (1 - p))
-        return np.asarray(p * (by_p - (p * by_p).sum(axis=IMAGES, keepdims=True)))
+        return np.asarray(p * (by_p - (p * by_p).sum(axis=CHANNELS, keepdims=True)))
 
     return gradient
 

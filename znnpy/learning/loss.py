@@ -1,4 +1,4 @@
-"""What there is to say of a loss: its keys, what outputs it is for, its float64 meaning and its kernel."""
+"""The form of a loss's entry, `Loss` (keys, outputs that it takes, float64 definition, kernel), and `Objective`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from znnpy.errors import ShapeError
 from znnpy.fields import Strict
-from znnpy.learning.readings import IMAGES, Reading
+from znnpy.learning.readings import CHANNELS, Reading
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
@@ -126,7 +126,7 @@ class Objective:
         return self.loss.numbers(self.keys)
 
     def class_weights(self, channels: int) -> Doubles:
-        """How much each image of the output counts."""
+        """Return how much each channel of the output counts."""
         return np.array(self.loss.class_weights(self.keys, self.reading, channels), np.float64)
 
     def parts(self, values: Array, target: Array, weight: Array) -> Sequence[Part]:
@@ -182,7 +182,7 @@ class Objective:
         if self.loss.by_sample:
             return float(len(target)), float(len(target))
         if self.loss.weighs_mean(self.keys):
-            shape, classes = target.shape, self.class_weights(target.shape[IMAGES])
+            shape, classes = target.shape, self.class_weights(target.shape[CHANNELS])
             full = self.counting(weight, shape)
             known = np.where(full != 0, target, 0.0)
             return float((class_mass(known, classes) * full).sum(dtype=np.float64)), total
@@ -191,7 +191,7 @@ class Objective:
     def _total(self, target: Array, weight: Array | None) -> float:
         if weight is None:
             whole = self.reading.whole_voxels
-            return float(target.size // target.shape[IMAGES] if whole else target.size)
+            return float(target.size // target.shape[CHANNELS] if whole else target.size)
         counting = weight[:, 0] if self.reading.whole_voxels else weight
         return float(counting.sum(dtype=np.float64))
 
@@ -221,14 +221,14 @@ class Objective:
 
 
 def samples(values: Array) -> float:
-    """How many samples values (..., channel, z, y, x) are of."""
-    return float(np.prod(values.shape[:IMAGES]))
+    """Return how many samples values (..., channel, z, y, x) hold."""
+    return float(np.prod(values.shape[:CHANNELS]))
 
 
 def class_mass(target: Array, classes: Doubles) -> Doubles:
     """What the classes of each voxel weigh, (..., 1, z, y, x)."""
     along = classes[:, None, None, None]
-    return np.asarray((target * along).sum(axis=IMAGES, keepdims=True))
+    return np.asarray((target * along).sum(axis=CHANNELS, keepdims=True))
 
 
 def mean(losses: Doubles, slopes: Callable[[], Doubles], weight: Doubles) -> Part:

@@ -1,4 +1,4 @@
-"""All losses, and how users name them."""
+"""The registry of all losses, `LOSSES`, and how configs name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MALIS: affinities learn by the pairs of voxels that they decide on (Briggman et al. 2009, Funke et al. 2018)."""
+"""The loss MALIS: affinities weighted by the pairs of voxels they decide on (Briggman 2009, Funke et al. 2018)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from znnpy.fields import Offsets, Probability
 from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part, samples
-from znnpy.learning.readings import IMAGES, LOGITS, Reading
+from znnpy.learning.readings import CHANNELS, LOGITS, Reading
 
 
 class Malis(LossKeys):
@@ -32,7 +32,7 @@ class Malis(LossKeys):
 
 def shares(keys: Malis, values: Doubles, target: Doubles, weight: Doubles) -> Doubles:
     """What share of a sample's pairs each edge decides on, in the shape of the values."""
-    shape = values.shape[IMAGES:]
+    shape = values.shape[CHANNELS:]
     each = zip(*(a.reshape(-1, *shape) for a in (values, target, weight)), strict=True)
     return np.array([_shares(keys, *sample) for sample in each]).reshape(values.shape)
 

@@ -1,4 +1,4 @@
-"""The optimisers: keys, what they keep of each parameter, and their definitions in float64, as in PyTorch."""
+"""The optimisers (sgd with momentum, adam): keys, states kept for each parameter, float64 formulas as in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a loss takes an output's values for: plain values, logits of ones, or logits of classes.
+"""How a loss reads an output: as plain values, as logits of probabilities, or as logits of classes.
 
-Losses of probabilities are computed from logits, what comes before the logistic or the softmax: there
-they are stable for any value. Arrays are (..., channel, z, y, x).
+Losses of probabilities are computed from logits, the values before the logistic or the softmax: there they are stable
+for any value. Arrays are (..., channel, z, y, x).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-IMAGES = -4  # axis of the images in (..., channel, z, y, x)
+CHANNELS = -4  # axis of the channels in (..., channel, z, y, x)
 
 
 SLACK = 1e-4  # beyond the range, for scales like 0.00392157
@@ -40,7 +40,7 @@ class Taken:
             return False
         if not self.shares:
             return True
-        missed = np.abs(values.sum(axis=IMAGES) - 1) > SLACK_OF_SHARES
+        missed = np.abs(values.sum(axis=CHANNELS) - 1) > SLACK_OF_SHARES
         return not bool((missed if counts is None else missed & (counts != 0)).any())
 
     def wrong(self, values: Array) -> NDArray[np.bool_]:
@@ -48,7 +48,7 @@ class Taken:
         with np.errstate(over="ignore", invalid="ignore"):
             found = ~self.inside(values)
             if self.shares:
-                found |= ~(np.abs(values.sum(axis=IMAGES, keepdims=True) - 1) <= SLACK_OF_SHARES)
+                found |= ~(np.abs(values.sum(axis=CHANNELS, keepdims=True) - 1) <= SLACK_OF_SHARES)
         return found
 
     def inside(self, values: Array) -> NDArray[np.bool_]:
@@ -82,7 +82,7 @@ class Reading:
         """Weights as a loss takes them, of weights by image: where voxels have one, that of their class."""
         if not self.whole_voxels:
             return weight
-        return np.asarray(np.sum(target * weight, axis=IMAGES, keepdims=True, dtype=weight.dtype))
+        return np.asarray(np.sum(target * weight, axis=CHANNELS, keepdims=True, dtype=weight.dtype))
 
 
 def _same(values: Array) -> Array:
@@ -104,13 +104,13 @@ def _above_zero(values: Array, target: Array) -> Array:
 
 def _shares(values: Array) -> Array:
     with np.errstate(over="ignore"):  # a difference of -Inf is a share of 0
-        raised = np.exp(values - values.max(axis=IMAGES, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=IMAGES, keepdims=True))
+        raised = np.exp(values - values.max(axis=CHANNELS, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=CHANNELS, keepdims=True))
 
 
 def _other_class(values: Array, target: Array) -> Array:
-    hit = values.argmax(axis=IMAGES) == target.argmax(axis=IMAGES)
-    return np.expand_dims(~hit, IMAGES)
+    hit = values.argmax(axis=CHANNELS) == target.argmax(axis=CHANNELS)
+    return np.expand_dims(~hit, CHANNELS)
 
 
 VALUES = Reading(

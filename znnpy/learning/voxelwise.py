@@ -1,4 +1,4 @@
-"""Losses that are weighted means over voxels: squared error and cross-entropies, focal ones among them."""
+"""Losses that are weighted means over voxels: squared error, cross-entropies, focal loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from znnpy.fields import Factor, Fraction, NonNegative, wrong
 from znnpy.learning.loss import Doubles, Loss, LossKernel, LossKeys, Part, class_mass, mean
-from znnpy.learning.readings import CLASSES, IMAGES, LOGITS, VALUES, Reading
+from znnpy.learning.readings import CHANNELS, CLASSES, LOGITS, VALUES, Reading
 
 
 class Square(LossKeys):
@@ -72,24 +72,24 @@ def binomial(y: Doubles, t: Doubles, weight: Doubles) -> Part:
 
 
 def log_shares(y: Doubles) -> Doubles:
-    """Logarithms of the softmax over images."""
+    """Return the logarithms of the softmax over channels."""
     from scipy.special import logsumexp  # seldom needed, and slow to import
 
-    return np.asarray(y - logsumexp(y, axis=IMAGES, keepdims=True))
+    return np.asarray(y - logsumexp(y, axis=CHANNELS, keepdims=True))
 
 
 def cross_entropy(y: Doubles, t: Doubles, weight: Doubles) -> Part:
     """The mean cross-entropy of logits of classes; targets may sum to other than 1."""
-    losses: Doubles = -(t * log_shares(y)).sum(axis=IMAGES, keepdims=True)
-    mass = t.sum(axis=IMAGES, keepdims=True)
+    losses: Doubles = -(t * log_shares(y)).sum(axis=CHANNELS, keepdims=True)
+    mass = t.sum(axis=CHANNELS, keepdims=True)
     return mean(losses, lambda: CLASSES.probabilities(y) * mass - t, weight)
 
 
 def _softmax(
     keys: Softmax, reading: Reading, y: Doubles, t: Doubles, weight: Doubles
 ) -> Sequence[Part]:
-    classes = np.array(_class_weights(keys, reading, y.shape[IMAGES]))
-    even = keys.label_smoothing / y.shape[IMAGES]
+    classes = np.array(_class_weights(keys, reading, y.shape[CHANNELS]))
+    even = keys.label_smoothing / y.shape[CHANNELS]
     smooth = ((1 - keys.label_smoothing) * t + even) * classes[:, None, None, None]
     part = cross_entropy(y, smooth, weight)
     if keys.class_weights is None:
@@ -106,7 +106,7 @@ def _focal(
 ) -> Sequence[Part]:
     if reading == LOGITS:
         return [_focal_logits(keys, y, t, weight)]
-    classes = np.array(_focal_weights(keys, reading, y.shape[IMAGES]))
+    classes = np.array(_focal_weights(keys, reading, y.shape[CHANNELS]))
     return [_focal_classes(keys.gamma, y, t * classes[:, None, None, None], weight)]
 
 
@@ -132,10 +132,10 @@ def _focal_classes(gamma: float, y: Doubles, t: Doubles, weight: Doubles) -> Par
 
     def slopes() -> Doubles:
         each = faded * (gamma * p * logs / rest - 1)
-        found: Doubles = each - p * each.sum(axis=IMAGES, keepdims=True)
+        found: Doubles = each - p * each.sum(axis=CHANNELS, keepdims=True)
         return found
 
-    return mean(-(faded * logs).sum(axis=IMAGES, keepdims=True), slopes, weight)
+    return mean(-(faded * logs).sum(axis=CHANNELS, keepdims=True), slopes, weight)
 
 
 def _focal_numbers(keys: Focal) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""`ConvEmitter`: the functions that a convolution algorithm must have; defaults for algorithms with nothing at nodes."""
+"""`ConvEmitter`: the functions that a convolution algorithm must have; defaults for those that leave nodes nothing."""
 
 from __future__ import annotations
 
