@@ -73,8 +73,8 @@ def directory(function: Callable[..., Any]) -> Path:
 def label(function: Callable[..., Any]) -> str:
     """Return the name of a function's cache directory: room, module, its own name, and a hash.
 
-    The hash covers its source, and the constants that it closes over. The hash of a function from outside this package covers its whole file, and
-    all of this package. Raises TypeError if it closes over what has no hash.
+    The hash covers its source, and the constants that it closes over; of a function from outside this package, its
+    whole file, and all of this package. Raises TypeError if it closes over what has no hash.
     """
     source = Path(function.__code__.co_filename)
     inside = source.is_relative_to(source_hash.FOLDER)
