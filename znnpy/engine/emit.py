@@ -37,7 +37,6 @@ from znnpy.layers.edges import edge_kind
 from znnpy.layers.operation import EdgeKindName
 from znnpy.network.objectives import Objectives
 from znnpy.network.types import Edge, Network, Node
-from znnpy.registry import resolved
 
 
 class Turn(NamedTuple):
@@ -111,11 +110,12 @@ def emitter_of(edge: Edge) -> Emitter:
     """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
     if edge.kind in EMITTERS:
         return EMITTERS[edge.kind]
-    found: Emitter | None = resolved(edge_kind(edge.kind).tasks)
-    if found is None:
+    tasks = edge_kind(edge.kind).tasks
+    if tasks is None:
         what = f"edge '{edge.name}': {edge.kind} has no tasks in float32"
         raise NetworkError(f"{what}; precision float64 runs it")
-    return found
+    made: Emitter = tasks()
+    return made
 
 
 def refuse_without_tasks(network: Network) -> None:

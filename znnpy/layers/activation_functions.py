@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Function:
     gradients of those that are learned. `shaped`: keys of a node that this function reads. `slope`: default of that
     key. `unbounded`: it reaches every value and is nowhere flat. `pointwise`: a value depends on the same voxel and
     channel alone (not so softmax). `passes_on`: the gradient goes through unchanged, for losses of the sum before it.
+    `kernels`: those of float32, as `znnpy_kernels.layers.activation_kernels.activation` makes them, or "module:name" of
+    them, for a function that `znnpy_kernels.layers.activation_functions.ACTIVATIONS` does not list.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Function:
     unbounded: bool = False
     pointwise: bool = True
     passes_on: bool = False
+    kernels: Any = None
 
 
 def softmax(logits: Array) -> Array:
@@ -242,6 +245,7 @@ FUNCTIONS = Registry[Function](
             needs_sum=True,
         ),
     ),
+    key="function",
 )
 
 

@@ -58,8 +58,8 @@ class EdgeKind:
     edge's input, in its shape. `learns`: its filters; None: it keeps the number of channels.
     `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that takes its place when strides become dilation
     (`network/dense_conversion.py`); None: itself. `wrong(numbers)`: problems with them, a line each.
-    `tasks`: its tasks in float32, a `znnpy.engine.emit.Emitter` or "module:name" of one, for a kind that is not in
-    `znnpy.engine.emit.EMITTERS`.
+    `tasks()`: its tasks in float32, a `znnpy.engine.emit.Emitter`, for a kind that is not in
+    `znnpy.engine.emit.EMITTERS`; imports of the engine stand in it.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
     """
 
@@ -77,7 +77,7 @@ class EdgeKind:
     wrong: Callable[[Numbers], Iterable[str]] = lambda numbers: ()
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[Numbers], Mapping[str, Any]] | None = None
-    tasks: Any = None
+    tasks: Callable[[], Any] | None = None
 
     def numbers(self, keys: Strict) -> Mapping[str, Any]:
         """Return fields of `Numbers` from the keys of an edge or layer."""

@@ -18,7 +18,9 @@ from znnpy.learning.voxelwise import BINOMIAL, FOCAL, SOFTMAX, SQUARE
 from znnpy.registered_types import registered
 from znnpy.registry import Registry
 
-LOSSES = Registry[Loss]("loss", (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE, MALIS))
+LOSSES = Registry[Loss](
+    "loss", (SQUARE, BINOMIAL, SOFTMAX, FOCAL, DICE, BCE_DICE, CE_DICE, MALIS), key="loss"
+)
 
 
 def _any_loss() -> Any:

@@ -12,8 +12,10 @@ from znnpy.engine.memory.regions import Region
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import NetworkError
+from znnpy.layers.activation_functions import function_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
+from znnpy.registry import resolved
 
 
 def softmax_forward(step: Step, build: Build, node: Node) -> None:
@@ -82,8 +84,9 @@ def slopes_read(build: Build, node: Node) -> list[Region]:
 
 def kernels_of(function: str, node: Node) -> Activation:
     """Return the kernels of a node's function; NetworkError for a function that only float64 has."""
-    if function not in ACTIVATIONS:
+    found: Activation | None = resolved(function_of(function).kernels) or ACTIVATIONS.get(function)
+    if found is None:
         behind = " behind a norm" if node.norm else ""
         what = f"node '{node.name}': {function} has no kernel{behind} in float32"
         raise NetworkError(f"{what}; precision float64 runs it")
-    return ACTIVATIONS[function]
+    return found
