@@ -1,1 +1,1 @@
-"""Direct convolution: forward, gradients, packed filters."""
+"""Kernels of direct convolution: forward, gradients, packed filters, epilogue, weight standardisation."""

@@ -1,9 +1,8 @@
-"""What direct correlations have in common, into blocked images (`forward`) and into few planar ones (`few`).
+"""Shared code of direct correlations, into channel blocks (`forward`) and few planar channels (`few_channels`).
 
-A task makes rows of outputs in register blocks: the sums of some images at some neighbouring x
-positions. What a vector holds, and how many fit the registers, is the kernels' own.
-
-Words of direct correlations that say which taps a voxel meets: all of them, or those of its lattice.
+A task computes rows of outputs in register blocks: the sums of some channels at some neighbouring x positions. Which
+values a vector holds, and how many fit the registers, is each kernel's own. `full_words` and `tap_words` give the
+words that say which taps a voxel meets: all of them, or those of its lattice (strides).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES
 
-NO_LIMIT = 1 << 40  # voxels: no image is as long
+NO_LIMIT = 1 << 40  # voxels: longer than any axis, so that no tap is left out
 Triple = tuple[int, int, int]
 
 # Output voxel i reads source voxels i * stride + k * sparsity for all taps k, none of which lies outside.
@@ -56,9 +55,9 @@ AddTap = Callable[[Value, Value, list[Value]], list[Value]]
 def full_words(
     stride: Triple, sparsity: Triple, before: Triple, limit: Triple, *, halo: bool
 ) -> dict[str, int]:
-    """Voxel i reads voxels (i + before - k * sparsity) / stride, where whole and in 0..limit.
+    """Return words for which voxel i reads voxels (i + before - k * sparsity) / stride, where whole and in 0..limit.
 
-    The data gradient of a convolution, `before` the voxels of padding before its source, `limit` the size
+    These are the data gradient of a convolution, `before` the voxels of padding before its source, `limit` the size
     of its output; or a transposed convolution. `halo`: zeros stand round the rows that are read.
     """
     words = {"halo": int(halo)}
@@ -76,7 +75,7 @@ def full_words(
 
 
 def tap_words(words: dict[str, int], strides: Sequence[int]) -> dict[str, int]:
-    """`tap_z`, `tap_y`, `tap_x` of `full_words`, for a source with these strides in floats."""
+    """Return `tap_z`, `tap_y`, `tap_x` of `full_words`, for a source with these strides in floats."""
     return {
         f"tap_{axis}": words[f"shift_{axis}"] * step
         for axis, step in zip("zyx", strides, strict=True)
@@ -103,27 +102,27 @@ class RegisterBlock(ABC):
 
     @abstractmethod
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
-        """Pointers to all vectors of the register block; `block` names the step from image to image."""
+        """Return pointers to all vectors of the register block; `block` names the step from channel to channel."""
 
     @abstractmethod
     def load(self, place: Value, positions: int) -> Value:
-        """A vector of the register block from memory."""
+        """Load a vector of the register block from memory."""
 
     @abstractmethod
     def store(self, value: Value, place: Value, positions: int) -> None:
-        """A vector of the register block to memory."""
+        """Store a vector of the register block to memory."""
 
     @abstractmethod
     def sums(self, positions: int) -> list[Value]:
-        """All vectors: what the taps make, and what stood in the target where it is wanted."""
+        """Return all vectors: the sums over taps, added to the target's values where that is wanted."""
 
     @abstractmethod
     def biases(self, bias: Value, positions: int) -> list[Value]:
-        """What to add to each vector; `bias`: pointer to the group's first."""
+        """Return the bias of each vector; `bias`: pointer to the group's first."""
 
     @abstractmethod
     def bias_sums(self, values: list[Value], positions: int) -> list[Value]:
-        """Vectors to be added to the task's bias gradient, in its order."""
+        """Return the vectors to be added to the task's bias gradient, in its order."""
 
     def field(self, name: str) -> Value:
         """One word of the kernel's argument block."""
@@ -150,7 +149,7 @@ class RegisterBlock(ABC):
         when(b, self.asked("bias_gradient"), [], lambda: self.add_to_bias(values, positions))
 
     def loaded(self, pointer: Value, block: str, positions: int) -> list[Value]:
-        """All vectors of the register block in some images."""
+        """All vectors of the register block in some channels."""
         return [self.load(place, positions) for place in self.places(pointer, block, positions)]
 
     def add_to_bias(self, values: list[Value], positions: int) -> list[Value]:
@@ -201,7 +200,7 @@ class RegisterBlock(ABC):
 
 @part
 def lattice_tap(at: int, apart: int, lattice: int, taps: int) -> int:
-    """The first tap k for which at - k * apart is a multiple of `lattice`; `taps` where there is none."""
+    """Return the first tap k for which at - k * apart is a multiple of `lattice`; `taps` if there is none."""
     tap = 0
     while lattice > 1 and tap < taps and (at - tap * apart) % lattice != 0:
         tap += 1
@@ -210,19 +209,19 @@ def lattice_tap(at: int, apart: int, lattice: int, taps: int) -> int:
 
 @part
 def lattice_place(at: int, apart: int, lattice: int, tap: int) -> int:
-    """Which multiple of `lattice` at - tap * apart is."""
+    """Return which multiple of `lattice` at - tap * apart is."""
     return (at - tap * apart) // lattice
 
 
 @part
 def lattice_taps(first: int, skip: int, taps: int) -> int:
-    """How many of the taps there are from `first` on, every `skip`-th."""
+    """Return how many taps there are from `first` on, every `skip`-th."""
     return (taps - first + skip - 1) // skip
 
 
 @part
 def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
-    """The first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
+    """Return the first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
     tap = 0
     while tap < taps and (high + tap * shift < 0 or low + tap * shift >= limit):
         tap += 1
@@ -231,7 +230,7 @@ def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
 
 @part
 def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) -> int:
-    """One past the last such tap; `first` where there is none."""
+    """Return one past the last such tap; `first` if there is none."""
     end = taps
     while end > first and (high + (end - 1) * shift < 0 or low + (end - 1) * shift >= limit):
         end -= 1
@@ -240,17 +239,17 @@ def end_tap(low: int, high: int, shift: int, limit: int, first: int, taps: int) 
 
 @njit(inline="always")
 def taps_inside(low: int, high: int, shift: int, limit: int, taps: int) -> Any:
-    """From and to which tap, as above."""
+    """Return the first such tap and one past the last."""
     first = first_tap(low, high, shift, limit, taps)
     return first, end_tap(low, high, shift, limit, first, taps)
 
 
 def rows_of(at: Any, row: Any) -> Any:
-    """The compiled `(outputs, dense, args)` that makes all rows of a task.
+    """Return the compiled `(outputs, dense, args)` that computes all rows of a task.
 
-    `row(outputs, dense, args, z, y, place, first, z0, z1)` makes one, with the taps z0..z1 along z of those
-    that begin at `first`, the first of which reads plane `place` of the source. `outputs`: vectors of
-    the register block at a position; `dense`: 1 if x positions are neighbouring vectors of the source.
+    `row(outputs, dense, args, z, y, place, first, z0, z1)` computes one, with the taps z0..z1 along z of those that
+    begin at `first`, the first of which reads plane `place` of the source. `outputs`: vectors of the register block
+    at a position; `dense`: 1 if x positions are neighbouring vectors of the source.
     """
 
     @njit(inline="always")

@@ -1,4 +1,4 @@
-"""What direct convolution does with finished sums before it stores them: bias, transfer, its gradient.
+"""Epilogue of direct convolution: bias and activation function, or their gradients, applied to finished sums.
 
 Forward, y = f(sum + bias); backward, target = sum * f'(y) with y the values of the node that the
 gradient is for, and the sum of target for the bias. f is linear, relu or leaky relu: where y <= 0
@@ -6,7 +6,7 @@ its slope is `slope`, else 1.
 
 Argument words, beside those of the kernels that use them:
 
-    bias                        one float for each output image of the group; 0: none
+    bias                        one float for each output channel of the group; 0: none
     slope                       float64: 1 linear, 0 relu, else leaky relu
     output, output_block, output_z, output_y    values y, laid out like the target; address 0: forward
     bias_gradient               LANES floats for each block of the target, which the task overwrites with
@@ -42,7 +42,7 @@ Emit = Callable[[], list[Value]]
 def finished(
     builder: ir.IRBuilder, field: Field, sums: Sequence[Value], biases: Emit, outputs: Emit
 ) -> list[Value]:
-    """Bias and transfer, or the transfer's gradient, of vectors of sums.
+    """Return vectors of sums with bias and activation function, or the activation function's gradient, applied.
 
     `biases` and `outputs` emit the loads of one vector for each sum.
     """

@@ -1,17 +1,17 @@
-"""Direct convolution into few output images, which lie planar: forward, and as data gradient.
+"""Direct convolution into few output channels, which lie planar: forward, and as data gradient.
 
-A vector holds LANES input images of one voxel, so no lane is spent on outputs that are not there. A
+A vector holds LANES input channels of one voxel, so no lane is idle for missing outputs. A
 register block keeps one vector of partial sums for each of the outputs at some neighbouring x
 positions; every filter vector and voxel is loaded once a tap. In the end a tree of shuffles and
-additions makes one number of each vector.
+additions sums each vector to one number.
 
 Argument words are those of `forward` with another meaning of
 
-    source, source_block        blocked images, x positions LANES floats apart (no stride along x)
-    channels                    input images
+    source, source_block        blocked channels, x positions LANES floats apart (no stride along x)
+    channels                    input channels
     filters                     [group of one or two input blocks][output][z][y][x][lane of the group]
-    target, output              planar images; `target_block` from image to image; x positions one float apart
-    bias_gradient               LANES floats for each output image: sums of every LANES-th position, to be
+    target, output              planar channels; `target_block` from channel to channel; x positions one float apart
+    bias_gradient               LANES floats for each output channel: sums of every LANES-th position, to be
                                 added up (`reduction.sum_lanes`)
 
 Forward, filters are those of `filters.transpose_filters` for planar outputs; in the data gradient those
@@ -67,7 +67,7 @@ AT = words(*(name for name in declared(DIRECT) if name not in ("source_x", "sour
 
 
 def position_counts(outputs: int) -> list[int]:
-    """Numbers of x positions that register blocks may have: the most, and halves down to 1."""
+    """Return the numbers of x positions that register blocks may have: the most, and halves down to 1."""
     count = min(LANES, SUMS // outputs)
     counts = [count]
     while counts[-1] > 1:
@@ -76,7 +76,7 @@ def position_counts(outputs: int) -> list[int]:
 
 
 class _Block(RegisterBlock):
-    """A vector holds neighbouring positions of one output image in its first lanes."""
+    """A vector holds neighbouring positions of one output channel in its first lanes."""
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, words: list[Value]) -> None:
         arguments, source, target, output, self.blocks, *taps = words
@@ -170,7 +170,7 @@ class _Block(RegisterBlock):
 
 
 def lane_totals(builder: ir.IRBuilder, vectors: list[Value]) -> Value:
-    """A vector whose lane i is the sum of all lanes of vector i, of LANES vectors."""
+    """Return a vector whose lane i is the sum of all lanes of vector i, of LANES vectors."""
     half = LANES // 2
     while half:
         low = [_lane(lane, half, 0) for lane in range(LANES)]
@@ -263,53 +263,53 @@ _rows = rows_of(AT, _row)
 
 @kernel(AT)
 def direct_few_1(args: Any, worker: int) -> None:
-    """One output image. Words: see the module."""
+    """One output channel. Words: see the module."""
     _rows(1, 1, args)
 
 
 @kernel(AT)
 def direct_few_2(args: Any, worker: int) -> None:
-    """Two output images. Words: see the module."""
+    """Two output channels. Words: see the module."""
     _rows(2, 1, args)
 
 
 @kernel(AT)
 def direct_few_3(args: Any, worker: int) -> None:
-    """Three output images. Words: see the module."""
+    """Three output channels. Words: see the module."""
     _rows(3, 1, args)
 
 
 @kernel(AT)
 def direct_few_4(args: Any, worker: int) -> None:
-    """Four output images. Words: see the module."""
+    """Four output channels. Words: see the module."""
     _rows(4, 1, args)
 
 
 @kernel(AT)
 def direct_few_5(args: Any, worker: int) -> None:
-    """Five output images. Words: see the module."""
+    """Five output channels. Words: see the module."""
     _rows(5, 1, args)
 
 
 @kernel(AT)
 def direct_few_6(args: Any, worker: int) -> None:
-    """Six output images. Words: see the module."""
+    """Six output channels. Words: see the module."""
     _rows(6, 1, args)
 
 
 @kernel(AT)
 def direct_few_7(args: Any, worker: int) -> None:
-    """Seven output images. Words: see the module."""
+    """Seven output channels. Words: see the module."""
     _rows(7, 1, args)
 
 
 @kernel(AT)
 def direct_few_8(args: Any, worker: int) -> None:
-    """Eight output images. Words: see the module."""
+    """Eight output channels. Words: see the module."""
     _rows(8, 1, args)
 
 
-# By number of output images, from 1.
+# By number of output channels, from 1.
 KERNELS: tuple[Kernel, ...] = (
     direct_few_1,
     direct_few_2,
@@ -323,5 +323,5 @@ KERNELS: tuple[Kernel, ...] = (
 
 
 def few_kernel(outputs: int) -> Kernel:
-    """The kernel for 1 to FEW output images."""
+    """Return the kernel for 1 to FEW output channels."""
     return KERNELS[outputs - 1]

@@ -1,14 +1,14 @@
-"""Direct convolution: the weight gradient of layers with few images on one side, which lie planar.
+"""Weight gradient of direct convolution with few channels on one side, which lie planar.
 
-Few inputs: sums of LANES outputs for whole rows of taps of one input image stay in registers, so that
+Few inputs: sums of LANES outputs for whole rows of taps of one input channel stay in registers, so that
 every vector of the output gradient is loaded once for all of them. Few outputs: sums of LANES inputs
-for some taps and all outputs; in the end inputs and outputs change places in a tile.
+for some taps and all outputs; in the end a tile is transposed from inputs to outputs.
 
-Argument words are those of `gradient`, for one input block and one output group; further
+Argument words are those of `weight_gradient`, for one input block and one output group; further
 
     vectors                     few inputs: vectors of LANES outputs in the group
-    source, channels            few inputs: one planar image, taps along x one float apart, 1
-    gradient, gradient_block    few outputs: planar images, x positions one float apart
+    source, channels            few inputs: one planar channel, taps along x one float apart, 1
+    gradient, gradient_block    few outputs: planar channels, x positions one float apart
     outputs                     few outputs: images, 1 to FEW
 
 Targets are overwritten. The result depends on the slab, not on how the taps are cut into tasks.
@@ -50,17 +50,17 @@ AT = words(
 
 
 def most_rows(taps_x: int) -> int:
-    """Rows of taps of one input image whose sums fit the registers."""
+    """Return how many rows of taps of one input channel have sums that fit the registers."""
     return max(1, SUMS // taps_x)
 
 
 def most_taps(outputs: int) -> int:
-    """Taps whose sums for so many outputs fit the registers."""
+    """Return how many taps have sums for so many outputs that fit the registers."""
     return SUMS // outputs
 
 
 class _TapRows(Slab):
-    """Sums of some rows of `taps` taps of one planar input image, for one vector of outputs."""
+    """Sums of some rows of `taps` taps of one planar input channel, for one vector of outputs."""
 
     def __init__(
         self, builder: ir.IRBuilder, taps: int, rows: int, step: Value, words: list[Value]
@@ -200,7 +200,7 @@ def _few_inputs(taps: int, args: Any) -> None:
         gradient = args[AT.gradient] + 4 * vector * args[AT.gradient_block]
         first = args[AT.tap_row0]
         for part in range(parts):
-            rows = 1  # what is left by the parts that are left, rounded up
+            rows = 1  # the rest divided by the remaining parts, rounded up
             while rows * (parts - part) < args[AT.tap_row1] - first:
                 rows += 1
             target = args[AT.target] + 4 * (first * taps * step + vector * LANES)
@@ -218,9 +218,7 @@ def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
         _taps(outputs, args, args[AT.source], args[AT.gradient], sums, first, count)
         for tap in range(count):
             for o in range(LANES):
-                store(
-                    tile + row * o, splat(0.0)
-                )  # packed rows have zeros for outputs there are not
+                store(tile + row * o, splat(0.0))  # packed rows have zeros for missing outputs
             for o in range(outputs):
                 store(tile + row * o, load(sums + row * (tap * outputs + o)))
             transpose_tile(tile, row, tile, row)
@@ -232,103 +230,103 @@ def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
 
 @kernel(AT)
 def few_inputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar input image, one tap along x. Words: see the module."""
+    """One planar input channel, one tap along x. Words: see the module."""
     _few_inputs(1, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_2(args: Any, worker: int) -> None:
-    """One planar input image, two taps along x. Words: see the module."""
+    """One planar input channel, two taps along x. Words: see the module."""
     _few_inputs(2, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_3(args: Any, worker: int) -> None:
-    """One planar input image, three taps along x. Words: see the module."""
+    """One planar input channel, three taps along x. Words: see the module."""
     _few_inputs(3, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_4(args: Any, worker: int) -> None:
-    """One planar input image, four taps along x. Words: see the module."""
+    """One planar input channel, four taps along x. Words: see the module."""
     _few_inputs(4, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_5(args: Any, worker: int) -> None:
-    """One planar input image, five taps along x. Words: see the module."""
+    """One planar input channel, five taps along x. Words: see the module."""
     _few_inputs(5, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_6(args: Any, worker: int) -> None:
-    """One planar input image, six taps along x. Words: see the module."""
+    """One planar input channel, six taps along x. Words: see the module."""
     _few_inputs(6, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_7(args: Any, worker: int) -> None:
-    """One planar input image, seven taps along x. Words: see the module."""
+    """One planar input channel, seven taps along x. Words: see the module."""
     _few_inputs(7, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_8(args: Any, worker: int) -> None:
-    """One planar input image, eight taps along x. Words: see the module."""
+    """One planar input channel, eight taps along x. Words: see the module."""
     _few_inputs(8, args)
 
 
 @kernel(AT)
 def few_inputs_gradient_9(args: Any, worker: int) -> None:
-    """One planar input image, nine taps along x. Words: see the module."""
+    """One planar input channel, nine taps along x. Words: see the module."""
     _few_inputs(9, args)
 
 
 @kernel(AT)
 def few_outputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar output image, a block of inputs. Words: see the module."""
+    """One planar output channel, a block of inputs. Words: see the module."""
     _few_outputs(1, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_2(args: Any, worker: int) -> None:
-    """Two planar output images, a block of inputs. Words: see the module."""
+    """Two planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(2, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_3(args: Any, worker: int) -> None:
-    """Three planar output images, a block of inputs. Words: see the module."""
+    """Three planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(3, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_4(args: Any, worker: int) -> None:
-    """Four planar output images, a block of inputs. Words: see the module."""
+    """Four planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(4, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_5(args: Any, worker: int) -> None:
-    """Five planar output images, a block of inputs. Words: see the module."""
+    """Five planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(5, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_6(args: Any, worker: int) -> None:
-    """Six planar output images, a block of inputs. Words: see the module."""
+    """Six planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(6, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_7(args: Any, worker: int) -> None:
-    """Seven planar output images, a block of inputs. Words: see the module."""
+    """Seven planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(7, args, _scratch_sums(), scratch_tile())
 
 
 @kernel(AT)
 def few_outputs_gradient_8(args: Any, worker: int) -> None:
-    """Eight planar output images, a block of inputs. Words: see the module."""
+    """Eight planar output channels, a block of inputs. Words: see the module."""
     _few_outputs(8, args, _scratch_sums(), scratch_tile())
 
 

@@ -1,7 +1,7 @@
-"""Direct convolution: the forward pass, and the data gradient as the same kernel run backwards.
+"""Direct convolution: the forward pass, and the data gradient by the same kernel with transposed filters.
 
-A register block holds the sums of OUTPUTS vectors of output images at up to POSITIONS
-neighbouring x positions. Every turn of the innermost loop takes one input image at one tap: it loads
+A register block holds the sums of OUTPUTS vectors of output channels at up to POSITIONS
+neighbouring x positions. Every turn of the innermost loop takes one input channel at one tap: it loads
 OUTPUTS filter vectors, broadcasts one input voxel per position and multiplies and adds.
 
 The data gradient is the correlation of the output gradient with transposed filters
@@ -21,7 +21,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     source, source_block        voxel read by tap 0 at output position (0, 0, 0); step between blocks
     source_z, source_y, source_x    step between output positions: stride of the convolution times
                                 stride of the tensor
-    source_lanes, channels      LANES, or 1 for a planar source; input images
+    source_lanes, channels      LANES, or 1 for a planar source; input channels
     taps_z, taps_y, taps_x      filter size
     tap_z, tap_y, tap_x         step between taps of a lattice: sparsity times stride of the tensor;
                                 in the data gradient its `shift` times that
@@ -41,7 +41,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     bias, slope, output*, bias_gradient     see `direct.epilogue`
 
 In the data gradient `source` is voxel (0, 0, 0) of the output gradient (the halo lies before it) and
-`channels` counts the layer's output images. Nothing but the target rows is written. Tasks may run
+`channels` counts the layer's output channels. Nothing but the target rows is written. Tasks may run
 concurrently if their targets are disjoint. A voxel's sum has the same order (input block, tap, image)
 however a layer is cut into tasks.
 """
@@ -85,7 +85,7 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 # Register blocks: sums, filter vectors and one broadcast value fit the registers.
 POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
-# Sums under way that hide the latency of multiply-add (4 cycles).
+# Independent sums that hide the latency of multiply-add (4 cycles).
 INDEPENDENT = 4
 
 AT = words(
@@ -98,7 +98,7 @@ AT = words(
 
 
 def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
-    """Zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps.
+    """Return the zero voxels needed on both x sides of an output gradient's rows, for `taps_x` dilated taps.
 
     In a planar gradient no tap along x is left out.
     """
@@ -108,7 +108,7 @@ def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
 
 
 class _Block(RegisterBlock):
-    """A vector holds LANES output images of one position: sums [position][vector of images]."""
+    """A vector holds LANES output channels of one position: sums [position][vector of channels]."""
 
     def __init__(
         self, builder: ir.IRBuilder, outputs: int, dense: bool, words: list[Value]
@@ -227,7 +227,7 @@ def _register_block(
 
 @part
 def _next_cut(x: int, end: int, outputs: int, shift: int, limit: int, taps: int, halo: int) -> int:
-    """Where a data gradient's row is to be cut next, so that all voxels between need the same taps.
+    """Return where to cut a data gradient's row next, so that all voxels between need the same taps.
 
     Blocks too small to hide the latency of multiply-add cost more than taps on zeros: then no cut.
     """
@@ -307,7 +307,8 @@ def _lattice_row(
         if x == cut:
             cut = _next_cut(x, end, outputs, shift_x, args[AT.limit_x], taps_x, args[AT.halo])
             parts = (cut - x + POSITIONS[outputs - 1] - 1) // POSITIONS[outputs - 1]
-        positions = 1  # what is left by the parts, rounded up; a division by a variable might raise
+        # The rest divided by the parts, rounded up, by subtraction: a division by a variable might raise.
+        positions = 1
         while positions * parts < cut - x:
             positions += 1
         parts -= 1
@@ -366,7 +367,7 @@ def direct_forward_strided_2(args: Any, worker: int) -> None:
 
 
 def forward_kernel(outputs: int, source_x: int) -> Kernel:
-    """The kernel for a group of `outputs` (1 or 2) output blocks and x positions `source_x` floats apart."""
+    """Return the kernel for a group of 1 or 2 output blocks (`outputs`) and x positions `source_x` floats apart."""
     dense, strided = (
         (direct_forward_1, direct_forward_strided_1),
         (direct_forward_2, direct_forward_strided_2),

@@ -1,6 +1,6 @@
-"""Direct convolution: the weight gradient where all taps of a filter meet the images once.
+"""Weight gradient of direct convolution with one output voxel: outer products, added over samples.
 
-Output images of one voxel (layers that see their whole field) give outer products of a voxel's output
+Output channels of one voxel (layers that see their whole field) give outer products of a voxel's output
 gradients and all that the filters saw. A slab would be one of them, of as many floats as there are filters;
 here up to TOGETHER samples are added in registers, by the tree by which slabs of one sample each are added in
 memory, with the same roundings.
@@ -8,7 +8,7 @@ memory, with the same roundings.
 Argument words. Addresses in bytes; steps and strides in floats; all else counts.
 
     source, source_batch        voxel of the first sample's input block read by tap 0; step between samples
-    channels                    input images in this block
+    channels                    input channels in this block
     taps_y, taps_x, tap_z, tap_y, tap_x, tap_row0, tap_row1    as in `gradient`
     gradient, gradient_block, gradient_batch    the voxel of the output group's first block; steps
     outputs                     vectors of the output group: 1 or 2

@@ -1,13 +1,14 @@
-"""Packed filters: the layout that the direct kernels read, and in which weight gradients come.
+"""Packed filters: the layout of filters and weight gradients that direct kernels read and write, and its kernels.
 
-    forward    [output group][input block][z][y][x][input image in block][output lane of the group]
+    forward    [output group][input block][z][y][x][input channel in block][output lane of the group]
     backward   the same with inputs and outputs exchanged, made by the kernel `transpose_filters`
 
-An output group is one or two vectors of LANES output images (`output_groups`); lanes beyond the last
-output image hold 0. Input images are not padded: the last input block has its real count. A planar
-source has one image a block. All functions are plain NumPy.
+An output group is one or two vectors of LANES output channels (`output_groups`); lanes beyond the last output
+channel hold 0. Input channels are not padded: the last input block has its real count. A planar source has one
+channel a block.
 
-Packed filters as dense (out, in, tap) ones, for passes that walk over all input images evenly.
+NumPy functions pack and unpack; kernels transpose, average, clear, and write dense (out, in, tap) filters for passes
+that walk over all input channels evenly.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ CLEAR_GROUPS = words(
 
 @kernel(AT)
 def dense_filters(args: Any, worker: int) -> None:
-    """One piece, packed [tap][input][lane of `width`], into target[output][input][tap].
+    """Write one piece, packed [tap][input][lane of `width`], into target[output][input][tap].
 
-    `source`: address of the piece; `target`: of filter (first output, first input) of the piece in the
-    dense array; `outputs`, `inputs`: real images of the piece; `output_stride`: floats from one
-    output's filters to the next. Tasks on different pieces write disjoint memory.
+    `source`: address of the piece; `target`: of filter (first output, first input) of the piece in the dense array;
+    `outputs`, `inputs`: real channels of the piece; `output_stride`: floats from one output's filters to the next.
+    Tasks on different pieces write disjoint memory.
     """
     source, target = floats(args[AT.source]), floats(args[AT.target])
     width, inputs, taps = args[AT.width], args[AT.inputs], args[AT.taps]
@@ -52,28 +53,28 @@ def dense_filters(args: Any, worker: int) -> None:
 
 
 def output_groups(channels: int) -> tuple[int, ...]:
-    """Vectors of LANES output images in each output group, from the number of images alone: 2, 2, .., 1."""
+    """Return the vectors of LANES output channels in each output group, by their number: 2, 2, .., 1."""
     blocks = -(-channels // LANES)
     return (2,) * (blocks // 2) + (1,) * (blocks % 2)
 
 
 def packed_size(outputs: int, inputs: int, taps: int) -> int:
-    """Floats in the packed filters of a layer with `taps` = z * y * x taps."""
+    """Return the floats in the packed filters of a layer with `taps` = z * y * x taps."""
     return -(-outputs // LANES) * LANES * inputs * taps
 
 
 def group_offset(group: int, inputs: int, taps: int) -> int:
-    """Floats before output group `group`: all groups but the last have two vectors."""
+    """Return the floats before output group `group`: all groups but the last have two vectors."""
     return group * 2 * LANES * inputs * taps
 
 
 def block_offset(block: int, vectors: int, taps: int, source_lanes: int = LANES) -> int:
-    """Floats before input block `block` within an output group of `vectors` vectors."""
+    """Return the floats before input block `block` within an output group of `vectors` vectors."""
     return block * source_lanes * taps * vectors * LANES
 
 
 def pack_filters(filters: Array, source_lanes: int = LANES) -> Array:
-    """Filters (output, input, z, y, x) as a flat packed float32 array of its own."""
+    """Return filters (output, input, z, y, x) as a flat packed float32 array of its own."""
     outputs, inputs = filters.shape[:2]
     padded = np.zeros((-(-outputs // LANES) * LANES, *filters.shape[1:]), np.float32)
     padded[:outputs] = filters
@@ -87,7 +88,7 @@ def pack_filters(filters: Array, source_lanes: int = LANES) -> Array:
 def unpack_filters(
     packed: Array, shape: tuple[int, int, int, int, int], source_lanes: int = LANES
 ) -> Array:
-    """The filters (output, input, z, y, x) of that shape out of a packed array, as a new array."""
+    """Return the filters (output, input, z, y, x) of that shape from a packed array, as a new array."""
     outputs, inputs, *size = shape
     filters = np.empty((-(-outputs // LANES) * LANES, *shape[1:]), np.float32)
     start = 0
@@ -100,7 +101,7 @@ def unpack_filters(
 
 
 def _pieces(outputs: int, inputs: int, source_lanes: int) -> list[tuple[int, int, int, int]]:
-    """The (output group x input block) pieces in packed order: o0, o1, i0, i1."""
+    """Return the (output group x input block) pieces in packed order: o0, o1, i0, i1."""
     pieces, o0 = [], 0
     for vectors in output_groups(outputs):
         o1 = o0 + vectors * LANES
@@ -113,10 +114,10 @@ def _pieces(outputs: int, inputs: int, source_lanes: int) -> list[tuple[int, int
 
 @kernel(TRANSPOSE_FILTERS)
 def transpose_filters(args: Any, worker: int) -> None:
-    """Backward-packed filters from forward-packed ones, for output images o0..o1.
+    """Write backward-packed filters from forward-packed ones, for output channels o0..o1.
 
-    The forward ones blocked (not planar). `planar`: backward ones for planar output images, one a block,
-    up to LANES of them. Tasks over disjoint ranges write disjoint memory; tap order is kept.
+    The forward ones are blocked (not planar). `planar`: backward ones for planar output channels, one a block, up to
+    LANES of them. Tasks over disjoint ranges write disjoint memory; tap order is kept.
     """
     at = TRANSPOSE_FILTERS
     forward, backward = floats(args[at.forward]), floats(args[at.backward])
@@ -185,10 +186,10 @@ def _fill_block(args: Any, first: int, value: Any) -> None:
 
 @kernel(AVERAGE_REPEATS)
 def average_repeats(args: Any, worker: int) -> None:
-    """In place, each tap becomes the mean over its block of repeat_z x repeat_y x repeat_x taps.
+    """Replace each tap, in place, by the mean over its block of repeat_z x repeat_y x repeat_x taps.
 
-    `filters`: address of one piece of forward-packed filters, z, y, x taps of `step` floats (a
-    multiple of LANES). The repeats divide the sizes.
+    `filters`: address of one piece of forward-packed filters, z, y, x taps of `step` floats (a multiple of LANES).
+    The repeats divide the sizes.
     """
     at = AVERAGE_REPEATS
     step, row = 4 * args[at.step], 4 * args[at.step] * args[at.x]
@@ -202,11 +203,11 @@ def average_repeats(args: Any, worker: int) -> None:
 
 @kernel(CLEAR_GROUPS)
 def clear_groups(args: Any, worker: int) -> None:
-    """In place, filters between images of different groups become 0.
+    """Set filters between channels of different groups to 0, in place.
 
-    `filters`: address of one piece of forward-packed filters, `taps` of `inputs` images from `first_input`
-    on, each of `width` lanes of outputs from `first_output` on; groups have `group_inputs` inputs and
-    `group_outputs` outputs.
+    `filters`: address of one piece of forward-packed filters, `taps` of `inputs` channels from `first_input` on,
+    each of `width` lanes of outputs from `first_output` on; groups have `group_inputs` inputs and `group_outputs`
+    outputs.
     """
     at = CLEAR_GROUPS
     filters, width = floats(args[at.filters]), args[at.width]

@@ -1,12 +1,12 @@
-"""Direct convolution: the weight gradient.
+"""Weight gradient of direct convolution: sums over output positions, kept in registers.
 
-    gradient[tap][input image][output lane] += sum over output positions of
-        output gradient[position][output lane] * source[position + tap][input image]
+    gradient[tap][input channel][output lane] += sum over output positions of
+        output gradient[position][output lane] * source[position + tap][input channel]
 
-A task takes one input block, one output group, some rows of taps and one slab of one image of the
-batch. The sums of some input images (rows of the packed layout) stay in registers over the whole slab;
-the slab should therefore fit the L2 cache. A planar source has one image a block; there the
-taps along x take the input images' place. Where these are few, sums are kept for several positions, so
+A task takes one input block, one output group, some rows of taps and one slab of one channel of the
+batch. The sums of some input channels (rows of the packed layout) stay in registers over the whole slab;
+the slab should therefore fit the L2 cache. A planar source has one channel a block; there the
+taps along x take the input channels' place. Where these are few, sums are kept for several positions, so
 that the additions do not wait for each other.
 
 Argument words. Addresses in bytes; steps and strides in floats; all else counts.
@@ -14,7 +14,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     source                      voxel of this input block read by tap 0 at output position (0, 0, 0)
     source_z, source_y, source_x    step between output positions: stride of the convolution times
                                 stride of the tensor
-    source_lanes, channels      LANES, or 1 for a planar source; input images in this block
+    source_lanes, channels      LANES, or 1 for a planar source; input channels in this block
     taps_y, taps_x              filter size
     tap_z, tap_y, tap_x         step between taps: sparsity times stride of the tensor
     tap_row0, tap_row1          rows of taps to do: row z * taps_y + y holds the taps of all x
@@ -75,17 +75,17 @@ AT = words(
 
 
 def earlier_words(places: Sequence[int]) -> dict[str, int]:
-    """The words of sums of others, by their addresses, at most MOST_EARLIER."""
+    """Return the words of other slabs' sums, by their addresses, at most MOST_EARLIER."""
     padded = [*places, *[0] * (MOST_EARLIER - len(places))]
     words = {f"earlier{number}": place for number, place in enumerate(padded)}
     return words | {"earlier": len(places)}
 
 
 class Slab(ABC):
-    """Emits sums of products over one slab of output positions; a subclass says of which.
+    """Emits sums of products over one slab of output positions; subclasses define the products.
 
-    `at`: where the kernel's words stand. `words`: pointers to the argument block, and addresses of the
-    source and the gradient at position (0, 0, 0). Fields read: those that tell steps and positions.
+    `at`: the offsets of the kernel's words. `words`: pointers to the argument block, and addresses of the source and
+    the gradient at position (0, 0, 0). Fields read: those of steps and positions.
     """
 
     gradient_x = LANES  # step of the gradient between x positions
@@ -108,7 +108,7 @@ class Slab(ABC):
         """Emit the loads of one position: two factors for each sum."""
 
     def emit(self, targets: list[Value]) -> None:
-        """Store the sums over the slab, with what `finished` adds."""
+        """Store the sums over the slab, as `finished` returns them."""
         b, count = self.builder, len(targets)
         spread = -(-INDEPENDENT // count)
         sums = self.slab([ZERO_VECTOR] * count * spread, count, spread)
@@ -117,7 +117,7 @@ class Slab(ABC):
             store_vector(b, total, target)
 
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
-        """What is stored in place of the slab's sums."""
+        """Return the values to store in place of the slab's sums."""
         return totals
 
     def slab(self, sums: list[Value], count: int, spread: int) -> list[Value]:
@@ -169,7 +169,7 @@ class Slab(ABC):
 
 
 class _PackedRows(Slab):
-    """Sums of `rows` packed rows: input images, `step` floats apart, times vectors of outputs."""
+    """Sums of `rows` packed rows: input channels, `step` floats apart, times vectors of outputs."""
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
         arguments, source, target, inner_step = words
@@ -251,7 +251,7 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
             start = 0
             for part in range(parts):
-                rows = 1  # what is left by the parts that are left, rounded up
+                rows = 1  # the rest divided by the remaining parts, rounded up
                 while rows * (parts - part) < inner - start:
                     rows += 1
                 source = args[AT.source] + 4 * (offset + start * inner_step)
@@ -289,7 +289,7 @@ def direct_weight_gradient_planar_2(args: Any, worker: int) -> None:
 
 
 def weight_gradient_kernel(outputs: int, source_lanes: int) -> Kernel:
-    """The kernel for a group of `outputs` (1 or 2) output blocks and a blocked or planar source."""
+    """Return the kernel for a group of 1 or 2 output blocks (`outputs`) and a blocked or planar source."""
     blocked, planar = (
         (direct_weight_gradient_1, direct_weight_gradient_planar_1),
         (direct_weight_gradient_2, direct_weight_gradient_planar_2),

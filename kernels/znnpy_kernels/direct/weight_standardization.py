@@ -1,8 +1,8 @@
-"""Weight standardisation: the filters of each output image with mean 0 and variance 1.
+"""Weight standardisation: filters of each output channel with mean 0 and variance 1, and the gradient.
 
-Of one output group (`filters.output_groups`): `rows` of `width` floats, a lane for each output image. `count` of
-an output's values are its own; the others are 0, as between images of different groups, and become something
-else. Sums are of float64.
+Works on one output group (`packed_filters.output_groups`): `rows` of `width` floats, a lane for each output channel.
+`count` of an output's values are its own; the others are 0, as between channels of different groups, and get
+meaningless values. Sums are of float64.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STANDARDIZED_GRADIENT = words("filters gradient rows width count epsilon:float")
 
 @kernel(STANDARDIZED_GRADIENT)
 def standardized_gradient(args: Any, worker: int) -> None:
-    """In place, the gradient by what `standardize_filters` wrote becomes that by `filters`."""
+    """Turn, in place, the gradient by the output of `standardize_filters` into that by `filters`."""
     at = STANDARDIZED_GRADIENT
     number = to_doubles(splat(float(args[at.count])))
     for lane in range(0, 4 * args[at.width], VECTOR_BYTES):
@@ -66,7 +66,7 @@ def standardized_gradient(args: Any, worker: int) -> None:
 
 @inlined
 def _moments(source: int, step: int, rows: int, count: int, epsilon: int) -> Any:
-    """Of the lanes of a vector: mean, in float64, and 1 / sqrt(variance + epsilon)."""
+    """Return for the lanes of a vector: mean, in float64, and 1 / sqrt(variance + epsilon)."""
     sums, squares = zero_doubles(), zero_doubles()
     for row in range(0, rows * step, step):
         here = to_doubles(load(source + row))

@@ -1,1 +1,1 @@
-"""Fourier transforms of lines and images, and convolution of whole images by them."""
+"""Kernels of Fourier transforms of lines and whole images, and of convolution of whole images by them."""

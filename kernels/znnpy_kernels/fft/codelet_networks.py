@@ -1,9 +1,9 @@
-"""Short Fourier transforms as networks of additions and multiplications by constants.
+"""Generates short Fourier transforms as networks of additions and multiplications by constants.
 
-A network is made symbolically: zeros vanish, signs are carried along, and equal expressions are one
-node, so that a transform of real lines costs half of a complex one without a formula of its own.
-`transposed` turns a network round, which makes the transform from a real line's spectrum to the line
-out of its opposite. Powers of two by split radix, coprime factors by Good's mapping, primes as they are.
+A network is built symbolically: zeros vanish, signs are carried along, and equal expressions are one node, so that a
+transform of real lines costs half of a complex one without a formula of its own. `transposed` reverses a network,
+which gives the transform from a real line's spectrum to the line out of its opposite. Powers of two by split radix,
+coprime factors by Good's mapping, primes as they are.
 
 M. Frigo, "A fast Fourier transform compiler", PLDI 1999, describes both ideas.
 """
@@ -40,7 +40,7 @@ Complex = tuple[Value, Value]
 
 @dataclass
 class Network:
-    """Nodes in the order of their making; `outputs` are their signed results."""
+    """Nodes in the order of their creation; `outputs` are the signed results."""
 
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
@@ -55,11 +55,11 @@ class Network:
         return self._known[key]
 
     def input(self, index: int) -> Value:
-        """Input `index`."""
+        """Return input `index`."""
         return 1, self._node(INPUT, index, -1, 0.0)
 
     def add(self, x: Value, y: Value) -> Value:
-        """x + y."""
+        """Return x + y."""
         if x is None or y is None:
             return y if x is None else x
         if x[1] is y[1]:
@@ -69,7 +69,7 @@ class Network:
         return x[0], self._node(SUM, x[1].number, y[1].number, float(x[0] * y[0]))
 
     def scale(self, x: Value, constant: float) -> Value:
-        """constant * x."""
+        """Return constant * x."""
         if x is None or abs(constant) < TINY:
             return None
         sign, node = (x[0] if constant > 0 else -x[0]), x[1]
@@ -81,15 +81,15 @@ class Network:
         return sign, self._node(PRODUCT, node.number, -1, constant)
 
     def plus(self, x: Complex, y: Complex) -> Complex:
-        """x + y."""
+        """Return x + y."""
         return self.add(x[0], y[0]), self.add(x[1], y[1])
 
     def minus(self, x: Complex, y: Complex) -> Complex:
-        """x - y."""
+        """Return x - y."""
         return self.plus(x, self.times(y, -1.0))
 
     def times(self, x: Complex, by: complex) -> Complex:
-        """x times a constant."""
+        """Return x times a constant."""
         real, imaginary = complex(by).real, complex(by).imag
         return (
             self.add(self.scale(x[0], real), self.scale(x[1], -imaginary)),
@@ -97,7 +97,7 @@ class Network:
         )
 
     def needed(self) -> list[bool]:
-        """Which nodes lead to an output."""
+        """Return which nodes lead to an output."""
         used = [False] * len(self.nodes)
         for value in self.outputs:
             if value is not None:
@@ -111,7 +111,7 @@ class Network:
 
 
 def transform(net: Network, x: Sequence[Complex]) -> list[Complex]:
-    """The discrete Fourier transform of x, exponent -2 pi i j k / n."""
+    """Return the discrete Fourier transform of x, exponent -2 pi i j k / n."""
     n = len(x)
     if n in _SMALL:
         return _SMALL[n](net, x)
@@ -241,7 +241,7 @@ def hermitian_network(n: int) -> Network:
 
 
 def transposed(net: Network, inputs: int, target: Network, given: list[Value]) -> Network:
-    """The network of the transposed matrix: `given` stand for the outputs of `net`."""
+    """Return the network of the transposed matrix: `given` stand for the outputs of `net`."""
     sums: list[Value] = [None] * len(net.nodes)
     for value, output in zip(given, net.outputs, strict=True):
         if output is not None:
@@ -262,6 +262,6 @@ def transposed(net: Network, inputs: int, target: Network, given: list[Value]) -
 
 
 def operations(net: Network) -> tuple[int, int]:
-    """Additions and multiplications of a network."""
+    """Return the numbers of additions and multiplications of a network."""
     kinds = [node.kind for node, used in zip(net.nodes, net.needed(), strict=True) if used]
     return kinds.count(SUM), kinds.count(PRODUCT)

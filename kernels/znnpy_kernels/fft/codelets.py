@@ -1,4 +1,4 @@
-"""Straight-line Fourier transforms of lines, LANES lines abreast: one compiled function a size and kind.
+"""FFT codelets: straight-line transforms of lines, LANES lines abreast, a compiled function for each size and kind.
 
 The elements of a line are vectors of LANES floats (real) or two vectors, real and imaginary parts
 (complex). Each function transforms many lines of one length, with any steps between elements and
@@ -54,7 +54,7 @@ class Kind(enum.Enum):
     instead of the bias."""
 
 
-# Filters of few taps have functions of their own, which leave out what is zero or not wanted.
+# Filters of few taps have functions of their own, which leave out zeros and unwanted elements.
 FEW = 4
 
 
@@ -203,12 +203,12 @@ class _Line:
         return self.b.load(self.pointer(self.place("source", index)), align=4)
 
     def ask(self, index: int) -> None:
-        """For the cache line that stands to `ahead` as vector `index` to this line."""
+        """Prefetch the cache line that lies in `ahead` as vector `index` does in this line."""
         b, element = self.b, index // 2
         address = b.add(self.given["ahead"], b.mul(self.given["ahead_step"], word(element)))
         if index % 2:
             address = b.add(address, self.given["ahead_parts"])
-        if self.ranged:  # what is out of range is never wanted
+        if self.ranged:  # elements out of range are never read
             spare = self.given["spare"]
             address = b.add(b.and_(b.sub(address, spare), self.ranges[element][0]), spare)
         prefetch(b, address)
@@ -311,7 +311,7 @@ def maximum(b: ir.IRBuilder, x: Value, y: Value) -> Value:
 
 
 def prefetch(b: ir.IRBuilder, address: Value) -> None:
-    """Ask for the cache line at an address: for reading, though it may be written.
+    """Prefetch the cache line at an address for reading, though it may be written.
 
     Where lines come from beyond the L2 cache, asking for writing took transforms 1.4 times as long.
     """

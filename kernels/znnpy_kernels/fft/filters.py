@@ -1,4 +1,4 @@
-"""Filters to spectra and back, by the definition of the discrete Fourier transform.
+"""Kernels from filters to whole-image spectra and back, by the definition of the discrete Fourier transform.
 
 A filter fills k^3 voxels of a grid of N^3. Axis after axis the transform is a small dense product
 with a table of roots of unity, over vectors of neighbouring frequencies: N k operations instead of

@@ -1,10 +1,9 @@
-"""Products of spectra made where filters are transformed: no filter's spectrum is ever stored.
+"""Products of spectra with filters transformed on the fly, so that no filter's spectrum is stored.
 
-A layer has a spectrum for every pair of images; stored, they are the largest thing in memory and are
-read back at its speed. Made anew in a worker's scratch, which stays in its L2 cache, they cost a few
-microseconds each: 2 to 3 times less than stored ones once a layer exceeds the caches (40 -> 40, 5^3,
-24^3, one core: 12.3 against 35 ms forward, 9.2 against 40 ms for the weight gradient), and no more
-than those in a narrow layer.
+A layer has a spectrum for every pair of channels; stored, they are the largest arrays in memory and are read back at
+its speed. Recomputed in a worker's scratch, which stays in its L2 cache, they cost a few microseconds each: 2 to 3
+times less than stored ones once a layer exceeds the caches (40 -> 40, 5^3, 24^3, one core: 12.3 against 35 ms
+forward, 9.2 against 40 ms for the weight gradient), and no more than those in a narrow layer.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ FILTERED_SUM = words(
 
 @kernel(FILTERED_SUM)
 def filtered_sum(args: Any, worker: int) -> None:
-    """out[p] = sum over t < terms of images[t, p] * spectrum(filter t), or its conjugate, for p < rows.
+    """out[p] = sum over t < terms of channels[t, p] * spectrum(filter t), or its conjugate, for p < rows.
 
-    `filter_spectra` and `spectral_product` in one, for one output image of the whole batch:
+    `filter_spectra` and `spectral_product` in one, for one output channel of the whole batch:
 
-    - forward: terms are input images, rows the batch, filters W[o, t], conjugate = 1.
-    - data gradient: terms are output images (DY), filters W[t, c], conjugate = 0.
+    - forward: terms are input channels, rows the batch, filters W[o, t], conjugate = 1.
+    - data gradient: terms are output channels (DY), filters W[t, c], conjugate = 0.
 
     `images`, `out`: addresses of spectra; `images_term`, `images_row`, `out_row`: floats between them.
     `source`: address of tap 0, 0, 0 of filter 0; strides kz, ky, kx and from term to term in floats.
@@ -86,7 +85,7 @@ def filter_gradients(args: Any, worker: int) -> None:
     """Taps of filter f's gradient: inverse of the sum over t < terms of a[t, f] * conj(b[t, f]).
 
     `spectral_product` and `spectra_filters` in one: a = X, b = DY, terms = batch, and filters that
-    differ in the output image (a_filter = 0) or in the input image (b_filter = 0). `a`, `b`: addresses of
+    differ in the output channel (a_filter = 0) or in the input channel (b_filter = 0). `a`, `b`: addresses of
     spectra, which are kept; `_term`, `_filter`: floats between them. `target`: address of tap 0, 0, 0 of
     filter 0; strides kz, ky, kx and from filter to filter in floats; overwritten. `scratch`: 64-byte
     aligned; worker w owns plan.floats floats from w * `scratch_worker`. `plan`: from `plan_filter`.

@@ -1,4 +1,4 @@
-"""Whole images to spectra and back: gather, FFTW on the grid in place, crop.
+"""Kernels from whole images to spectra and back: gather onto the grid, FFTW in place, crop.
 
 A spectrum stands where its grid stood: float32 [z][y][row] with interleaved complex64, x/2 + 1 of
 them in a row that is padded to an even number; the whole is padded to a multiple of 16 floats and

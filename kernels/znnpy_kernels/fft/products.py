@@ -1,4 +1,4 @@
-"""Sums of products of spectra: what a convolution is, between its transforms.
+"""Sums of products of whole-image spectra: the convolution between its transforms, for all three passes.
 
 All three passes of a valid cross-correlation of an image of n voxels with a filter of k taps, `s`
 voxels apart (an axis; m = n - (k - 1) s outputs), come out right on any grid N >= n, with image,
@@ -186,7 +186,7 @@ def multiply(
     a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int, out: int, out_row: int,
     out_column: int, terms: int, rows: int, columns: int, count: int, conjugate: int, add: int,
 ) -> None:  # fmt: skip
-    """What `spectral_product` does, for kernels that do more."""
+    """Compute as `spectral_product`, for kernels that do more."""
     row = 0
     while row < rows:
         pair = 2 if rows - row >= 2 else 1
@@ -217,11 +217,11 @@ def spectral_product(args: Any, worker: int) -> None:
     multiple of 16: a task may take a range of frequencies by moving all three addresses.
     `conjugate`: 1 multiplies with conj(b). `add`: 1 adds to what stands in out. terms >= 1.
 
-    - forward: a = X (term: input image, row: image of the batch), b = W (term: input image, column:
-      output image), conjugate = 1.
-    - data gradient: a = DY (term: output image, row: batch), b = W (term: output, column: input image),
+    - forward: a = X (term: input channel, row: sample of the batch), b = W (term: input channel, column:
+      output channel), conjugate = 1.
+    - data gradient: a = DY (term: output channel, row: batch), b = W (term: output, column: input channel),
       conjugate = 0.
-    - weight gradient: a = X (term: batch, row: input image), b = DY (term: batch, column: output
+    - weight gradient: a = X (term: batch, row: input channel), b = DY (term: batch, column: output
       image), conjugate = 1.
 
     Terms are added in ascending order, whatever the range; with `add` the sum is added at last.

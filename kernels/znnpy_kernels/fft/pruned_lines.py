@@ -1,4 +1,4 @@
-"""Dense Fourier transforms of lines that are short at one end: few taps, many frequencies.
+"""Pruned Fourier transforms of lines: few taps to many frequencies and back, as dense products.
 
 A line's elements are vectors of neighbouring complex64 columns. Roots come in conjugate pairs, so
 frequencies k and n - k, or voxels z and n - z, share their multiplications: half of the definition's.

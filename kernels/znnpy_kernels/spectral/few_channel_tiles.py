@@ -1,6 +1,6 @@
-"""Tiles of few planar images to spectra, lanes over tiles and images: no lane stands idle.
+"""Tiles of few planar channels to spectra, lanes over tiles and images: no lane stands idle.
 
-A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is image i of tile t; where images
+A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is channel i of tile t; where images
 come phase by phase, all of the first phase are before those of the next. Each block is a row of complex
 vectors in the order of frequencies of `tile_spectra`. `spectral_products` and `spectral_gradients` take the
 tiles of one block, `images` floats from tile to tile.

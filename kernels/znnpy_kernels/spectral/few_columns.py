@@ -1,6 +1,6 @@
-"""`packed_columns` where the images on one side are so few that `tile_lanes` has made their whole spectra.
+"""`packed_columns` where the channels on one side are so few that `tile_lanes` has made their whole spectra.
 
-    few_products        y = x times filters, summed over images
+    few_products        y = x times filters, summed over channels
     few_gradients       filter gradients = x times conj(dy), summed over tiles
 
 Argument words as in `packed_columns`, but
@@ -79,7 +79,7 @@ def _places(args: Any, run: int, column: int, room: int) -> Any:
 
 @kernel(AT)
 def few_products(args: Any, worker: int) -> None:
-    """Sums over images of x times filters. Words: see the module."""
+    """Sums over channels of x times filters. Words: see the module."""
     scratch, _, room, _ = rooms(args, worker)
     prepare(scratch, 0)
     step = 4 * args[AT.columns] * args[AT.w_frequency]

@@ -1,6 +1,6 @@
 """Packed filters to spectra, and spectra to the gradients of packed filters, on tiles.
 
-A filter tile is the spectrum of the filters of one image with LANES others, in the layout of
+A filter tile is the spectrum of the filters of one channel with LANES others, in the layout of
 `tile_spectra`; the taps stand at the tile's first points.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
@@ -72,7 +72,7 @@ def _are_few(taps: Any) -> Any:
 
 @kernel(FILTERS)
 def filter_tiles(args: Any, worker: int) -> None:
-    """Spectra of the filters of some images with LANES others. Words: see the module."""
+    """Spectra of the filters of some channels with LANES others. Words: see the module."""
     at = FILTERS
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)
@@ -120,7 +120,7 @@ def filter_tiles(args: Any, worker: int) -> None:
 
 @kernel(GRADIENT)
 def filter_gradient_tiles(args: Any, worker: int) -> None:
-    """Gradients of the filters of some images with LANES others. Words: see the module."""
+    """Gradients of the filters of some channels with LANES others. Words: see the module."""
     at = GRADIENT
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     prepare(scratch, 0)

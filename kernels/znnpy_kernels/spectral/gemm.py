@@ -1,8 +1,8 @@
 """Complex products of tiled spectral convolution: one small matrix product for each frequency.
 
-    spectral_products    Y[f][tile][block] = sum over images i of X[f][tile][i] * W[f][i][block]
+    spectral_products    Y[f][tile][block] = sum over channels i of X[f][tile][i] * W[f][i][block]
     spectral_gradients   W[f][i][block] = sum over tiles of X[f][tile][i] * conj(Y[f][tile][block])
-    backward_products    Y[f][tile][block] = sum over images i of
+    backward_products    Y[f][tile][block] = sum over channels i of
                          X[f][tile][i] * conj(W[f][image of block][i])
 
 The first does not conjugate: transforms give conjugate spectra of filters where correlations need them.
@@ -11,17 +11,17 @@ conjugates them as it goes, once for all tiles of a frequency.
 
 Argument words: addresses in bytes, strides in floats, all else counts.
 
-    x, x_frequency, x_tile, x_block     spectra of images; image i is lane i % LANES of block i // LANES
+    x, x_frequency, x_tile, x_block     spectra of channels; channel i is lane i % LANES of block i // LANES
     w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
     y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
-    frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output images
+    frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output channels
     x_parts, y_parts                    from the real part of a number to its imaginary part
-    lanes                               output images of the last vector: products do not write the lanes
+    lanes                               output channels of the last vector: products do not write the lanes
                                         beyond, gradients write zeros
     accumulate                          gradients alone: 1 adds to what stands there, 0 overwrites
 
 `backward_products` reads `w` with the strides of the forward pass, whose outputs are its `inputs`:
-w_input leads from image to image of y, w_block from vector to vector of the terms; and three words more:
+w_input leads from channel to channel of y, w_block from vector to vector of the terms; and three words more:
 
     images                              of y, from its first block on: real count; lanes beyond get 0
     scratch, scratch_worker             64-byte aligned; worker w owns `backward_floats(inputs)` floats
@@ -101,7 +101,7 @@ def pace(floats: int, chunks: int) -> Any:
 
 @inlined
 def _lanes(product: Product, end: int) -> Any:
-    """Lanes that hold images in the last of the vectors before `end`."""
+    """Lanes that hold channels in the last of the vectors before `end`."""
     return product.lanes if end == product.blocks else LANES
 
 
@@ -158,9 +158,9 @@ def _images(
     paces: Any,
     ahead: Any,
 ) -> Any:
-    """Sums over tiles, of one frequency with `vectors` vectors, for all images.
+    """Sums over tiles, of one frequency with `vectors` vectors, for all channels.
 
-    `lanes` of the last vector are kept; `cuts` of the images of a whole block and of the last one.
+    `lanes` of the last vector are kept; `cuts` of the channels of a whole block and of the last one.
     """
     image, blocks = 0, cover(product.inputs, LANES)
     for block in range(blocks):
@@ -246,7 +246,7 @@ def _paces(product: Product, terms: Any, chunks: int) -> Any:
 
 @kernel(AT)
 def spectral_products(args: Any, worker: int) -> None:
-    """Spectra of images times those of filters, summed over images."""
+    """Spectra of channels times those of filters, summed over channels."""
     product = _product(args, 0, 0)
     two, one, chunks = product_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
@@ -312,7 +312,7 @@ def backward_products(args: Any, worker: int) -> None:
 
 @inlined
 def image_cuts(product: Product) -> Any:
-    """Cuts of the images of a whole block and of the last one, for two vectors of outputs and for one;
+    """Cuts of the channels of a whole block and of the last one, for two vectors of outputs and for one;
     chunks of all register blocks of a frequency."""
     (two, two_parts), (one, one_parts) = (
         _image_cuts(product, ROWS[1]),
@@ -324,7 +324,7 @@ def image_cuts(product: Product) -> Any:
 
 @inlined
 def _image_cuts(product: Product, most: int) -> Any:
-    """Cuts of the images of a whole block and of the last one; parts of all blocks."""
+    """Cuts of the channels of a whole block and of the last one; parts of all blocks."""
     blocks = cover(product.inputs, LANES)
     whole, last = _cut(LANES, most), _cut(product.inputs - (blocks - 1) * LANES, most)
     return (whole, last), (blocks - 1) * whole[0] + last[0]
@@ -353,7 +353,7 @@ def sum_frequency(
 
 @kernel(GRADIENT)
 def spectral_gradients(args: Any, worker: int) -> None:
-    """Spectra of images times conjugate ones of output gradients, summed over tiles."""
+    """Spectra of channels times conjugate ones of output gradients, summed over tiles."""
     product = _product(args, 0, args[GRADIENT.accumulate])
     two, one, chunks = image_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)

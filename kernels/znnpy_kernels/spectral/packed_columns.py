@@ -4,7 +4,7 @@ A column is what tiles have at one frequency of their planes, along the axis tha
 all tiles of a row are transformed, multiplied frequency by frequency as in `gemm`, and
 transformed back, all within a worker's scratch, which a cache holds: whole spectra never reach memory.
 
-    packed_products     y = x times filters, summed over images; or the data gradient, from gradients
+    packed_products     y = x times filters, summed over channels; or the data gradient, from gradients
     packed_gradients    filter gradients = x times conj(dy), summed over tiles; and, where `target` is not 0,
                         the data gradient, which may take the place of dy
 
@@ -188,7 +188,7 @@ def rooms(args: Any, worker: int) -> Any:
 
 @kernel(AT)
 def packed_products(args: Any, worker: int) -> None:
-    """Sums over images of x times filters. Words: see the module."""
+    """Sums over channels of x times filters. Words: see the module."""
     scratch, x, y, rest = rooms(args, worker)
     prepare(scratch, 0)
     x_images, y_images = args[AT.x_images], args[AT.y_images]

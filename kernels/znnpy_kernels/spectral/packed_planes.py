@@ -1,4 +1,4 @@
-"""Tiles of images transformed along their planes alone and back, lanes over images and tiles.
+"""Tiles of channels transformed along their planes alone and back, lanes over channels and tiles.
 
 What `packed_tiles` does, but without the first axis (of tiles of one plane: without the second):
 `packed_columns` goes on. Words as there, but

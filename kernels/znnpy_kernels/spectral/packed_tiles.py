@@ -1,8 +1,8 @@
-"""Tiles of images to spectra and back, lanes over images and tiles: no lane stands idle.
+"""Tiles of channels to spectra and back, lanes over channels and tiles: no lane stands idle.
 
 Image i of tile t is lane c = t * images + i of a row of vectors: lane c % LANES of vector c // LANES. For
 each frequency, in the order of `tile_spectra`, all real parts of the row come first, then all
-imaginary ones. A vector holds pieces of several tiles, of any lattice and image of the batch:
+imaginary ones. A vector holds pieces of several tiles, of any lattice and sample of the batch:
 tiles are numbered [batch][lattice z y x][tile z y x].
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
@@ -22,7 +22,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
                                 from real to imaginary parts
     scratch, scratch_worker     64-byte aligned; worker w owns `packed_floats(size)` floats from
                                 w * scratch_worker on
-    scale, bias, relu           (images) as in `tile_spectra`; the biases of all images
+    scale, bias, relu           (images) as in `tile_spectra`; the biases of all channels
 
 Where tiles overlap, points that an earlier tile has written are added to: tasks of one lattice must
 run in the order of their numbers. Lanes of the last block beyond its images are written as zeros; the
@@ -81,7 +81,7 @@ PIECE = words(
     "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image "
     "outside_z outside_y outside_x"
 )
-"""Of a piece: address of its tile's first point, in its block of images; where points inside end along
+"""Of a piece: address of its tile's first point, in its block of channels; where points inside end along
 z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points
 that other tiles have written along z, y, x; the first image; points before the images along z, y, x."""
 PIECE_BYTES = 8 * len(PIECE)

@@ -1,7 +1,7 @@
 """One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
 
 Scratch of one worker, in this order: vectors that codelets ask for (`spare`), half spectra of some tiles
-[tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar images. Triples are (z, y, x);
+[tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar channels. Triples are (z, y, x);
 steps are bytes. Points of a tile outside [first, first + count) are zeros forward and dropped back.
 """
 

@@ -45,7 +45,7 @@ CUBE = POINTS**3
 GROUP = 2 * ROWS[0]  # most tiles at once
 PLACES_BYTES = places_bytes(GROUP)
 # Steps from row to row, from point to point of a column and from column to column of a ring of rows, for one
-# block of images: the last two odd numbers of lines, so that they do not fall on one set of the caches.
+# block of channels: the last two odd numbers of lines, so that they do not fall on one set of the caches.
 SLOT = GROUP * VECTOR_BYTES
 POINT = odd_bytes(GROUP)
 COLUMN = odd_bytes(POINTS * GROUP)
@@ -121,7 +121,7 @@ def _march(args: Any, places: Any, count: int, scratch: int) -> None:
 
 @kernel(AT)
 def winograd(args: Any, worker: int) -> None:
-    """Correlation of images with filters of 3^3 taps, bias and transfer. Words: see the module."""
+    """Correlation of channels with filters of 3^3 taps, bias and transfer. Words: see the module."""
     clear_bias_gradient(args)
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     places, total = longs(scratch + LOOSE_BYTES), tiles_inside(args)

@@ -6,7 +6,7 @@ The polynomials are evaluated at 0, +-sqrt(1/2), +-sqrt(2) and infinity: with a 
 grow nor shrink much, and three transformed axes lose about as many bits as a transform by FFT.
 Along z, y and x one after the other it is the same for cubes: POINTS^3 products for NEW^3 outputs.
 
-Vectors hold LANES images. All addresses and steps are int64 in bytes.
+Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 """
 
 from __future__ import annotations

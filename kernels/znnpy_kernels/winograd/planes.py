@@ -1,12 +1,12 @@
-"""Planes of one tile and block of images: voxels transformed along z and x, and outputs back from them.
+"""Planes of one tile and block of channels: voxels transformed along z and x, and outputs back from them.
 
 The argument words of all kernels that do so are `AT`. Addresses in bytes; strides in floats; all else counts.
 
-    source, source_block, source_z, source_y        voxel (0, 0, 0) of the first block of images
+    source, source_block, source_z, source_y        voxel (0, 0, 0) of the first block of channels
     inputs, source_size_*       images and voxels of the source; tiles see zeros beyond
     dilation_*                  voxels from tap to tap
     target, target_block, target_z, target_y        voxel (0, 0, 0) of the first block
-    blocks, target_size_*       vectors of output images and voxels of the target
+    blocks, target_size_*       vectors of output channels and voxels of the target
     z0, z1, y0, y1              tiles of this task along z and y; all along x
     bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
     scratch, scratch_worker     64-byte aligned; worker w owns what a kernel needs from w * scratch_worker on

@@ -1,6 +1,6 @@
 """Products of one point of Winograd's transforms.
 
-Of tiles and filters, summed over input images; and of tiles and gradients, summed over tiles.
+Of tiles and filters, summed over input channels; and of tiles and gradients, summed over tiles.
 
 Products of the points of one column of planes, between tiles and filters.
 """
@@ -33,7 +33,7 @@ from znnpy_kernels.winograd.line_transforms import POINTS
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
 ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
-# The same of images of the gradient's products.
+# The same of channels of the gradient's products.
 IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 
 

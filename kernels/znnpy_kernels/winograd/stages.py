@@ -16,7 +16,7 @@ Argument words of the first and last: those of `planes`, where y0 is the first t
 Of `winograd_columns`: addresses in bytes, 64-byte aligned; counts.
 
     source, target              what waits of the first block
-    inputs, blocks              images of the source; vectors of output images
+    inputs, blocks              channels of the source; vectors of output channels
     filters                     of `filters`
     tiles, rows                 along z and x that begin inside; along y
     column0, column1            columns of this task

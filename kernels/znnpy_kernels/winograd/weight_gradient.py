@@ -2,18 +2,18 @@
 
 A group of tiles at a time: transform planes of the source and of the output gradient; then for each
 column of points transform along z, and add the products of all tiles to the sums of each point. At the
-end the sums of each pair of images become taps. Along an axis with dilation d, tile t begins at voxel
+end the sums of each pair of channels become taps. Along an axis with dilation d, tile t begins at voxel
 t // d * 4 d + t % d of both.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
-    source, source_block, source_z, source_y            voxel (0, 0, 0) of the first block of images
+    source, source_block, source_z, source_y            voxel (0, 0, 0) of the first block of channels
     inputs, source_size_*                               images and voxels of the source
     dilation_*                                          voxels from tap to tap
     gradient, gradient_block, gradient_z, gradient_y    voxel (0, 0, 0) of the first block
-    blocks, gradient_size_*                             vectors of output images, and voxels
+    blocks, gradient_size_*                             vectors of output channels, and voxels
     z0, z1, y0, y1              tiles of this task along z and y; all along x
-    target                      packed filter gradients of all images, overwritten
+    target                      packed filter gradients of all channels, overwritten
     scratch, scratch_worker     64-byte aligned; worker w owns `gradient_floats` from w * scratch_worker on
 
 Tasks with different targets may run concurrently. The result depends on which tiles a task takes. Scratch
@@ -25,7 +25,7 @@ Transforms of Winograd's minimal filtering for filter gradients: six voxels, fou
 
     dg = G' [(A dy) * (B' d)]       the transpose of `lines`, by the filter
 
-Vectors hold LANES images. All addresses and steps are int64 in bytes.
+Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ CUBE = POINTS**3
 CUBE_BYTES = CUBE * VECTOR_BYTES
 PLACES_BYTES = 3 * 8 * GROUP  # three words a tile; whole cache lines
 PLANE_BYTES = PLANE * VECTOR_BYTES
-# Steps from slot to slot and from column to column of planes, for one block of images: odd numbers of
+# Steps from slot to slot and from column to column of planes, for one block of channels: odd numbers of
 # lines, so that columns do not fall on one set of the caches.
 SLOT = GROUP * VECTOR_BYTES
 COLUMN, GRADIENT_COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES, (NEW * GROUP | 1) * VECTOR_BYTES
@@ -283,7 +283,7 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
 
 @inlined
 def _taps(args: Any, sums: int, cube: int) -> None:
-    """Sums of all pairs of images to packed filter gradients."""
+    """Sums of all pairs of channels to packed filter gradients."""
     inputs, blocks = args[AT.inputs], args[AT.blocks]
     point = inputs * blocks * VECTOR_BYTES
     for block in range(blocks):
