@@ -17,7 +17,7 @@ from blocks import ROOT, blocks
 from called import status_of
 from znnpy_kernels.machine import declarations
 
-import znnpy
+import znnpy.cli.app
 from znnpy import plugins
 from znnpy.config import json_schema, load_config
 from znnpy.data.formats import FORMATS
@@ -97,6 +97,12 @@ def named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     paths = [str(folder), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))  # of processes that compile
     monkeypatch.setenv(plugins.VARIABLE, MODULE)
+    for command in (
+        "app",
+        "segment",
+    ):  # a process of its own would read its options after plug-ins alone
+        monkeypatch.delitem(sys.modules, f"znnpy.cli.{command}")
+        monkeypatch.delattr(znnpy.cli, command)
     declared = dict(declarations._DECLARED)
     yield folder
     declarations._DECLARED.clear()
