@@ -27,7 +27,7 @@ from small_run import SHORT, final, write_config
 from znnpy.cli.app import main as znnpy
 from znnpy.data.writing.destination import journal_of
 from znnpy.infer.log import log_of
-from znnpy.train import run_writer, session
+from znnpy.train import progress, run_writer
 from znnpy.train.progress import Quiet
 from znnpy.train.run_directory import PATCHES
 from znnpy.train.start import read_run
@@ -58,7 +58,7 @@ class Training:
 
     def __init__(self, folder: Path) -> None:
         sets = [word for value in SHORT for word in ("--set", value)]
-        self.words = ["train", str(write_config(folder)), *sets]
+        self.words = ["train", "--quiet", str(write_config(folder)), *sets]
         self.run = folder / "run"
 
     def result(self) -> Any:
@@ -89,7 +89,8 @@ class Prediction:
         self._run, self._path = training.run, folder / f"out{suffix}"
         self._done = self._before = 0
         source = f"{folder / 'data.h5'}:raw"
-        self.words = ["predict", str(self._run), "--input", source, "--output", str(self._path)]
+        self.words = ["predict", "--quiet", str(self._run)]
+        self.words += ["--input", source, "--output", str(self._path)]
         self.words += ["--block", "6,12,24"]
 
     def result(self) -> Any:
@@ -124,7 +125,7 @@ class Prediction:
 
 
 def main(folder: Path, what: str, mode: str, step: int) -> None:
-    session.choose_reporter = Quiet
+    progress.choose_reporter = lambda **_: Quiet()
     run_writer.TIMING_INTERVAL = 0.0  # every update has its line
     command: Command = Training(folder) if what == "train" else Prediction(folder, what)
     here(command.words)  # kernels are compiled and loaded

@@ -20,10 +20,15 @@ def memory(name):
     return int(re.search(name + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 
 method, size, channels, threshold = sys.argv[1], *map(int, sys.argv[2:4]), float(sys.argv[4])
-noise = np.random.default_rng(0).random((channels, size, size, size), np.float32)
-volume = ArrayVolume(noise, "noise")
-if channels > 1:
-    volume.neighbours = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (-3, 0, 0), (0, -3, 0), (0, 0, -3))[:channels]
+def volume_of(size):
+    noise = np.random.default_rng(0).random((channels, size, size, size), np.float32)
+    volume = ArrayVolume(noise, "noise")
+    if channels > 1:
+        volume.neighbours = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (-3, 0, 0), (0, -3, 0), (0, 0, -3))[:channels]
+    return volume
+
+segment(volume_of(8), Request(method, threshold=threshold))  # libraries and kernels are loaded
+volume = volume_of(size)
 before = memory("VmRSS")
 segment(volume, Request(method, threshold=threshold))
 print(memory("VmHWM") - before, estimate(volume, method, channels))

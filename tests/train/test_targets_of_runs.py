@@ -13,7 +13,7 @@ from called import status_of
 from scipy.ndimage import label
 
 CONFIG = """
-network: {layers: [{conv: {channels: 3, size: [1, 3, 3], function: relu}}, {conv: {images: %d, size: 2}}]}
+network: {layers: [{conv: {channels: 3, size: [1, 3, 3], function: relu}}, {conv: {channels: %d, size: 2}}]}
 data:
   train: [&v {image: data.h5:raw, labels: data.h5:%s, mask: data.h5:mask}]
   validation: [*v]
