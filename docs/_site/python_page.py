@@ -7,10 +7,13 @@ from typing import Any
 # What types and defaults look like that nobody has a name for.
 UNREADABLE = re.compile(r"ForwardRef|_Supports\w+|_Nested\w+|<[\w.]+ object at|\b0x[0-9a-f]{6,}")
 
+FIRST = ("load_network", "Model")  # what everybody begins with
+
 
 def page(package: Any) -> str:
     """A heading for each public class and function."""
     names = [name for name in package.__all__ if not name.startswith("_")]
+    names.sort(key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
     return "\n".join(section(package, name) for name in names)
 
 
