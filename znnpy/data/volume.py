@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.closing import Closing
 from znnpy.errors import VolumeError
 
 Triple = tuple[int, int, int]
@@ -18,7 +18,7 @@ Shape4 = tuple[int, int, int, int]
 Array = NDArray[Any]
 
 
-class Volume(ABC):
+class Volume(Closing, ABC):
     """A volume that always shows four axes, (C, Z, Y, X), whatever the file holds.
 
     `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
@@ -106,17 +106,6 @@ class Volume(ABC):
     def close(self) -> None:
         """Close the file; reading afterwards is an error. Closing twice is fine."""
         return
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _check_region(self, lower: Triple, upper: Triple) -> None:
         fits = all(0 <= a < b <= n for a, b, n in zip(lower, upper, self.extent, strict=True))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never
 
 from numpy.typing import ArrayLike
 
+from znnpy.closing import Closing
 from znnpy.distributed.buckets import Pieces
 from znnpy.distributed.strategies import Strategy
 from znnpy.engine.arguments import Arguments
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from znnpy.engine.float64_engine import DoubleEngine
 
 
-class Model:
+class Model(Closing):
     """A network for one output shape and batch size, with its parameters, plan and worker threads.
 
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
@@ -319,17 +319,6 @@ class Model:
         """
         self._opened = None
         self._close()
-
-    def __enter__(self) -> Model:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _submit(
         self,

@@ -11,11 +11,11 @@ import os
 import threading
 import time
 import weakref
-from types import TracebackType
 
 from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling import worker as native
 
+from znnpy.closing import Closing
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.control_block import ControlBlock
@@ -34,7 +34,7 @@ CROWDED_SPIN_NS = 50_000
 """The same where workers share cores: about the cost of a wake-up."""
 
 
-class Executor:
+class Executor(Closing):
     """Runs a task graph on `workers` native threads, which start at once and sleep when idle.
 
     seed: picks the victims of thieves; results never depend on it. record: how many events to keep for each worker.
@@ -124,17 +124,6 @@ class Executor:
         Complete for tasks whose group was waited for; later ones may still be being written.
         """
         return [self._recording(self._running(), worker) for worker in range(self.workers)]
-
-    def __enter__(self) -> Executor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _running(self) -> ControlBlock:
         if self._block is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling import serial as native
 
+from znnpy.closing import Closing
 from znnpy.graph import TaskGraph
 from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.errors import SchedulerError
@@ -18,7 +18,7 @@ SLICE_NS = 50_000_000
 """Longest stay in compiled code (50 ms): Python handles Ctrl-C only in between."""
 
 
-class SerialExecutor:
+class SerialExecutor(Closing):
     """Runs ready tasks inside `wait`, the most urgent first, lower task numbers first among equals.
 
     Has the methods of `Executor`. `release` only makes tasks ready; tasks that a group does not need may be left for
@@ -84,17 +84,6 @@ class SerialExecutor:
 
     def close(self) -> None:
         """Do nothing: here so that executors can stand in for one another."""
-
-    def __enter__(self) -> SerialExecutor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self, group: int, count: int, budget: int) -> int:
         return int(

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self
+from typing import Any, BinaryIO, NoReturn
 from zlib import crc32
 
 from znnpy.atomic_files import explained, sync, write_whole
+from znnpy.closing import Closing
 from znnpy.data.writing.journal import write_all
 from znnpy.errors import RunError, reason
 
@@ -199,7 +200,7 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-class RunLog:
+class RunLog(Closing):
     """Appends records to one file; every line reaches the operating system before the next step.
 
     `sync()` makes them durable before a checkpoint that relies on them; the file's entry in its directory is durable
@@ -214,12 +215,6 @@ class RunLog:
             sync(path.parent)
             if _unfinished(self._file):
                 write_all(self._file, b"\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def write(self, record: Record) -> None:
         """Append one record; raises ValueError if it holds NaN or Inf, which JSON lacks, RunError if the disk fails."""

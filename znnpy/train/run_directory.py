@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from znnpy.atomic_files import explained, final_name, sync, write_text
+from znnpy.closing import Closing
 from znnpy.data.process_memory import readable
 from znnpy.errors import PlanError, RunError, reason
 from znnpy.locks import alone
@@ -36,7 +37,7 @@ _FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW,
 Note = Callable[[str], None]
 
 
-class RunDirectory:
+class RunDirectory(Closing):
     """The files of one run, locked from `open` to `close` so that a second process is refused.
 
     The lock is the kernel's (flock): it ends with the process, however that ends. A directory made by `open` in
@@ -70,12 +71,6 @@ class RunDirectory:
                 "or start anew with --overwrite"
             )
         return cls(path, _locked(path / LOCK), made, overwrite)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name

@@ -6,12 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.closing import Closing
 from znnpy.data.sampling.sample import Patch
 
 Float32 = NDArray[np.float32]
@@ -41,7 +41,7 @@ def make_batch(source: Source, iteration: int, batch: int, own: range | None = N
     return Batch(iteration, found.images, found.targets, found.weights)
 
 
-class Prefetcher:
+class Prefetcher(Closing):
     """Iterates over batches start, start + 1, ... (below `stop`) in order, up to `depth` of them prepared ahead.
 
     One thread prepares, one consumer iterates. An error while preparing is raised in the consumer when it comes to
@@ -98,17 +98,6 @@ class Prefetcher:
             self._changed.notify_all()
         if threading.current_thread() is not self._thread:
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _work(self, iteration: int) -> None:
         try:

@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from znnpy.atomic_files import sync
+from znnpy.closing import Closing
 from znnpy.data.volume import Array, Triple
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
 from znnpy.data.writing.journal import Journal, Region, read_head, refuse_other
@@ -24,7 +24,7 @@ from znnpy.data.writing.protocol import Finished, OutputSpec
 from znnpy.errors import ShapeError, VolumeError, reason
 
 
-class JournaledOutput(ABC):
+class JournaledOutput(Closing, ABC):
     """An output (C, Z, Y, X), filled by `write` in any order; fulfils `protocol.BlockOutput`.
 
     A format implements how its partial output is created, reopened, filled and moved. The same spec and
@@ -78,7 +78,7 @@ class JournaledOutput(ABC):
     def _checksum(self, region: Region) -> int:
         """Return the checksum of what is stored of a block."""
 
-    def _settle(self) -> None:  # noqa: B027, formats that sync each block have nothing left to do
+    def _settle(self) -> None:
         """Sync what is not yet synced; nothing is written any more."""
 
     @abstractmethod
@@ -127,17 +127,6 @@ class JournaledOutput(ABC):
         """Close the files; the journal stays, so that writing can be resumed."""
         if not self.attached:
             self._journal.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _attach(self) -> None:
         """Open for `put` alone: another process, maybe elsewhere, has the journal and acknowledges."""
