@@ -17,7 +17,7 @@ SEARCHED = (
 
 @dataclass(frozen=True)
 class Trust:
-    """What a file is allowed: to read other files, load plug-ins, declare more than is plausible.
+    """Permissions of a file: to read other files, load plug-ins, declare more than is plausible.
 
     `external`: links, virtual datasets, external storage and any filter; `filters`: names of
     `hdf5.safety.MORE_FILTERS`; `max_bytes`: bound on the declared size, else it follows from the file's

@@ -12,7 +12,7 @@ NUMBERS = 1 << 16
 
 
 class Way(Enum):
-    """What happens with a message's memory: it is sent, received into, or summed in place."""
+    """The use of a message's memory: it is sent, received into, or summed in place."""
 
     SEND = "send"
     RECEIVE = "receive"

@@ -56,7 +56,7 @@ class Arguments:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Arguments:
-        """What users have given to `Model`, by name and of any types, its groups among them.
+        """Check what users have given to `Model`, by name and of any types, its groups among them.
 
         ConfigError says which is wrong, and in which group; ArgumentError what is no name.
         """

@@ -230,10 +230,10 @@ class Model(Closing):
     ) -> tuple[float, dict[str, Floats]]:
         """The loss and its gradient by every filter and bias, without an update.
 
-        `target` and `weight` have the outputs' shapes; a weight may have one image for all, and is at
+        `target` and `weight` have the outputs' shapes; a weight may have one channel for all, and is at
         least 0. Targets that weigh 0 do not count, whatever they are; those that a NumPy mask hides weigh 0
         (softmax: their voxel). Others must be what the loss takes: else ZnnpyError. The loss is the weighted mean
-        over voxels and output images (softmax: over voxels, weighed by the first image's weights), summed over
+        over voxels and output channels (softmax: over voxels, weighed by the first channel's weights), summed over
         outputs. With `ranks` both are of the samples of all ranks, which must all come here: those that an
         update would use.
         """
@@ -303,12 +303,12 @@ class Model(Closing):
         return declared_graph(memory, self._settings)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
-        """What ranks would add up in an update, layer by layer, in the order in which it is made."""
+        """Return what ranks would add up in an update, layer by layer, in the order in which it is made."""
         return declared_layers(self._layout)
 
     @in_turn
     def recording(self) -> list[WorkerRecording]:
-        """What each worker did in `task_graph` since the start; events if the model records them."""
+        """Return what each worker did in `task_graph` since the start; events if the model records them."""
         return self._engine.recording()
 
     @in_turn

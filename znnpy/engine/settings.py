@@ -35,7 +35,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What a model runs on, beside its threads: number format, memory, and other processes."""
+    """The resources of a model beside its threads: number format, memory, and other processes."""
 
     precision: Precision = "float32"
     """float32, or float64 by plain NumPy, slow and for checks."""

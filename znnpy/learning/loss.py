@@ -25,7 +25,7 @@ class LossKeys(Strict):
 
 @dataclass(frozen=True)
 class Part:
-    """What adds up over patches: a loss is the sum of total / weight over its parts, 0 where nothing weighs.
+    """A term that adds up over patches: a loss is the sum of total / weight over its parts, 0 where nothing weighs.
 
     `gradient()`: of the total for the output's values, in their shape.
     """
@@ -38,7 +38,7 @@ class Part:
 class Parts(Protocol):
     """`parts(keys, reading, values, target, weight)` of one output, float64 (..., channel, z, y, x).
 
-    The weight has one image where voxels have one weight; targets that weigh 0 are 0.
+    The weight has one channel where voxels have one weight; targets that weigh 0 are 0.
     """
 
     def __call__(
@@ -82,11 +82,11 @@ class Loss:
     `keys`: as users write them. `readings`: what it can take an output's values for, with the kernel that
     computes it then, None where float64 alone does. Where
     there are several, the output's function says which. `parts`: the meaning. `example`: keys for the
-    template. `refused(keys, reading, images)`: why an output of so many images cannot be trained, "" if
+    template. `refused(keys, reading, channels)`: why an output of so many channels cannot be trained, "" if
     it can; `neighbours(keys)`: offsets (z, y, x) at which it joins voxels, none of which may lie apart.
 
     For the kernel: `numbers(keys)`: words, those that are not 0. `table(keys)`: whole numbers that it
-    reads, three for each image at most. `class_weights(keys, reading, images)`: how much each image
+    reads, three for each channel at most. `class_weights(keys, reading, channels)`: how much each channel
     counts; `weighs_mean(keys)`: in the mean over voxels too. `reweighed(keys, values, target, weight)`:
     weights that follow from the values, as constants; `by_sample`: the mean is over samples, not weights.
     """
@@ -102,7 +102,7 @@ class Loss:
     by_sample: bool = False
     neighbours: Callable[[Any], Sequence[Sequence[int]]] = lambda keys: ()
     weighs_mean: Callable[[Any], bool] = lambda keys: False
-    refused: Callable[[Any, Reading, int], str] = lambda keys, reading, images: ""
+    refused: Callable[[Any, Reading, int], str] = lambda keys, reading, channels: ""
     example: str = ""
 
 
@@ -147,8 +147,8 @@ class Objective:
         """The loss of an output, times its factor, and the gradient for the output node's values, a new array.
 
         No weight means 1 everywhere; weights that sum to 0 give loss and gradient 0. All arrays are
-        (batch, channel, z, y, x); a weight may also have 1 image, and where voxels have one weight the
-        first image is read only. `whole`: the `part_weights` of all samples, where these are some of them.
+        (batch, channel, z, y, x); a weight may also have 1 channel, and where voxels have one weight the
+        first channel is read only. `whole`: the `part_weights` of all samples, where these are some of them.
         Raises ShapeError when shapes differ.
         """
         parts = self._whole_parts(values, target, weight)
@@ -202,13 +202,13 @@ class Objective:
         return wrong, samples(values) if self.loss.by_sample else float(np.sum(full))
 
     def _known(self, values: Array, target: Array, weight: Array) -> tuple[Doubles, Doubles]:
-        """What values weigh, and targets, 0 where they do not count."""
+        """Return weights of values, and targets, 0 where they do not count."""
         full = weight.astype(np.float64)
         known = np.where(full != 0, target, 0.0).astype(np.float64)
         return self.loss.reweighed(self.keys, values.astype(np.float64), known, full), known
 
     def counting(self, weight: Doubles | None, shape: tuple[int, ...]) -> Doubles:
-        """A weight for each loss of values (batch, channel, z, y, x): 1 without, or those of the first image."""
+        """A weight for each loss of values (batch, channel, z, y, x): 1 without, or those of the first channel."""
         one = (shape[0], 1, *shape[2:])
         if weight is None:
             weight = np.ones(one)
@@ -216,8 +216,8 @@ class Objective:
             raise ShapeError(
                 f"weight has shape {weight.shape}; {shape} or {one} fits (batch, channel, z, y, x)"
             )
-        images = 1 if self.reading.whole_voxels else shape[1]
-        return np.broadcast_to(weight[:, :images], (shape[0], images, *shape[2:]))
+        channels = 1 if self.reading.whole_voxels else shape[1]
+        return np.broadcast_to(weight[:, :channels], (shape[0], channels, *shape[2:]))
 
 
 def samples(values: Array) -> float:
@@ -226,7 +226,7 @@ def samples(values: Array) -> float:
 
 
 def class_mass(target: Array, classes: Doubles) -> Doubles:
-    """What the classes of each voxel weigh, (..., 1, z, y, x)."""
+    """Return how much the classes of each voxel weigh, (..., 1, z, y, x)."""
     along = classes[:, None, None, None]
     return np.asarray((target * along).sum(axis=CHANNELS, keepdims=True))
 

@@ -31,17 +31,17 @@ class Malis(LossKeys):
 
 
 def shares(keys: Malis, values: Doubles, target: Doubles, weight: Doubles) -> Doubles:
-    """What share of a sample's pairs each edge decides on, in the shape of the values."""
+    """Return the share of a sample's pairs that each edge decides on, in the shape of the values."""
     shape = values.shape[CHANNELS:]
     each = zip(*(a.reshape(-1, *shape) for a in (values, target, weight)), strict=True)
     return np.array([_shares(keys, *sample) for sample in each]).reshape(values.shape)
 
 
 def _shares(keys: Malis, values: Doubles, target: Doubles, weight: Doubles) -> Doubles:
-    """Of one sample (image, z, y, x); the kernel takes edges in the order of their values."""
+    """Of one sample (channel, z, y, x); the kernel takes edges in the order of their values."""
     from znnpy_kernels.layers.malis import malis_shares  # with numba, which configs need not load
 
-    images, *voxels = values.shape
+    channels, *voxels = values.shape
     known = (weight != 0) & np.stack([_inside(offset, voxels) for offset in keys.offsets])
     order = np.argsort(-values.ravel(), kind="stable")
     order = order[known.ravel()[order]].astype(np.int32)
@@ -52,7 +52,7 @@ def _shares(keys: Malis, values: Doubles, target: Doubles, weight: Doubles) -> D
     scratch = np.empty(3 * values[0].size + 2, np.int32)
     malis_shares.call(
         order=order.ctypes.data, count=numbers.ctypes.data, target=0, places=numbers[1:].ctypes.data,
-        channels=images, planes=voxels[0], rows=voxels[1], width=voxels[2],
+        channels=channels, planes=voxels[0], rows=voxels[1], width=voxels[2],
         offsets=offsets.ctypes.data, shares=found.ctypes.data, scratch=scratch.ctypes.data,
         positive=keys.positive, given=given.ctypes.data, base=0,
     )  # fmt: skip

@@ -52,7 +52,7 @@ class Adam(OptimizerKeys):
 
 
 class Now(NamedTuple):
-    """What an update's numbers follow from beside its keys.
+    """The state of training that an update's numbers follow from, beside its keys.
 
     `update`: counted from 1. `weight_decay`: that of the keys for filters, 0 for biases.
     """

@@ -23,7 +23,7 @@ SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
 
 @dataclass(frozen=True)
 class Taken:
-    """Values that a loss takes, in words and numbers; `shares`: images of a voxel sum to 1."""
+    """Values that a loss takes, in words and numbers; `shares`: channels of a voxel sum to 1."""
 
     words: str
     low: float = -np.inf
@@ -59,12 +59,12 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What the values of an output mean.
+    """An interpretation of the values of an output: plain values, logits of probabilities, logits of classes.
 
     `functions`: those of outputs that show what the values mean; the first is the one to choose.
     `probabilities(values)`: what they mean, in their dtype. `wrong(values, target)`: where the two
-    differ once decided, (..., image or 1, z, y, x). `target`: values that targets may have.
-    `whole_voxels`: the images of a voxel belong together, so that it has one loss and one weight.
+    differ once decided, (..., channel or 1, z, y, x). `target`: values that targets may have.
+    `whole_voxels`: the channels of a voxel belong together, so that it has one loss and one weight.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Reading:
         return replace(self.target, words=f"{loss} takes {self.target.words}")
 
     def voxel_weight(self, target: Array, weight: Array) -> Array:
-        """Weights as a loss takes them, of weights by image: where voxels have one, that of their class."""
+        """Weights as a loss takes them, of weights by channel: where voxels have one, that of their class."""
         if not self.whole_voxels:
             return weight
         return np.asarray(np.sum(target * weight, axis=CHANNELS, keepdims=True, dtype=weight.dtype))

@@ -20,13 +20,13 @@ class Square(LossKeys):
 
 
 class Binomial(LossKeys):
-    """-t log p - (1 - t) log(1 - p) of each image; values are logits, targets lie in [0, 1]."""
+    """-t log p - (1 - t) log(1 - p) of each channel; values are logits, targets lie in [0, 1]."""
 
     kind: Literal["binomial_cross_entropy"] = Field(description="Loss.")
 
 
 class Softmax(LossKeys):
-    """-sum over images of t log p; values are logits, targets are shares that sum to 1 over images."""
+    """-sum over channels of t log p; values are logits, targets are shares that sum to 1 over channels."""
 
     kind: Literal["softmax"] = Field(description="Loss.")
     label_smoothing: Fraction = Field(

@@ -175,7 +175,7 @@ def _blocks(text: str, file: str) -> tuple[list[Block], list[str]]:
 
 
 def _unknown(block: Block) -> dict[str, str]:
-    """What is wrong with each key that a block of its type does not take; nothing if it has no type."""
+    """Yield what is wrong with each key that a block of its type does not take; nothing if it has no type."""
     kind = block.values.get("type", "")
     # Edges that lead to maxout nodes have their type, and pass feature maps on as a dummy does.
     alike = "dummy" if (block.group, kind) == ("edges", "maxout") else kind

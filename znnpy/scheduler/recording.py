@@ -23,7 +23,7 @@ worker woke up. park_ns: when it lay down to sleep, 0 if it did not; failed: rou
 
 @dataclass(frozen=True)
 class WorkerRecording:
-    """What one worker did since the start or the last reset; counters count even without events."""
+    """The record of one worker since the start or the last reset; counters count even without events."""
 
     events: NDArray[Any]
     """Structured array of EVENT in the order of execution: the last `record` tasks."""

@@ -40,7 +40,7 @@ SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
 
 
 class Kind(enum.Enum):
-    """What a function transforms, and its last two parameters (`option`, `factor`)."""
+    """The kind of a codelet: what it transforms, and its last two parameters (`option`, `factor`)."""
 
     FORWARD = "forward"
     """Complex lines; option 1: the inverse, unnormalised."""

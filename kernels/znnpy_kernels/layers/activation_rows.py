@@ -84,7 +84,7 @@ def shape_of(args: Any, at: Any) -> Any:
 
 
 class Affine(NamedTuple):
-    """What a function is of: (x - centre) * scale + bias, for each lane."""
+    """The argument of a function: (x - centre) * scale + bias, for each lane."""
 
     scale: Any
     centre: Any

@@ -1,4 +1,4 @@
-"""Tiles of few planar channels to spectra, lanes over tiles and images: no lane stands idle.
+"""Transforms tiles of few planar channels to spectra; lanes hold tiles and channels, so none is idle.
 
 A block of lanes holds LANES // images tiles: lane (t % tiles) * images + i is channel i of tile t; where images
 come phase by phase, all of the first phase are before those of the next. Each block is a row of complex

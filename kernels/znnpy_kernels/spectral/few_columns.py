@@ -1,4 +1,4 @@
-"""`packed_columns` where the channels on one side are so few that `tile_lanes` has made their whole spectra.
+"""Products of columns where one side has few channels, whose whole spectra `few_channel_tiles` has made.
 
     few_products        y = x times filters, summed over channels
     few_gradients       filter gradients = x times conj(dy), summed over tiles
@@ -42,7 +42,7 @@ AT = words(COLUMNS, "runs", *(f"{word}{run}" for run in range(RUNS) for word in 
 
 @inlined
 def _run_word(args: Any, run: int, word: int) -> Any:
-    """What the words say of one run: `word` of `RUN`."""
+    """Return what the words say of one run: `word` of `RUN`."""
     return args[AT.lane0 + len(RUN) * run + word]
 
 

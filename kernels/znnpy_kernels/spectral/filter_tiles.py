@@ -1,4 +1,4 @@
-"""Packed filters to spectra, and spectra to the gradients of packed filters, on tiles.
+"""Transforms packed filters to spectra of tiles, and spectra back to gradients of packed filters.
 
 A filter tile is the spectrum of the filters of one channel with LANES others, in the layout of
 `tile_spectra`; the taps stand at the tile's first points.

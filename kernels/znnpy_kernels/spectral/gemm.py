@@ -56,7 +56,7 @@ BACKWARD = words(AT, "images scratch scratch_worker")
 
 
 class Product(NamedTuple):
-    """What the products of all frequencies share: the argument words of these names."""
+    """Argument words that the products of all frequencies share."""
 
     x_tile: Any
     x_block: Any

@@ -1,4 +1,4 @@
-"""Products of tiles that `packed_planes` has left half transformed, column by column.
+"""Multiplies tiles that `packed_planes` has transformed along their planes, column by column.
 
 A column is what tiles have at one frequency of their planes, along the axis that is left. Columns of
 all tiles of a row are transformed, multiplied frequency by frequency as in `gemm`, and

@@ -1,4 +1,4 @@
-"""Tiles of channels transformed along their planes alone and back, lanes over channels and tiles.
+"""Transforms tiles along their planes alone, and back; lanes hold channels and tiles.
 
 What `packed_tiles` does, but without the first axis (of tiles of one plane: without the second):
 `packed_columns` goes on. Words as there, but

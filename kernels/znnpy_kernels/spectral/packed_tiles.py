@@ -1,6 +1,6 @@
-"""Tiles of channels to spectra and back, lanes over channels and tiles: no lane stands idle.
+"""Transforms tiles to spectra and back; lanes hold channels and tiles, so none is idle.
 
-Image i of tile t is lane c = t * images + i of a row of vectors: lane c % LANES of vector c // LANES. For
+Channel i of tile t is lane c = t * channels + i of a row of vectors: lane c % LANES of vector c // LANES. For
 each frequency, in the order of `tile_spectra`, all real parts of the row come first, then all
 imaginary ones. A vector holds pieces of several tiles, of any lattice and sample of the batch:
 tiles are numbered [batch][lattice z y x][tile z y x].

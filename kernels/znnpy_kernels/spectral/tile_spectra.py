@@ -1,4 +1,4 @@
-"""Tiles of channels to spectra and back: the transforms of tiled spectral convolution.
+"""Transforms tiles of channel blocks to spectra and back, for tiled spectral convolution (overlap-save).
 
 A tile has nz * ny * nx points, each size one of `fft.codelets.SIZES`, and the spectrum of LANES real
 images at once: frequency f = (kz * ny + ky) * (nx // 2 + 1) + kx, each LANES real parts and then LANES

@@ -1,4 +1,4 @@
-"""One tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
+"""Transforms one tile forward and back: lines along x, y, z by the codelets, through a worker's scratch.
 
 Scratch of one worker, in this order: vectors that codelets ask for (`spare`), half spectra of some tiles
 [tile][z][y][kx][2 * LANES], voxels [z][y][x][LANES] gathered from planar channels. Triples are (z, y, x);
@@ -89,7 +89,7 @@ def prepare(scratch: int, relu: int) -> None:
 
 @inlined
 def set_bias(scratch: int, bias: int, lanes: int) -> None:
-    """What the inverse adds from now on: `lanes` floats, then zeros."""
+    """Set what the inverse adds from now on: `lanes` floats, then zeros."""
     store(scratch + BIAS, load_masked(bias, below(lanes)))
 
 

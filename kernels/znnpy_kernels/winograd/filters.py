@@ -1,4 +1,4 @@
-"""Packed filters of 3^3 taps to the points of Winograd's transforms.
+"""Transforms packed filters of 3^3 taps to the points of Winograd's minimal filtering (G g).
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 

@@ -1,6 +1,6 @@
-"""Planes of one tile and block of channels: voxels transformed along z and x, and outputs back from them.
+"""Transforms the planes of one tile and channel block along z and x, and outputs back.
 
-The argument words of all kernels that do so are `AT`. Addresses in bytes; strides in floats; all else counts.
+`AT` has the argument words of all kernels that do so. Addresses in bytes; strides in floats; all else counts.
 
     source, source_block, source_z, source_y        voxel (0, 0, 0) of the first block of channels
     inputs, source_size_*       images and voxels of the source; tiles see zeros beyond

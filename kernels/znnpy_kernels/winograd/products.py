@@ -1,8 +1,7 @@
-"""Products of one point of Winograd's transforms.
+"""Products at the points of Winograd's transforms: one small matrix product a point.
 
-Of tiles and filters, summed over input channels; and of tiles and gradients, summed over tiles.
-
-Products of the points of one column of planes, between tiles and filters.
+Tiles times filters are summed over input channels, for one point or for the points of one column of planes; tiles times
+output gradients are summed over tiles, for weight gradients.
 """
 
 from __future__ import annotations

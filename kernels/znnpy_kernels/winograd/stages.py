@@ -1,4 +1,4 @@
-"""The same in three stages, for layers whose filters leave the caches: each group of tiles reads them once.
+"""Winograd's minimal filtering in three stages, for layers whose filters exceed the caches: read once a group of tiles.
 
     winograd_planes     voxels of some blocks to rows of planes, transformed along z and x
     winograd_columns    some of the 36 columns: transformed along y, multiplied with the filters, and back

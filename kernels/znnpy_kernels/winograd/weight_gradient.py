@@ -1,4 +1,4 @@
-"""Gradients of filters of 3^3 taps by minimal filtering: 6^3 products of 6^3 voxels and 4^3 gradients.
+"""Weight gradients of 3^3 filters by Winograd's minimal filtering: 6^3 products of 6^3 voxels and 4^3 gradients.
 
 A group of tiles at a time: transform planes of the source and of the output gradient; then for each
 column of points transform along z, and add the products of all tiles to the sums of each point. At the

@@ -29,7 +29,7 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Parts:
-    """What the loss of one output reads and writes, cut into leaves; `gradient` is None if nothing before it learns."""
+    """Buffers of the loss of one output, cut into leaves; `gradient` is None if nothing before it learns."""
 
     node: Node
     objective: Objective

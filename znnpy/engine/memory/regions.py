@@ -19,7 +19,7 @@ WHOLE = 1 << 40
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Use:
-    """What a buffer is for, in words; reports of memory add up those with the same `together`.
+    """The use of a buffer, in words; reports of memory add up those with the same `together`.
 
     Compared by identity: emitters hold the ones that they need.
     """

@@ -123,7 +123,7 @@ class Part(Enum):
 
 
 class Identity(NamedTuple):
-    """What a task is; `owner` names an edge or a node, None if it belongs to the whole network."""
+    """The identity of a task; `owner` names an edge or a node, None if it belongs to the whole network."""
 
     owner: str | None
     serves: Pass

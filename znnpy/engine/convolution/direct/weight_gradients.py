@@ -61,7 +61,7 @@ def outer_products(
     place: int,
     region: Region,
 ) -> None:
-    """What some samples add to one piece, by ranges of tap rows."""
+    """Add what some samples bring to one piece, by ranges of tap rows."""
     source, gradient = factors
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, 0, 1)
@@ -132,7 +132,7 @@ def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) ->
 
 
 def _earlier_sums(step: Step, build: Build, edge: Edge) -> list[Buffer]:
-    """What earlier microbatches have left that can be added once this one is there, in the tree's order."""
+    """Return what earlier microbatches have left that can be added once this one is there, in the tree's order."""
     pairs = build.pairs[:MOST_EARLIER]
     step.added[edge.name] = len(pairs)
     return [build.slots[into][edge.name].gradient_buffer for into, _ in pairs]
@@ -159,7 +159,7 @@ def _slab_gradient(
     region: Region,
     earlier: Sequence[Buffer] = (),
 ) -> None:
-    """What one slab adds to one piece, by ranges of tap rows: they write side by side.
+    """Add what one slab brings to one piece, by ranges of tap rows: they write side by side.
 
     With the sums that lie in `earlier` as the piece does.
     """

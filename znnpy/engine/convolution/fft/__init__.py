@@ -43,7 +43,7 @@ __all__ = [
 def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
-    """What edges with a node in common share counts once for each grid."""
+    """Count operations; what edges with a node in common share counts once for each grid."""
     shape = layout.conv_shape(edge)
     z, y, x = (good_size(size) for size in shape.seen)
     grid, found = (z, y, x), _products(edge, shape, (z, y, x), passes)

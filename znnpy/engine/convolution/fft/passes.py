@@ -227,13 +227,19 @@ def _gradient_spectra(step: Step, build: Build, edge: Edge, gradient: Tensor) ->
 
 
 def source_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
-    """What transforms an edge's source: of the first pass for which an edge that leaves it asks."""
+    """Return the identity of the task that transforms an edge's source.
+
+    It belongs to the first pass for which an edge that leaves the source asks.
+    """
     forward = _any_by_fft(plan, network.outgoing(edge.source), "forward")
     return Identity(edge.source, Pass.FORWARD if forward else Pass.WEIGHT, Part.IMAGE_SPECTRA)
 
 
 def output_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
-    """What transforms the gradient of an edge's target; the weight gradient asks first."""
+    """Return the identity of the task that transforms the gradient of an edge's target.
+
+    The weight gradient asks first.
+    """
     weight = _any_by_fft(plan, network.incoming(edge.target), "weight")
     return Identity(edge.target, Pass.WEIGHT if weight else Pass.BACKWARD, Part.OUTPUT_SPECTRA)
 

@@ -1,4 +1,4 @@
-"""Spectra of whole images: made once a step and shared by the passes; and back to images."""
+"""Tasks of spectra of whole feature maps: transformed once a step and shared by the passes, and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def grid_of(build: Build, edge: Edge) -> Triple:
 
 
 def border_of(build: Build, edge: Edge) -> tuple[Sides | BorderName, ...]:
-    """What an edge sees round its source's images: nothing without padding."""
+    """Return the padding that an edge sees around its source: nothing without padding."""
     padding = build.layout.padding(edge)
     return () if padding == BARE else (padding, edge.border)
 

@@ -1,4 +1,4 @@
-"""Transforms of tiles in each of which every image has a lane of its own, as tasks of tiles and blocks."""
+"""Tasks that transform tiles whose channels have a lane each, by tiles and channel blocks."""
 
 from __future__ import annotations
 

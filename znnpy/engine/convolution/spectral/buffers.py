@@ -1,4 +1,4 @@
-"""Where the spectra of an edge's passes lie: kept ones, and rings of buffers."""
+"""Buffers for the spectra of an edge's passes: kept ones, and rings that are reused group by group."""
 
 from __future__ import annotations
 

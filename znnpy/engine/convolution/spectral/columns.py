@@ -1,4 +1,4 @@
-"""Products of half transformed tiles, column by column."""
+"""Tasks of products of tiles that are transformed along their planes alone, column by column."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def _phase_words(source: Tensor, phases: Phases, tiling: Tiling, grid: Grid) -> 
 
 
 def _read(parts: Sequence[Tensor], tiling: Tiling, stretch: Stretch) -> list[Region]:
-    """What some tiles see of all phases."""
+    """Return what some tiles read of all phases."""
     window = Window((0, 0, 0), tiling.tile)
     return [
         part.region(stretch.grid.batch, image, *planes)

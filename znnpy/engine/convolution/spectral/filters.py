@@ -1,4 +1,4 @@
-"""Spectra of filters, and filter gradients back from their spectra."""
+"""Tasks that transform filters to spectra, and filter gradients back from their spectra."""
 
 from __future__ import annotations
 

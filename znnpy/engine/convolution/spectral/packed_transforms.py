@@ -1,4 +1,4 @@
-"""Transforms of tiles whose spectra are packed: lanes over a group's tiles and images."""
+"""Tasks that transform tiles whose spectra are packed: lanes hold a group's tiles and channels."""
 
 from __future__ import annotations
 

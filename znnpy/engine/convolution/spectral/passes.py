@@ -1,4 +1,4 @@
-"""The three passes of an edge: transforms of a group of tiles, its products, and back."""
+"""The passes of tiled spectral convolution: groups of tiles are transformed, multiplied, and transformed back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from znnpy.plan.tiles import lattices, leaves_cache, saves_lanes, small_group
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """What an edge brings to its target, into its contribution."""
+    """Declare the forward pass of an edge, into its contribution to the target."""
     target = build.maps.contributions[edge.name]
     if is_transposed(edge):
         source, sides = build.value(edge.source), build.layout.padding(edge)
@@ -69,7 +69,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """What an edge brings back to its source."""
+    """Declare the data gradient of an edge, into its contribution to the source."""
     if is_transposed(edge):
         seen = _framed(build, edge, gradient)
         _correlate(step, build, edge, seen, build.maps.backward[edge.name])

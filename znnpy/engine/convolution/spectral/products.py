@@ -1,4 +1,4 @@
-"""Products of each frequency: sums over images, and over tiles for filter gradients."""
+"""Tasks of the products at each frequency: sums over channels, or over tiles for filter gradients."""
 
 from __future__ import annotations
 

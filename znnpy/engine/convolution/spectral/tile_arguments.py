@@ -1,4 +1,4 @@
-"""Argument words that kernels of tiles stretch."""
+"""Argument words of kernels that work on stretches of tiles."""
 
 from __future__ import annotations
 

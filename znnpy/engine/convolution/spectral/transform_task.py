@@ -1,4 +1,4 @@
-"""What one task transforms of a group's tiles, however their spectra lie."""
+"""The share of a group's tiles that one task transforms, for any layout of spectra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforms of groups of tiles and back."""
+"""Tasks that transform groups of tiles and back, by the layout of their spectra: blocked or packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Argument words of Winograd's kernels: places and sizes of images, and which tiles."""
+"""Argument words of Winograd's kernels: addresses and sizes of feature maps, and which tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that transform filters: where they are kept, or just before the passes that read them."""
+"""Tasks that transform filters to Winograd's points: kept between passes, or just before the passes that read them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a pass of Winograd's minimal filtering goes from and to.
+"""Operands and epilogue of a pass of Winograd's minimal filtering.
 
-What passes do with finished sums: bias and function of the target, or gradients of the source's.
+Operands are the tensors that it reads and writes. The epilogue is done to finished sums: bias and activation function
+of the target, or the gradient of the source's.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Ends:
         return Pass.BACKWARD if self.backward else Pass.FORWARD
 
     def task(self, part: Part) -> Identity:
-        """What a task of it is."""
+        """Return the identity of its tasks."""
         return Identity(self.edge.name, self.serves, part)
 
     @cached_property
@@ -99,7 +100,7 @@ class Finish:
         return words
 
     def reads(self, batch: int, blocks: range, low: int, high: int) -> list[Region]:
-        """What such a task reads for it, of planes low..high."""
+        """Return what such a task reads for it, of planes low..high."""
         found = self.build.bias_reads(self.bias) if self.bias else []
         if self.values:
             found += [it for block in blocks for it in self.values.met(batch, block, low, high)]

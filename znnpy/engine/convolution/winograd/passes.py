@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering as tasks, forward and data gradient: whole slabs of tiles, or three stages."""
+"""Tasks of Winograd convolution, forward and data gradient: whole slabs of tiles, or three stages (`stages`)."""
 
 from __future__ import annotations
 

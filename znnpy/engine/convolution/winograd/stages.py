@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering in three stages, group by group of tiles: planes, columns, images."""
+"""Tasks of Winograd convolution in three stages, group by group of tiles: planes, columns, outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filter gradients by Winograd's minimal filtering as tasks: fixed ranges of the tiles, and their sum."""
+"""Tasks of weight gradients by Winograd's minimal filtering: fixed ranges of tiles, and their sum."""
 
 from __future__ import annotations
 
