@@ -232,7 +232,7 @@ def _targets(carried: Carried, real: Real) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     shapes = fit_input(carried.network, real.size).output_shapes
     return {
-        name: rng.integers(0, 2, (1, carried.network.node(name).images, *shapes[name])).astype(
+        name: rng.integers(0, 2, (1, carried.network.node(name).channels, *shapes[name])).astype(
             float
         )
         for name in _outputs(carried)
