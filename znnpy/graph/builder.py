@@ -77,7 +77,7 @@ class GraphBuilder:
 
     def __init__(self) -> None:
         self._tasks: list[_Task] = []
-        self._edges: dict[tuple[int, int], bool] = {}
+        self._edges: list[tuple[Ints, Ints, bool]] = []  # before, after, carried; may be repeated
 
     @classmethod
     def of(cls, graph: TaskGraph) -> GraphBuilder:
@@ -101,8 +101,7 @@ class GraphBuilder:
         for carried in (False, True):
             before, after = graph.edges(carried=carried)
             inside = (before < len(keep)) & (after < len(keep))
-            pairs = zip(before[inside].tolist(), after[inside].tolist(), strict=True)
-            builder._edges.update(dict.fromkeys(pairs, carried))
+            builder.connect(before[inside], after[inside], carried=carried)
         return builder
 
     def task(
@@ -145,18 +144,29 @@ class GraphBuilder:
                     f"precede({before}, {after}): there is no task {task}; "
                     f"{len(self._tasks)} tasks were added so far"
                 )
-        self._edges[before, after] = carried and self._edges.get((before, after), True)
+        self._edges.append((np.array([before]), np.array([after]), carried))
 
-    def follow(self, after: int, before: Sequence[int], *, carried: bool = False) -> None:
-        """Make `after` wait for each of `before`: `precede` for many edges at once."""
+    def connect(self, before: Ints, after: Ints, *, carried: bool = False) -> None:
+        """Make each of `after` wait for that of `before`: `precede` for many edges at once."""
         known = len(self._tasks)
-        if not 0 <= after < known or (before and not 0 <= min(before) <= max(before) < known):
-            for task in before:
-                self.precede(task, after, carried=carried)
-        edges = self._edges
-        for task in before:
-            key = (task, after)
-            edges[key] = carried and edges.get(key, True)
+        wrong = (np.minimum(before, after) < 0) | (np.maximum(before, after) >= known)
+        for edge in np.flatnonzero(wrong)[:1].tolist():
+            self.precede(int(before[edge]), int(after[edge]))
+        self._edges.append((before, after, carried))
+
+    def _distinct_edges(self) -> tuple[Edges, NDArray[np.bool_]]:
+        """Return the edges (before, after), each once, and whether each is carried, by number of the later task."""
+        none = np.zeros(0, np.int64)
+        before = np.concatenate([none, *(edges for edges, _, _ in self._edges)])
+        after = np.concatenate([none, *(edges for _, edges, _ in self._edges)])
+        carried = np.repeat(
+            [it for *_, it in self._edges] or [False], [len(b) for b, *_ in self._edges] or [0]
+        )
+        order = np.lexsort((carried, before, after))  # of equal ones the carried come last
+        before, after, carried = before[order], after[order], carried[order]
+        first = np.ones(len(before), bool)
+        first[1:] = (before[1:] != before[:-1]) | (after[1:] != after[:-1])
+        return (before[first], after[first]), carried[first].astype(bool)
 
     def build(self, policy: str = "critical-path") -> TaskGraph:
         """Check and freeze the graph. Raises GraphError for cycles and for tasks that nothing would start.
@@ -169,9 +179,11 @@ class GraphBuilder:
 
     def _with_barriers(self) -> GraphBuilder:
         other = GraphBuilder()
-        other._tasks, other._edges = list(self._tasks), dict(self._edges)
+        other._tasks, other._edges = list(self._tasks), list(self._edges)
         step, stage = self._column("step"), self._column("stage")
-        inside = [pair for pair, carried in self._edges.items() if not carried]
+        (first, second), carried = self._distinct_edges()
+        pairs = zip(first.tolist(), second.tolist(), carried.tolist(), strict=True)
+        inside = [(before, after) for before, after, later in pairs if not later]
         for barrier in barriers(step, stage, inside):
             task = other.task(
                 wait_for_all.address,
@@ -188,9 +200,7 @@ class GraphBuilder:
         return other
 
     def _build(self, policy: str) -> TaskGraph:
-        pairs = np.array(list(self._edges), np.int64).reshape(-1, 2)
-        carried = np.fromiter(self._edges.values(), bool, len(self._edges))
-        edges: Edges = (pairs[:, 0], pairs[:, 1])
+        edges, carried = self._distinct_edges()
         refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.what for t in self._tasks])
         phase = self._column("phase")
         joins = np.bincount(edges[1], minlength=len(phase)) + (phase >= 0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.scheduling.paths import longest_paths, topological_order
 
 from znnpy.graph.errors import GraphError
 from znnpy.graph.task_description import Described
@@ -24,28 +25,23 @@ def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
     return starts, after[order]
 
 
-def topological(edges: Edges, size: int) -> list[int]:
+def topological(edges: Edges, size: int) -> Ints:
     """Return tasks in an order that respects the edges; fewer than `size` if there is a cycle."""
-    starts, targets = (array.tolist() for array in csr(edges, size))
-    missing = np.bincount(edges[1], minlength=size).tolist()
-    order = [task for task in range(size) if missing[task] == 0]
-    for task in order:
-        for target in targets[starts[task] : starts[task + 1]]:
-            missing[target] -= 1
-            if missing[target] == 0:
-                order.append(target)
-    return order
+    return _ordered(*csr(edges, size), edges[1])
+
+
+def _ordered(starts: Ints, targets: Ints, after: Ints) -> Ints:
+    size = len(starts) - 1
+    order, missing = np.empty(size, np.int64), np.bincount(after, minlength=size)
+    return order[: topological_order(starts, targets, missing, order)]
 
 
 def bottom_levels(edges: Edges, cost: Floats) -> Floats:
     """Return for each task its cost plus that of the costliest path behind it, in the unit of `cost`."""
-    size = len(cost)
-    starts, targets = (array.tolist() for array in csr(edges, size))
-    level: list[float] = cost.tolist()
-    for task in reversed(topological(edges, size)):
-        following = targets[starts[task] : starts[task + 1]]
-        level[task] += max((level[target] for target in following), default=0.0)
-    return np.array(level, np.float64)
+    starts, targets = csr(edges, len(cost))
+    order, level = _ordered(starts, targets, edges[1]), np.array(cost, np.float64)
+    longest_paths(starts, targets, order, len(order), level)
+    return level
 
 
 def chain(edges: Edges, levels: Floats) -> list[int]:
@@ -64,7 +60,7 @@ def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
     order = topological(edges, len(tasks))
     if len(order) == len(tasks):
         return
-    cycle = _cycle(edges, set(range(len(tasks))) - set(order))
+    cycle = _cycle(edges, set(range(len(tasks))) - set(order.tolist()))
     shown = [tasks[task].label for task in cycle]
     if len(shown) > 12:
         shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]

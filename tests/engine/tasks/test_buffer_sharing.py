@@ -11,7 +11,7 @@ from declared_tasks import buffer, declared
 from znnpy import Model
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.tasks.buffer_sharing import gated, lifetimes, share
-from znnpy.engine.tasks.dependencies import DependencyTracker
+from znnpy.engine.tasks.dependencies import Accesses
 from znnpy.geometry import fit
 
 
@@ -91,10 +91,10 @@ def test_tasks_on_the_same_bytes_are_ordered_within_and_between_steps(seed):
     step, sizes = random_step(rng, 12), random_sizes(rng, 12)
     sharing = share(sizes, step)
     places = ranges(sharing, sizes)
-    tracker, touched, reach = DependencyTracker(), [], []
-    for task in 2 * gated(step, sharing):
-        moment = tracker.declare(task.reads, task.writes, task.between)
-        before = tracker.predecessors[moment]
+    tasks, touched, reach = 2 * gated(step, sharing), [], []
+    ends, found = Accesses.of([tasks]).predecessors()
+    for moment, task in enumerate(tasks):
+        before = found[ends[moment] : ends[moment + 1]].tolist()
         reach.append(set(before).union(*(reach[other] for other in before)))
         names = {region.buffer.name for region in task.writes}
         for name in names:

@@ -1,12 +1,22 @@
 """Order of tasks from what they touch: within a step, and from one step to the next."""
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from declared_tasks import buffer, declared
 
 from znnpy.engine.memory.regions import Filled
-from znnpy.engine.tasks.dependencies import DependencyTracker, connect
+from znnpy.engine.tasks import dependencies
+from znnpy.engine.tasks.dependencies import Accesses, connect
 
 A = buffer("a")
+
+
+def predecessors(*tasks):
+    """By task, what it waits for, of tasks given as (reads, writes)."""
+    ends, found = Accesses.of([[declared("t", *task) for task in tasks]]).predecessors()
+    return [found[low:high].tolist() for low, high in pairwise(ends.tolist())]
 
 
 def edges(graph):
@@ -19,27 +29,22 @@ def edges(graph):
 
 
 def test_read_after_write_and_write_after_read():
-    tracker = DependencyTracker()
-    tracker.declare([], [A.region(0, 4)])
-    tracker.declare([A.region(0, 2)], [])
-    tracker.declare([A.region(2, 4)], [])
-    tracker.declare([], [A.region(1, 2)])
-    assert tracker.predecessors == [[], [0], [0], [1]]
+    found = predecessors(
+        ([], [A.region(0, 4)]),
+        ([A.region(0, 2)], []),
+        ([A.region(2, 4)], []),
+        ([], [A.region(1, 2)]),
+    )
+    assert found == [[], [0], [0], [1]]
 
 
 def test_what_others_imply_is_left_out():
-    tracker = DependencyTracker()
-    for _ in range(4):
-        tracker.declare([A.region()], [A.region()])
-    assert tracker.predecessors == [[], [0], [1], [2]]
+    assert predecessors(*[([A.region()], [A.region()])] * 4) == [[], [0], [1], [2]]
 
 
 def test_strands_of_one_block_may_be_written_at_once():
-    tracker = DependencyTracker()
-    for strand in range(3):
-        tracker.declare([], [A.region(0, 4, strand=strand)])
-    tracker.declare([A.region(0, 4)], [])
-    assert tracker.predecessors == [[], [], [], [2, 1, 0]]
+    strands = [([], [A.region(0, 4, strand=strand)]) for strand in range(3)]
+    assert predecessors(*strands, ([A.region(0, 4)], [])) == [[], [], [], [2, 1, 0]]
 
 
 def test_steps_follow_each_other_only_where_they_must():
@@ -61,22 +66,35 @@ def test_steps_follow_each_other_only_where_they_must():
     assert graph.group.tolist() == [-1, -1, -1, 1, -1, -1, -1, 3]
 
 
-def test_every_pair_that_touches_the_same_memory_is_ordered():
+@pytest.mark.parametrize("rows", [1 << 14, 64, 128])
+def test_every_pair_that_touches_the_same_memory_is_ordered(rows, monkeypatch):
+    """Also where one looks back at fewer tasks than there are: then there are edges too many, and none too few."""
+    monkeypatch.setattr(dependencies, "MOST_ROWS", rows)
     rng = np.random.default_rng(5)
-    tracker, touched = DependencyTracker(), []
-    for _ in range(120):
-        low = int(rng.integers(0, 12))
+    touched = []
+    for _ in range(420):
+        low, section, strand = (int(rng.integers(*ends)) for ends in ((0, 12), (0, 3), (-1, 2)))
         region = buffer("b").region(
-            low, low + int(rng.integers(1, 4)), section=int(rng.integers(3))
+            low, low + int(rng.integers(1, 4)), section=section, strand=strand
         )
-        writes = bool(rng.integers(2))
-        tracker.declare([] if writes else [region], [region] if writes else [])
-        touched.append((region, writes))
+        touched.append((region, bool(rng.integers(2))))
+    found = predecessors(*(([], [it]) if writes else ([it], []) for it, writes in touched))
     reach = [set() for _ in touched]
-    for moment, before in enumerate(tracker.predecessors):
+    for moment, before in enumerate(found):
         for other in before:
             reach[moment] |= reach[other] | {other}
+        near = [other for other in before if other >= moment // 64 * 64 - rows + 64]
+        assert not any(other in reach[its] for other in near for its in near)
     for later, (region, writes) in enumerate(touched):
         for earlier, (other, wrote) in enumerate(touched[:later]):
-            if region.key == other.key and region.overlaps(other) and (writes or wrote):
-                assert earlier in reach[later]
+            meets = region.key == other.key and region.overlaps(other) and (writes or wrote)
+            assert not meets or earlier in reach[later]
+
+
+def test_more_edges_than_expected_are_found_in_turns():
+    many = 300
+    readers = [([A.region()], []) for _ in range(many)]
+    writers = [([], [A.region(n, n + 1)]) for n in range(many)]
+    found = predecessors(([], [A.region()]), *readers, *writers)
+    assert found[1 : many + 1] == [[0]] * many
+    assert found[many + 1 :] == [list(range(many, 0, -1))] * many

@@ -11,7 +11,7 @@ from model_settings import model_of
 from znnpy import load_network
 from znnpy.engine.memory_planning import planned_memory
 from znnpy.engine.tasks.buffer_sharing import lifetimes
-from znnpy.engine.tasks.dependencies import refuse_unfilled
+from znnpy.engine.tasks.dependencies import Accesses
 from znnpy.engine.tasks.rematerialization import Saved, Sparing, repeated
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import fit
@@ -49,7 +49,7 @@ def test_what_is_dropped_is_made_again_just_before_it_is_needed():
     assert [tuple(map(tuple, life.spans)) for life in lives.values()] == [
         ((0, 9),), ((1, 2), (5, 8)), ((2, 3), (6, 7))
     ]  # fmt: skip
-    refuse_unfilled([made])
+    Accesses.of([made]).refuse_unwritten()
 
 
 def test_what_nobody_needs_any_more_is_made_again_too():

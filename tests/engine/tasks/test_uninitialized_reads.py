@@ -16,7 +16,7 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Filled
 from znnpy.engine.step_tasks import Settings, declare_all, declare_gradients
-from znnpy.engine.tasks.dependencies import connect, refuse_unfilled
+from znnpy.engine.tasks.dependencies import Accesses, connect
 from znnpy.geometry import fit
 from znnpy.graph import GraphError
 from znnpy.learning.losses import AnyLoss
@@ -137,7 +137,7 @@ def check(network, output, plan, loss, clip_norm=None):
         if layout.training:
             declared["gradients"] = [declare_gradients(build, settings)]
         for steps in declared.values():
-            refuse_unfilled(steps)
+            Accesses.of(steps).refuse_unwritten()
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +186,9 @@ def unnoticed(network, output, plan):
     found = set()
     for what in {task.what for task in steps[0]}:
         try:
-            refuse_unfilled([[task for task in step if task.what != what] for step in steps])
+            Accesses.of(
+                [[task for task in step if task.what != what] for step in steps]
+            ).refuse_unwritten()
         except GraphError:
             continue
         found.add(what.label)

@@ -11,171 +11,124 @@ finds must be written by some task of the steps that follow each other.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.scheduling.reachability import WORD, keep_unreached
+from znnpy_kernels.scheduling.dependencies import (
+    BETWEEN,
+    ENTRY,
+    EVER,
+    FORGET,
+    IN_STEP,
+    NONE,
+    READ,
+    STATE_WORDS,
+    UNCHECKED,
+    WORD,
+    WRITE,
+    find_predecessors,
+    find_unwritten,
+)
 
 from znnpy.engine.memory.regions import WHOLE, Buffer, Filled, Key, Region
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.graph import GraphBuilder, GraphError
 
-_Access = tuple[int, int, int, int]
-"""(low, high, strand, moment) of an access to the regions of one key."""
+Ints = NDArray[np.int64]
+MOST_ROWS = 1 << 14
+"""Tasks that one looks back at when edges that others imply are left out; a bit for each pair of them takes 32 MiB.
+
+Graphs of fewer tasks have no edge too many. Beyond, edges to tasks further back stay, which cost a token each.
+"""
+WHO = {Filled.STEP: IN_STEP, Filled.EARLIER: EVER, Filled.OUTSIDE: UNCHECKED}
 
 
-class _Written:
-    """The ranges that tasks have written, by key; adjacent ones are merged, strands are not told apart."""
+@dataclass(frozen=True)
+class Accesses:
+    """What the tasks of some steps touch, as rows of a table for compiled code.
 
-    def __init__(self) -> None:
-        self._ranges: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-
-    def add(self, region: Region) -> None:
-        """Note a region as written."""
-        low, high = region.low, region.high
-        ranges = self._ranges[region.key]
-        apart = []
-        for other in ranges:
-            if other[0] <= low and high <= other[1]:
-                return
-            if other[1] < low or high < other[0]:
-                apart.append(other)
-            else:
-                low, high = min(low, other[0]), max(high, other[1])
-        ranges[:] = [*apart, (low, high)]
-
-    def forget(self, buffers: Collection[Buffer]) -> None:
-        """Note buffers as not written."""
-        for key in [key for key in self._ranges if key[0] in buffers] if buffers else ():
-            del self._ranges[key]
-
-    def holds(self, region: Region) -> bool:
-        """Return whether all of a region was written; an open end means up to the last that was."""
-        ranges = self._ranges.get(region.key, [])
-        if region.high < WHOLE:
-            return any(low <= region.low and region.high <= high for low, high in ranges)
-        return len(ranges) == 1 and ranges[0][0] <= region.low
-
-
-def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> None:
-    """Raise GraphError for a task that reads what nobody has written before it.
-
-    `given`: buffers that are filled by others than these tasks.
+    `bounds`: the first task of each step, and the end. `starts`: the first row of each task, and the end.
     """
-    ever, waiting = _Written(), list[tuple[Declared, Region]]()
-    for step in steps:
-        now = _Written()
-        for task in step:
-            now.forget(task.anew)
-            for region in task.reads:
-                filled = region.buffer.filled
-                if region.low >= region.high or region.buffer in given:
-                    continue
-                if filled is Filled.STEP and not now.holds(region):
-                    raise GraphError(_unfilled(task, region, "no task of its step before it"))
-                if filled is Filled.EARLIER:
-                    waiting.append((task, region))
-            for region in task.writes:
-                now.add(region)
-                if region.buffer.filled is Filled.EARLIER:
-                    ever.add(region)
-    for task, region in waiting if len(steps) > 1 else ():
-        if not ever.holds(region):
-            raise GraphError(_unfilled(task, region, "no task of any step"))
+
+    tasks: Sequence[Declared]
+    bounds: Sequence[int]
+    keys: Sequence[Key]
+    starts: Ints
+    table: Ints
+
+    @classmethod
+    def of(cls, steps: Sequence[Sequence[Declared]]) -> Accesses:
+        """Number the keys and write down all accesses, in the order in which tasks make them."""
+        numbers: dict[Key, int] = {}
+        sections: dict[Buffer, list[int]] = {}
+        words, starts = array("q"), array("q", [0])
+
+        def number_of(key: Key) -> int:
+            if key not in numbers:
+                numbers[key] = len(numbers)
+                sections.setdefault(key[0], []).append(numbers[key])
+            return numbers[key]
+
+        tasks = [task for step in steps for task in step]
+        for task in tasks:
+            for buffer in task.anew:
+                for number in sections.get(buffer, ()):
+                    words.extend((number, 0, 0, -1, FORGET))
+            for kind, regions in ((READ, task.reads), (WRITE, task.writes)):
+                for buffer, low, high, section, strand in regions:
+                    words.extend((number_of((buffer, section)), low, high, strand, kind))
+            for key in task.between:
+                words.extend((number_of(key), -WHOLE, WHOLE, -1, BETWEEN))
+            starts.append(len(words) // ENTRY)
+        bounds = np.cumsum([0, *map(len, steps)]).tolist()
+        table = np.array(words, np.int64).reshape(-1, ENTRY)
+        return cls(tasks, bounds, list(numbers), np.array(starts, np.int64), table)
+
+    def predecessors(self) -> tuple[Ints, Ints]:
+        """Return (ends, found): of moment m, found[ends[m] : ends[m + 1]], without those that others imply.
+
+        With two steps the first one's tasks come once more, as its shadow: the moments behind all others.
+        """
+        shadow = np.arange(self.bounds[1] if len(self.bounds) > 2 else 0)
+        order = np.concatenate([np.arange(len(self.tasks)), shadow])
+        again = int(self.starts[len(shadow)])
+        rows = min(MOST_ROWS, -(-(len(order) + 1) // WORD) * WORD)
+        heads = np.full((len(self.keys), 2), NONE, np.int64)
+        lists = np.empty((len(self.table) + again, ENTRY), np.int64)
+        reached = np.empty((rows, rows // WORD), np.int64)
+        room = np.full((3, len(order) + 1), NONE, np.int64)
+        ends, state = np.zeros(len(order) + 1, np.int64), np.zeros(STATE_WORDS, np.int64)
+        state[-1] = NONE
+        found = np.empty(4 * len(order) + 1, np.int64)
+        given = self.table, self.starts, order, heads, lists, reached, room, ends
+        while not find_predecessors(*given, found, state):
+            found = np.resize(found, 2 * len(found) + len(order))
+        return ends, found[: ends[-1]]
+
+    def refuse_unwritten(self, given: Collection[Buffer] = ()) -> None:
+        """Raise GraphError for a task that reads what no task has written; `given`: buffers that others fill."""
+        who = [UNCHECKED if buffer in given else WHO[buffer.filled] for buffer, _ in self.keys]
+        heads = np.full((len(self.keys), 2), NONE, np.int64)
+        lists = np.empty_like(self.table)
+        bounds = self.starts[self.bounds]
+        access = find_unwritten(self.table, bounds, np.array(who, np.int64), heads, lists, WHOLE)
+        if access == NONE:
+            return
+        number = int(np.searchsorted(self.starts, access, side="right")) - 1
+        key, low, high, strand, _ = self.table[access].tolist()
+        region = Region(self.keys[key][0], low, high, self.keys[key][1], strand)
+        step = region.buffer.filled is Filled.STEP
+        nobody = "no task of its step before it" if step else "no task of any step"
+        raise GraphError(_unfilled(self.tasks[number], region, nobody))
 
 
 def _unfilled(task: Declared, region: Region, who: str) -> str:
     bounds = "" if region.high >= WHOLE else f" {region.low} to {region.high}"
     section = f", section {region.section}" if region.section else ""
     return f"{task.what.label} reads {region.buffer.name}{section}{bounds}, which {who} has written"
-
-
-class DependencyTracker:
-    """Turns declared accesses into edges of a task graph, without those that others imply.
-
-    A moment is the number of a declaration. Not thread-safe.
-    """
-
-    def __init__(self) -> None:
-        self._writes: dict[Key, list[_Access]] = defaultdict(list)
-        self._reads: dict[Key, list[_Access]] = defaultdict(list)
-        self._reached = np.zeros(1 << 12, np.uint64)
-        self._rows = np.zeros(1 << 8, np.int64)
-        self._candidates = np.zeros(1 << 8, np.int64)
-        self.predecessors: list[list[int]] = []
-
-    def declare(
-        self, reads: Iterable[Region], writes: Iterable[Region], between: Iterable[Key] = ()
-    ) -> int:
-        """Add the next task and return its moment; its predecessors are then in `predecessors`.
-
-        `between`: keys whose uses before and after it are kept apart.
-        """
-        moment = len(self.predecessors)
-        before: set[int] = set()
-        for region in reads:
-            before |= _overlapping(self._writes[region.key], region)
-            self._reads[region.key].append((region.low, region.high, region.strand, moment))
-        for region in writes:
-            before |= self._write(region, moment)
-        for buffer, section in between:
-            before |= self._write(Region(buffer, -WHOLE, WHOLE, section), moment)
-        before.discard(moment)
-        self._keep(moment, sorted(before, reverse=True))
-        return moment
-
-    def _write(self, region: Region, moment: int) -> set[int]:
-        """Note a write and return what must come before it; later tasks need not look at accesses that it covers."""
-        reads, writes = self._reads[region.key], self._writes[region.key]
-        found = _overlapping(reads, region) | _overlapping(writes, region)
-        if found:
-            reads[:] = _not_covered(reads, region)
-            writes[:] = _not_covered(writes, region)
-        writes.append((region.low, region.high, region.strand, moment))
-        return found
-
-    def _keep(self, moment: int, candidates: Sequence[int]) -> None:
-        """Keep the predecessors that no other one reaches (transitive reduction), latest first."""
-        self._rows = _with_room(self._rows, moment + 2)
-        self._candidates = _with_room(self._candidates, len(candidates))
-        end = int(self._rows[moment]) + moment // WORD + 1
-        self._rows[moment + 1] = end
-        self._reached = _with_room(self._reached, end)
-        self._candidates[: len(candidates)] = candidates
-        kept = keep_unreached(self._reached, self._rows, moment, self._candidates, len(candidates))
-        self.predecessors.append(self._candidates[:kept].tolist())
-
-
-def _overlapping(accesses: Iterable[_Access], region: Region) -> set[int]:
-    """Return the moments of the accesses that can touch memory of the region."""
-    _, first, last, _, own = region
-    return {
-        moment
-        for low, high, strand, moment in accesses
-        if low < last and first < high and (strand < 0 or own < 0 or strand == own)
-    }
-
-
-def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
-    """Return the accesses that do not lie wholly in the region."""
-    _, first, last, _, own = region
-    return [
-        access
-        for access in accesses
-        if access[0] < first or access[1] > last or (own >= 0 and access[2] != own)
-    ]
-
-
-def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return the array, or one at least twice as long with its content and zeros behind it."""
-    if size <= len(array):
-        return array
-    longer = np.zeros(max(size, 2 * len(array)), array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> GraphBuilder:
@@ -188,23 +141,21 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     Raises GraphError if a task reads what nobody has written. `given`: buffers that are filled by others than these
     tasks.
     """
-    refuse_unfilled(steps, given)
-    tracker = DependencyTracker()
-    shadow = [steps[0]] if len(steps) > 1 else []
-    bounds = [0]
-    for declared in [*steps, *shadow]:
-        for task in declared:
-            tracker.declare(task.reads, task.writes, task.between)
-        bounds.append(len(tracker.predecessors))
+    accesses = Accesses.of(steps)
+    accesses.refuse_unwritten(given)
+    ends, before = accesses.predecessors()
+    total, bounds = len(accesses.tasks), accesses.bounds
+    after = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    shadow = after >= total
+    carried = shadow & (before >= bounds[-2]) & (before < total)
     builder = GraphBuilder()
     for step, declared in enumerate(steps):
-        _add_step(builder, declared, step, bounds[step], tracker.predecessors)
-    total = bounds[len(steps)]
-    for moment, before in enumerate(tracker.predecessors[:total]):
-        builder.follow(moment, before)
-    for moment in range(total, bounds[-1]):
-        last = [other for other in tracker.predecessors[moment] if bounds[-3] <= other < total]
-        builder.follow(moment - total, last, carried=True)
+        inside = (after < bounds[step + 1]) & (before >= bounds[step])
+        _add_step(
+            builder, declared, step, before[inside] - bounds[step], after[inside] - bounds[step]
+        )
+    builder.connect(before[~shadow], after[~shadow])
+    builder.connect(before[carried], after[carried] - total, carried=True)
     return builder
 
 
@@ -214,30 +165,22 @@ def last_group(step: int) -> int:
 
 
 def _add_step(
-    builder: GraphBuilder,
-    declared: Sequence[Declared],
-    step: int,
-    first: int,
-    predecessors: Sequence[Sequence[int]],
+    builder: GraphBuilder, declared: Sequence[Declared], step: int, before: Ints, after: Ints
 ) -> None:
-    """Add one step's tasks; those without predecessors in it wait for its phase."""
-    inside = [
-        [other for other in before if other >= first]
-        for before in predecessors[first : first + len(declared)]
-    ]
-    waited_for = {other - first for before in inside for other in before}
+    """Add one step's tasks; those that wait for none of them (`before`, `after`: edges) wait for its phase."""
+    waits, waited_for = np.zeros((2, len(declared)), bool)
+    waits[after] = waited_for[before] = True
     stage = 0
-    for index, task in enumerate(declared):
-        assert inside[index] or task.phase < 0, f"{task.what.label}: who waits follows who posts"
+    for task, inside, told in zip(declared, waits.tolist(), waited_for.tolist(), strict=True):
+        assert inside or task.phase < 0, f"{task.what.label}: who waits follows who posts"
         stage = max(stage, task.stage)  # never back, so that barriers between stages make no cycle
-        ends = task.group < 0 and index not in waited_for
         builder.task(
             task.kernel.address,
             task.arguments,
             task.what,
             cost=task.cost,
-            phase=task.phase if inside[index] else step,
-            group=last_group(step) if ends else task.group,
+            phase=task.phase if inside else step,
+            group=task.group if told or task.group >= 0 else last_group(step),
             step=step,
             stage=stage,
             urgent=task.urgent,
