@@ -243,7 +243,8 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
             step=task.step,
             urgent=True,
         )
-        builder.follow(number, [place(first, it) for it in task.after])
+        for it in task.after:
+            builder.precede(place(first, it), number)
         for it in task.before:
             builder.precede(number, it)
     made = builder.build(graph.policy)
