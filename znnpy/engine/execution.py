@@ -8,6 +8,7 @@ from itertools import product
 
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
@@ -19,6 +20,7 @@ from znnpy.engine.progress import COMPILING, Report
 from znnpy.engine.step_tasks import Declarations, Settings, declare_all, declare_gradients
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
 from znnpy.scheduler import Executor, SerialExecutor
 
@@ -33,6 +35,7 @@ def _compile(declared: Declarations, settings: Settings, report: Report | None) 
     kernels: set[Kernel] = {
         task.kernel for steps in declared.values() for it in steps for task in it
     }
+    kernels.add(run_in_turn)
     tell = partial(report, COMPILING) if report else None
     compile_all(kernels, max(1, settings.threads), tell)
 
@@ -66,7 +69,9 @@ class Graphs:
         """Return the executor of a graph, made on first use."""
         if name not in self._executors:
             settings = self._settings
-            steps = [gated(tasks, self._sharing) for tasks in self._declared[name]]
+            workers = self._build.layout.workers
+            runs = [in_runs(tasks, workers) for tasks in self._declared[name]]
+            steps = [gated(tasks, self._sharing) for tasks in runs]
             graph = connect(steps).build(settings.policy)
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)

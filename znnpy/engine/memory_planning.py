@@ -21,6 +21,7 @@ from znnpy.engine.tasks.buffer_sharing import gated, share
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
+from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.graph import TaskGraph
 
@@ -41,6 +42,7 @@ TASK_BYTES = 3600
 
 By how much processes grew beyond their arenas: 3.3 to 4.2 kB a task, for 2,300 to 5,200 tasks of 16 and of 8 lanes.
 """
+LEAF_BYTES = 1000  # of these, for arguments: each leaf of a run has its own
 DEQUE_BYTES = 8  # of a task in each worker's deques, whose lengths are powers of two
 
 
@@ -91,14 +93,15 @@ class _OneMicrobatch:
         declared = declare_all(build, settings, settings.exchange, updates=1)
         step = declared["update" if layout.training else "forward"][0]
         uses = Counter(arena.uses)
-        uses[TASKS] = _task_count(layout, step) * (TASK_BYTES + DEQUE_BYTES * layout.workers)
+        runs = in_runs(step, layout.workers)
+        uses[TASKS] = _task_bytes(layout, step, runs)
         if arena.most_scratch:
             uses[WORKERS.told] = buffer_bytes(arena.most_scratch * layout.workers)
         own = Counter(build.replica.uses)
         room = None
         if settings.max_memory is not None:
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
-        return cls(layout, build, step, uses, own, _share(arena, step, layout, room), room)
+        return cls(layout, build, step, uses, own, _share(arena, runs, layout, room), room)
 
     def bytes(self, sharing: Sharing) -> int:
         """Return the bytes of everything if shared buffers lie like this."""
@@ -122,8 +125,13 @@ class _OneMicrobatch:
         )
 
 
-def _task_count(layout: Layout, step: Sequence[Declared]) -> int:
-    """Return the number of tasks of an even and an odd update, or of a forward pass, from those of one microbatch."""
+def _task_bytes(layout: Layout, leaves: Sequence[Declared], runs: Sequence[Declared]) -> int:
+    """Return the bytes of the tasks of an even and an odd update, or of a forward pass, from one microbatch's."""
+    each = TASK_BYTES + DEQUE_BYTES * layout.workers - LEAF_BYTES
+    return each * _count(layout, runs) + LEAF_BYTES * _count(layout, leaves)
+
+
+def _count(layout: Layout, step: Sequence[Declared]) -> int:
     if not layout.training:
         return layout.replicas * len(step)
     once = sum(task.what.serves is Pass.UPDATE for task in step)
@@ -162,7 +170,8 @@ def _spared(
     best, seconds, aim = kept, 0.0, room
     for left in reversed(range(MOST_AIMS)):
         saved = sparing.to(aim)
-        found = share(sizes, [*repeated(step[:end], saved.names), *step[end:]])
+        tasks = [*repeated(step[:end], saved.names), *step[end:]]
+        found = share(sizes, in_runs(tasks, build.layout.workers))
         if found.bytes < best.bytes:
             best = replace(found, again=saved.names, replicas=kept.replicas)
             seconds = saved.seconds
@@ -215,7 +224,8 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
         return 1
-    graph = connect([gated(declare_gradients(one.build, settings), one.kept)]).build()
+    leaves = declare_gradients(one.build, settings)
+    graph = connect([gated(in_runs(leaves, layout.workers), one.kept)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     return max(1, min(most, wanted))
 
@@ -230,7 +240,9 @@ def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
     """Return the graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
     steps = declared["update" if plan.layout.training else "forward"]
-    return connect([gated(tasks, plan.sharing) for tasks in steps]).build(settings.policy)
+    workers = plan.layout.workers
+    runs = [gated(in_runs(tasks, workers), plan.sharing) for tasks in steps]
+    return connect(runs).build(settings.policy)
 
 
 def declared_layers(layout: Layout) -> list[list[Total]]:

@@ -30,6 +30,16 @@ bytes_ = _pointer_intrinsic("bytes_", types.uint8)
 
 
 @intrinsic
+def address_of(typingctx: Any, pointer: Any) -> tuple[Signature, Any]:
+    """Return the address that a typed pointer holds."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.int64(pointer), codegen
+
+
+@intrinsic
 def float_argument(typingctx: Any, word: Any) -> Any:
     """Return the float64 whose bits an argument word carries."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.engine.memory.regions import Buffer, Key, Region
 from znnpy.engine.tasks.task_identity import Identity
@@ -19,7 +21,7 @@ class Declared:
     """
 
     kernel: Kernel
-    arguments: list[int]
+    arguments: Sequence[int]
     what: Identity
     cost: float
     reads: tuple[Region, ...]
@@ -34,3 +36,15 @@ class Declared:
     """Whether another rank waits for it, which the graph does not show."""
     anew: tuple[Buffer, ...] = ()
     """Buffers whose content is dropped here: this task and later ones fill them again."""
+    more: tuple[tuple[Kernel, Sequence[int]], ...] = ()
+    """Calls that follow the first one within the task: kernels with their arguments."""
+
+    @property
+    def call(self) -> tuple[int, Sequence[int]]:
+        """The address of its kernel, compiled by now, and its argument block; of a run, all of its calls."""
+        if not self.more:
+            return self.kernel.address, self.arguments
+        block = [1 + len(self.more)]
+        for kernel, words in ((self.kernel, self.arguments), *self.more):
+            block += [kernel.address, len(words), *words]
+        return run_in_turn.address, block

@@ -175,8 +175,7 @@ def _add_step(
         assert inside or task.phase < 0, f"{task.what.label}: who waits follows who posts"
         stage = max(stage, task.stage)  # never back, so that barriers between stages make no cycle
         builder.task(
-            task.kernel.address,
-            task.arguments,
+            *task.call,
             task.what,
             cost=task.cost,
             phase=task.phase if inside else step,

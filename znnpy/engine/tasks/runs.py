@@ -1,0 +1,125 @@
+"""Joins small tasks to runs, one task each, where a pass has many more of them than its workers need.
+
+Emitters cut work into leaves by sizes alone, since where a sum is cut decides its last bits. A task is any number of
+leaves that were declared one after the other: they run in that order, so bits are those of the leaves, whatever the
+number of workers. Few workers then have few tasks to declare edges for, to hand out and to steal.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from znnpy.engine.memory.regions import Key, Region
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.task_identity import Identity, Pass
+
+MOST_SECONDS = 2e-3
+"""Of a run: longer tasks would keep workers waiting at the ends of passes, while 2 ms cost nothing to hand out."""
+TASKS_EACH = 32
+"""Tasks of a pass that each worker may count on: fewer share a pass unevenly, where no other is ready."""
+
+
+def in_runs(tasks: Sequence[Declared], workers: int) -> list[Declared]:
+    """Return the tasks of a step for so many workers: leaves of one part of a pass joined while they are short."""
+    passes = defaultdict[tuple[str | None, Pass], float](float)
+    for task in tasks:
+        passes[_pass(task.what)] += task.cost
+    made, run = list[Declared](), _Run()
+    for task in tasks:
+        most = min(MOST_SECONDS, passes[_pass(task.what)] / (TASKS_EACH * workers))
+        if not run.takes(task, most):
+            made += run.task()
+            run = _Run()
+        run.add(task)
+    return made + run.task()
+
+
+def _pass(what: Identity) -> tuple[str | None, Pass]:
+    return what.owner, what.serves
+
+
+class _Run:
+    """Leaves that become one task, and the regions that they touch together."""
+
+    def __init__(self) -> None:
+        self._leaves: list[Declared] = []
+        self._seconds = 0.0
+        self._reads = _Regions()
+        self._writes = _Regions()
+
+    def takes(self, task: Declared, most: float) -> bool:
+        """Return whether the run has room for a leaf, within `most` seconds, and may hold it."""
+        if not self._leaves:
+            return True
+        first = self._leaves[0]
+        alike = first.what == task.what and first.stage == task.stage
+        if not alike or self._seconds + task.cost > most:
+            return False
+        return _joins(first) and _joins(task) and all(map(self._is_known, task.reads))
+
+    def add(self, task: Declared) -> None:
+        """Add a leaf."""
+        if self._leaves or _joins(task):
+            for region in task.reads:
+                if not self._writes.holds(region):
+                    self._reads.add(region)
+            for region in task.writes:
+                self._writes.add(region)
+        self._leaves.append(task)
+        self._seconds += task.cost
+
+    def task(self) -> list[Declared]:
+        """Return the run as a task, if it has leaves."""
+        if len(self._leaves) < 2:
+            return self._leaves
+        first, *others = self._leaves
+        more = tuple((task.kernel, task.arguments) for task in others)
+        reads, writes = self._reads.merged(), self._writes.merged()
+        return [replace(first, cost=self._seconds, reads=reads, writes=writes, more=more)]
+
+    def _is_known(self, region: Region) -> bool:
+        """Return whether what a leaf reads was written before the run, or by its leaves alone, not in part by each."""
+        if not self._writes.meets(region):
+            return True
+        return self._writes.holds(region) or self._reads.holds(region)
+
+
+def _joins(task: Declared) -> bool:
+    """Return whether nobody waits for the task by itself, and it for nobody outside the graph."""
+    return task.group < 0 and task.phase < 0 and not (task.between or task.anew or task.urgent)
+
+
+class _Regions:
+    """Regions by key and strand, joined with the one before where they touch."""
+
+    def __init__(self) -> None:
+        self._strands: dict[Key, dict[int, list[tuple[int, int]]]] = {}
+
+    def add(self, region: Region) -> None:
+        """Add a region."""
+        ranges = self._strands.setdefault(region.key, {}).setdefault(region.strand, [])
+        low, high = region.low, region.high
+        if ranges and low <= ranges[-1][1] and ranges[-1][0] <= high:
+            ranges[-1] = min(low, ranges[-1][0]), max(high, ranges[-1][1])
+        else:
+            ranges.append((low, high))
+
+    def holds(self, region: Region) -> bool:
+        """Return whether one range holds all of a region."""
+        ranges = self._strands.get(region.key, {}).get(region.strand, ())
+        return any(low <= region.low and region.high <= high for low, high in ranges)
+
+    def meets(self, region: Region) -> bool:
+        """Return whether a region may overlap one of these."""
+        return region.key in self._strands and any(map(region.overlaps, self._of(region.key)))
+
+    def _of(self, key: Key) -> Iterator[Region]:
+        for strand, ranges in self._strands[key].items():
+            for low, high in ranges:
+                yield Region(key[0], low, high, key[1], strand)
+
+    def merged(self) -> tuple[Region, ...]:
+        """Return all regions."""
+        return tuple(region for key in self._strands for region in self._of(key))
