@@ -34,7 +34,7 @@ from znnpy.engine.tasks.rematerialization import repeated
 from znnpy.engine.tasks.step import Step, tree
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.types import EdgeKindName
 from znnpy.network.objectives import Objectives
 from znnpy.network.types import Edge, Network, Node
 

@@ -9,8 +9,7 @@ from operator import attrgetter
 
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.layers.edge_kind import NodeKind
-from znnpy.layers.operation import EdgeKindName, Numbers
-from znnpy.layers.types import ONCE, Init, Norm, Sides, Triple
+from znnpy.layers.types import ONCE, EdgeKindName, Init, Norm, Numbers, Sides, Triple
 
 __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides", "Triple"]
 

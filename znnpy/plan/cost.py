@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.padding import sides
 from znnpy.layers.types import BARE, BorderName, Sides
+from znnpy.layers.windows import sides
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName

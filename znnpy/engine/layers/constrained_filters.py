@@ -20,7 +20,7 @@ from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.layers.weight_standardization import EPSILON
+from znnpy.layers.normalization import FILTER_EPSILON
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -123,6 +123,6 @@ def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], 
             "rows": floats // first.width,
             "width": first.width,
             "count": prod(size) * inputs // parameter.groups,
-            "epsilon": EPSILON,
+            "epsilon": FILTER_EPSILON,
         }
         yield low, low + 1 + len(others), words, floats

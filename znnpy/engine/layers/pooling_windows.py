@@ -8,7 +8,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import counts, rows_of
 from znnpy.geometry import voxels
-from znnpy.layers.padding import sides
+from znnpy.layers.windows import sides
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.partition import TARGET_SECONDS

@@ -19,8 +19,8 @@ from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.activation_functions import function_of
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.padding import sides
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
+from znnpy.layers.windows import sides
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis

@@ -8,8 +8,8 @@ from typing import Any
 from znnpy.config.unet_section import UnetSection
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.layers.keys import slope_of
-from znnpy.layers.normalization_keys import norm_of
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.normalization import norm_of
+from znnpy.layers.types import EdgeKindName
 from znnpy.network.types import ONCE, Edge, Node, Sides, Triple
 
 NOTHING: Triple = (0, 0, 0)
