@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def new_path(text: str | Path) -> Path:
     """Return a path to write to; wrong usage if it cannot be one of this machine."""
-    from znnpy.data.dataset_names import local_path
+    from znnpy.dataset_path import local_path
     from znnpy.errors import VolumeError
 
     try:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from znnpy.data.volume import Triple
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.job import Job
+from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
 from znnpy.data.writing.journal import read_done, read_head, refuse_other
-from znnpy.data.writing.protocol import OutputSpec
 from znnpy.errors import VolumeError
 
 

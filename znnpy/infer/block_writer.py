@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import BlockOutput, Finished
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own

@@ -23,9 +23,8 @@ from znnpy.config.models import VolumeSection
 from znnpy.data.config_volumes import open_inputs
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
+from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import BlockOutput, Finished
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.block_writer import Show, Tally, prediction_with, writing
 from znnpy.infer.blocks import Region, sub

@@ -19,8 +19,7 @@ from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple
-from znnpy.data.writing.formats import aligned_phase, begun
-from znnpy.data.writing.protocol import OutputSpec
+from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
 from znnpy.infer.config_model import Weights

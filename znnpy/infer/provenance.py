@@ -13,11 +13,11 @@ from zlib import crc32
 
 import numpy as np
 
-from znnpy.data.dataset_names import split_source
 from znnpy.data.tiff.folder import planes_of
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.data.zarr.store import MARKS, is_zarr
+from znnpy.dataset_path import split_source
 from znnpy.network.digest import network_digest
 from znnpy.network.types import Network
 from znnpy.plan import Plan

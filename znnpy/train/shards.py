@@ -15,8 +15,18 @@ import numpy as np
 
 from znnpy.config.models import Config
 from znnpy.data.process_memory import available, available_memory, kept_no_longer, readable, take
-from znnpy.data.sampling.block_assignment import Move, dealt, waves
-from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
+from znnpy.data.sampling.blocks import (
+    Block,
+    Memory,
+    Move,
+    cut,
+    dealt,
+    excerpt,
+    load,
+    outline,
+    stored_volumes,
+    waves,
+)
 from znnpy.data.sampling.position_index import NO_FLIPS
 from znnpy.data.sampling.sample import Patch
 from znnpy.data.sampling.sampler import Excerpt, Sampler
