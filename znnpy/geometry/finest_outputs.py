@@ -7,9 +7,8 @@ from math import prod
 
 from znnpy.config import Config
 from znnpy.errors import ConfigError, NetworkError, ShapeError
-from znnpy.geometry.normalization_samples import refuse_single_values
 from znnpy.geometry.receptive_field import lattice_of
-from znnpy.geometry.shape_inference import Geometry, fit
+from znnpy.geometry.shape_inference import Geometry, fit, refuse_single_values
 from znnpy.network.types import Network
 
 

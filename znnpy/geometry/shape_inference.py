@@ -1,4 +1,4 @@
-"""Computes the shapes of all nodes of a network: `fit` for a wanted output, `fit_input` for a given input."""
+"""Computes and checks the shapes of all nodes: `fit` for a wanted output, `fit_input` for a given input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from znnpy.geometry.axes import ONE, Steps, describe
 from znnpy.geometry.axis_sizes import Conflict, Found, Line
 from znnpy.geometry.receptive_field import Lattice, lattice_of
 from znnpy.geometry.size_suggestions import Search, refuse
-from znnpy.network.types import Network, Triple
+from znnpy.network.types import Network, Node, Norm, Triple
 
 Extent = int | Triple
 """A size in voxels, (z, y, x); one number stands for all three."""
@@ -219,3 +219,24 @@ def _geometry(network: Network, lattice: Lattice, found: list[Found]) -> Geometr
         fields_of_view=lattice.views,
         periods={node.name: lattice.period for node in network.inputs},
     )
+
+
+def refuse_single_values(network: Network, geometry: Geometry, batch: int | None) -> None:
+    """Raise ShapeError if a node would be normalised by statistics of one value, which always gives 0.
+
+    `batch`: samples at once; None for prediction, where batch normalisation uses running statistics.
+    """
+    for node in network.nodes:
+        if node.norm is None or (node.norm.kind == "batch" and batch is None):
+            continue
+        if _values(node, node.norm, geometry, batch or 1) == 1:
+            more = "a larger patch" + (" or batch" if node.norm.kind == "batch" else "")
+            raise ShapeError(
+                f"node {node.name!r}: its {node.norm.kind} normalisation has one voxel to take "
+                f"statistics from, which would always become 0; take {more}"
+            )
+
+
+def _values(node: Node, norm: Norm, geometry: Geometry, batch: int) -> int:
+    channels = node.channels // norm.parts(node.channels)
+    return channels * prod(geometry.nodes[node.name].shape) * (batch if norm.kind == "batch" else 1)

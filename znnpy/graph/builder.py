@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
-from znnpy.graph.critical_path import Edges, Floats, csr, refuse_cycle
-from znnpy.graph.errors import GraphError
+from znnpy.graph.critical_path import Edges, Floats, GraphError, csr, refuse_cycle
 from znnpy.graph.policies import bands, priorities
 from znnpy.graph.task_description import BARRIER, Described
 from znnpy.graph.task_graph import TaskGraph

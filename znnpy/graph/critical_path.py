@@ -7,12 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.graph.errors import GraphError
+from znnpy.errors import ZnnpyError
 from znnpy.graph.task_description import Described
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Edges = tuple[Ints, Ints]
+
+
+class GraphError(ZnnpyError):
+    """A task graph cannot run: a cycle without a token, or a task that nothing would ever start."""
 
 
 def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.graph.critical_path import Edges, bottom_levels
-from znnpy.graph.errors import GraphError
+from znnpy.graph.critical_path import Edges, GraphError, bottom_levels
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

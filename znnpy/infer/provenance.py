@@ -18,8 +18,7 @@ from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.data.zarr.store import MARKS, is_zarr
 from znnpy.dataset_path import split_source
-from znnpy.network.digest import network_digest
-from znnpy.network.types import Network
+from znnpy.network.types import Network, network_digest
 from znnpy.plan import Plan
 
 SAMPLES = 3  # cubes along each axis that a fingerprint looks at

@@ -10,8 +10,7 @@ from znnpy.config.models import Config, InferenceSection
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
-from znnpy.geometry.normalization_samples import refuse_single_values
-from znnpy.geometry.shape_inference import Geometry, fit, smallest
+from znnpy.geometry.shape_inference import Geometry, fit, refuse_single_values, smallest
 from znnpy.infer.blocks import Field, lattice_unit, made, triple, whole_field
 from znnpy.infer.grid import Grid
 from znnpy.infer.sliding_window import Windows
