@@ -9,9 +9,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field
 
 from znnpy.config import check_section
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.problems import Key, MalformedConfigError, dotted
-from znnpy.config.training_section import RunSection, TrainingSection
+from znnpy.config.training_section import DistributedSection, RunSection, TrainingSection
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.progress import Report

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.problems import Key
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine.progress import Report
 from znnpy.errors import ArgumentError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.buckets import Pieces, in_turn
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.link_speed import chosen, measured
