@@ -101,15 +101,13 @@ class TaskGraph:
 
     def arguments(self, task: int) -> Ints:
         """Return the task's argument block as a writable int64 view; write only while it cannot run."""
+        # A view, not a copy: Python writes numbers that change between steps (a learning rate, say)
+        # here.
         first = int(self.offsets[task])
         return self.words[first : first + int(self.lengths[task])]
 
     def argument_address(self, task: int) -> int:
-        """Return the address in bytes of the task's argument block.
-
-        - # asked for in every update
-        + # cached: read in every update
-        """
+        """Return the address in bytes of the task's argument block."""
         return int(self.words.ctypes.data) + 8 * int(self.offsets[task])
 
     def levels(self) -> Floats:
