@@ -27,6 +27,8 @@ WHO = "Model"
 """Begins what is said of its arguments."""
 
 
+# Keys of `Model` that are checked by the sections `training` and `run` of a config, under the same
+# names.
 LEARNING = ("batch", "microbatch", "seed", "loss", "conv", "clip_norm", "precision")
 RUNNING = ("max_memory", "policy", "steal_seed")
 
@@ -63,10 +65,13 @@ class Arguments:
         refuse_unknown(
             given["unknown"], [name for name in given if name not in ("self", "unknown")]
         )
+        # Before the groups: a Training may stand where a truth value is taken.
         trains = _trains(given["training"])
         flat = {**given, **_of_groups(given)}
         factors = _mapping("factors", "output nodes to numbers", flat["factors"])
         outputs = {name: {"weight": factor} for name, factor in factors.items()}
+        # The section needs some output shape; the real one may be a mapping and is checked by
+        # `fit`.
         settings = {"output_shape": 1, "outputs": outputs} | {key: flat[key] for key in LEARNING}
         learning = _checked(TrainingSection, settings)
         own = _checked(_Own, {key: flat[key] for key in _Own.model_fields})
@@ -120,6 +125,8 @@ def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
         return check_section(section, values, WHO)
     except MalformedConfigError as error:
         problems = [replace(problem, key=_key(problem.key)) for problem in error.problems]
+        # `from None`: the first error names keys of the section, which users of `Model` have not
+        # written.
         raise MalformedConfigError(problems) from None
 
 

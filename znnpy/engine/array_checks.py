@@ -101,6 +101,7 @@ class Given:
             raise ShapeError(
                 f"parameter {name!r}: shape {describe(found.shape)}, but this network has {describe(shape)}"
             )
+        # Written so that NaN is refused as well.
         if name.endswith(VARIANCES) and not found.min() >= 0:
             raise ZnnpyError(f"parameter {name!r}: {found.min()} among them, which no variance is")
         return found
@@ -109,6 +110,8 @@ class Given:
 def learning_rate_of(given: Any) -> float:
     """Return a finite number of at least 0 as a float; ZnnpyError for anything else."""
     plain = of_python(given)
+    # `type`, not isinstance: a bool is an int. The comparison is false for NaN, and LARGEST rules
+    # out infinity and whole numbers that no float holds.
     if type(plain) not in (int, float) or not 0 <= plain <= LARGEST:
         raise ZnnpyError(
             f"learning_rate: must be a finite number of at least 0; found {shown(given)}"
@@ -137,6 +140,7 @@ def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floa
     """Raise ZnnpyError for values that a loss does not take, at voxels whose weight is not 0."""
     taken = objective.reading.taken(objective.keys.kind)
     counts = None if weight is None else objective.counting(weight, target.shape)
+    # One quick look at all values; which one is wrong is only found out for the message.
     if taken.takes(target, None if counts is None else counts[:, 0]):
         return
     wrong = taken.wrong(target)

@@ -95,6 +95,8 @@ def refuse_unknown(given: Mapping[str, Any], known: list[str]) -> None:
             home = HOMES[name]
             right = f"give {home}={GROUPS[home].__name__}({name}=...)"
         else:
+            # Fields of the groups are looked among as well: a misspelt field is given as a keyword
+            # most often.
             near = get_close_matches(name, [*known, *HOMES], n=1)
             meant = ".".join(map(str, place(near[0]))) if near else None
             right = f"did you mean {meant}?" if meant else f"it takes {', '.join(known)}"

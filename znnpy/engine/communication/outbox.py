@@ -55,6 +55,7 @@ def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
     If rank 0 hands out weights and a rank has one worker, gradients then leave while its backward pass continues, and
     weights while that of others does. Several workers would all leave the critical path for that.
     """
+    # Measured and simulated in docs/design/distributed.md, "What others wait for is urgent".
     awaited = strategy.weights_down and workers == 1
     return what.part in _FOR_OTHERS or (awaited and what.serves in _AWAITED)
 
@@ -86,6 +87,8 @@ class Outbox:
 
     def tag(self) -> int:
         """Return the tag of the next message between any two ranks; the tag after it is that of its answer."""
+        # Two a message: its own and that of its answer, so that offers and answers are never mixed
+        # up.
         self._tags += 2
         return self._tags - 2
 
@@ -98,6 +101,8 @@ class Outbox:
     def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
         """Declare that another rank may read a bundle, which stays unchanged until that rank has answered."""
         self.send(step, peer, tag, bundle, empty=True)
+        # A buffer without memory: it orders the waiting task after the post, by regions like
+        # everything else.
         ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
         phase = self._post(step, Way.RECEIVE, peer, tag + 1, bundle, [], [ticket], empty=True)
         self._wait(step, Part.SENT, bundle, phase, [*touched(bundle), ticket], [])
@@ -150,6 +155,7 @@ class Outbox:
         number = len(self.transfers)
         spans = () if empty else tuple(Span(total.at(0), total.size) for total in bundle)
         label = "/".join(dict.fromkeys(total.owner for total in bundle))
+        # The first phases release the steps themselves (`dependencies.connect`).
         phase = STEPS + number
         self.transfers.append(Transfer(way, peer, tag, spans, phase, label, bundle[0].bytes))
         step.add(

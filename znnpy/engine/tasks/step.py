@@ -80,6 +80,7 @@ def tree(leaves: int) -> list[tuple[int, int]]:
     """
     pairs, distance = [], 1
     while distance < leaves:
+        # Neighbours first: sums of leaves that are finished one after the other can begin early.
         pairs += [(i, i + distance) for i in range(0, leaves - distance, 2 * distance)]
         distance *= 2
     return pairs
@@ -130,6 +131,8 @@ def combine_tensors(
     """
     cuts = plane_ranges(leaves[0], 3)
     pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
+    # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the
+    # tree.
     for first, second in pairs + [(leaves[0], other) for other in others]:
         for batch in range(first.batch):
             for block in range(first.blocks):

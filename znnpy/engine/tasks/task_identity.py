@@ -65,6 +65,7 @@ class Part(Enum):
     `only`: the pass to which this part always belongs, so that its label need not name it.
     """
 
+    # An empty word: the pass alone names the task, as it is the only one of its kind there.
     DIRECT = "", Kind.DIRECT
     WINOGRAD = "", Kind.WINOGRAD
     MAXIMA = "", Kind.POOL
@@ -146,6 +147,7 @@ class Identity(NamedTuple):
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
 
+# Gates and barriers belong to no edge and serve no pass of any.
 GATE = Identity(None, Pass.ORDER, Part.GATE)
 _BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
 
