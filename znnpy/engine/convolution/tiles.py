@@ -19,6 +19,7 @@ from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
+# More bands let more tiles be added at once, and give each task more strands to declare.
 MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
@@ -95,12 +96,14 @@ class Tiling:
 
     def in_lattices(self, most: int) -> int:
         """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
+        # Only lattices with equally many tiles can be taken in whole numbers.
         count, *others = (grid.tiles for grid in self.grids)
         if not others or set(others) != {count}:
             return most
         if most >= count:
             return most - most % count
         cuts = next(cuts for cuts in range(-(-count // most), count + 1) if count % cuts == 0)
+        # Far fewer tiles in a group than asked for would read filters too often.
         return count // cuts if 2 * count > cuts * most else most
 
     def stretches(self, low: int, high: int, group: int, start: int) -> list[Stretch]:
@@ -140,6 +143,8 @@ class TileSpectra:
         vectors = -(-floats // LANES) | 1
         self.tile_stride = channels if packed else self.blocks * PAIR
         self.block_stride = LANES if packed else PAIR
+        # Packed: all real parts of a frequency, then all imaginary ones. Otherwise both parts of a
+        # block side by side.
         self.imaginary = vectors * LANES if packed else LANES
         self.frequency_stride = vectors * PAIR
         self.floats = self.frequency_stride * tiling.frequencies
@@ -182,7 +187,9 @@ class PlaneSpectra(TileSpectra):
         super().__init__(tiling, channels, most, packed=True)
         z, y, x = tiling.tile
         row = (x // 2 + 1) * PAIR
+        # A pair of lines more than a plane takes: planes shall not fall on one set of the caches.
         self.vector_stride = z * (y * row + PAIR)
+        # Tiles of one plane have their columns along y.
         self.axis, self.point_stride = (1, row) if z == 1 else (0, y * row + PAIR)
         self.points = tiling.tile[self.axis]
         self.columns = row // PAIR * (1 if z == 1 else y)
@@ -204,6 +211,7 @@ def planes_of(
     rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     first, last = stretch.low // (rows * columns), (stretch.high - 1) // (rows * columns)
     axis = tensor.cut
+    # Tiles are numbered with x fastest; those of several layers along z reach over all rows.
     if axis == 1:
         if first == last:
             first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
@@ -223,6 +231,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
     """
     rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     found: set[tuple[int, int]] = set()
+    # One layer along z is enough: tiles of the next one touch the same squares.
     for tile in range(stretch.low, min(stretch.high, stretch.low + rows * columns)):
         found |= set(
             product(
@@ -230,6 +239,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
                 _bands(tiling, 2, columns, tile % columns),
             )
         )
+    # Lattices never share a voxel: each has numbers of its own, more than it can have squares.
     first = stretch.grid.first * (MOST_BANDS + 1) ** 2
     return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
 
@@ -237,5 +247,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
 def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
     """Bands of whole tiles' new points that a tile touches: one or two, as none is narrower than an overlap."""
     new, size = tiling.new[axis], tiling.tile[axis]
+    # Counted in tiles. At least as wide as the overlap, so that a tile reaches into the next band
+    # at most.
     band = max(-(-(size - new) // new), -(-count // MOST_BANDS))
     return range(tile // band, (tile * new + size - 1) // (new * band) + 1)

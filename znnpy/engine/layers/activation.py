@@ -31,6 +31,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     **counts(tensor, low, high),
                     "source_block": tensor.block_stride,
                     "target_block": tensor.block_stride,
+                    # Behind a norm the bias is in its coefficients already.
                     "bias": 0 if node.norm else build.bias_address(node.name, 0),
                     "channels": tensor.channels,
                     "width": tensor.shape[2],

@@ -91,6 +91,7 @@ def standardize(step: Step, build: Build, edge: Edge) -> None:
             reads=[parameter.stored_region(low, high)],
             writes=[parameter.values_region(low, high)],
         )
+    # Taking the mean off makes zeros between groups other than 0.
     clear_groups(step, parameter, parameter.values_buffer, Pass.FORWARD)
 
 
@@ -115,6 +116,7 @@ def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], 
     """Yield for each group of outputs its pieces low..high, words that both kernels share, and its floats."""
     _, inputs, *size = parameter.packed_shape
     numbered = enumerate(parameter.pieces)
+    # All inputs of an output count for its mean, so the pieces of a group of outputs go together.
     for _, group in groupby(numbered, lambda one: one[1].first_output):
         (low, first), *others = group
         floats = first.floats + sum(piece.floats for _, piece in others)
@@ -122,6 +124,7 @@ def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], 
             "filters": parameter.stored.address + 4 * first.start,
             "rows": floats // first.width,
             "width": first.width,
+            # Zeros between groups are stored, but are no weights.
             "count": prod(size) * inputs // parameter.groups,
             "epsilon": EPSILON,
         }

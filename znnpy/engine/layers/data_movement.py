@@ -76,6 +76,7 @@ def identity_forward(step: Step, build: Build, edge: Edge) -> None:
 
 def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare a copy where the edge's data gradient is not its target's gradient itself; else nothing."""
+    # Equal tensors are one place in memory: the gradient is there already.
     if build.maps.backward[edge.name] != gradient:
         crop_backward(step, build, edge, gradient)
 
@@ -113,6 +114,8 @@ def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                     },
                     what=Identity(edge.name, Pass.BACKWARD, Part.COPY),
                     cost=_seconds(target, low, high),
+                    # All planes: which of them meet low..high is the kernel's matter, and crops are
+                    # cheap.
                     reads=[gradient.region(batch, block)],
                     writes=[target.region(batch, block, low, high)],
                 )
@@ -131,8 +134,11 @@ def _drop(
                         **rows_of(source, "source", batch, block, low),
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
+                        # Each edge draws its own mask; `hash` would differ between processes.
                         "seed": build.layout.seed ^ crc32(edge.name.encode()),
                         "iteration": build.staged.iteration,
+                        # The number within the whole update, so that ranks and microbatches draw
+                        # what one process would.
                         "image": build.sample(batch),
                         "first_channel": block * target.lanes,
                         "first_plane": first_z,

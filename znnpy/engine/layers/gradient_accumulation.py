@@ -50,6 +50,7 @@ class Total(Pieces):
 def totals(build: Build) -> list[Total]:
     """Return all that is summed over microbatches, in the slot of one; in the order in which it is computed."""
     normed = (node for node in build.layout.network.nodes if node.norm and node.norm.running)
+    # The last layers' gradients are ready first.
     gradients = [_gradient(parameter) for parameter in reversed(build.moving)]
     return gradients + [_statistics(build, node) for node in normed]
 
@@ -61,6 +62,7 @@ def _gradient(parameter: Parameter) -> Total:
 
 def _statistics(build: Build, node: Node) -> Total:
     moments = Normed.of(build, node).moments
+    # Pieces count numbers of 8 bytes, entries floats.
     entry = moments.entry // 2
     ends = tuple(entry * (block + 1) for block in range(moments.blocks))
     return Total(node.name, ends, bytes=8, buffer=moments.buffer)
@@ -78,6 +80,7 @@ def add_total(
     step: Step, total: Total, more: Total, part: Part = Part.MICROBATCHES, phase: int = -1
 ) -> None:
     """Declare the tasks that add `more` to `total`: another slot's, or what a message of that phase has brought."""
+    # Two operands read, one written.
     kernel, rate = (add_flat if total.bytes == 4 else add_doubles), 3 * total.bytes / MEMORY_RATE
     for low, high in ranges(total.pieces, total.ends[-1] * rate):
         length = total.ends[high - 1] - total.start(low)

@@ -36,6 +36,7 @@ ORDERS = Use("orders of edges", "images of losses")
 SORTING = Use("edges as they are sorted", "images of losses")
 SHARES = Use("shares of pairs", "images of losses")
 COUNTS = Use("counts of edges", SMALL)
+# Only orders tasks: one task a sample sorts all of its edges, so nothing is cut by it.
 PASSES = 60  # about what sorting and joining cost, in passes over the memory of a sample's edges
 LOSS_PARTIALS = Use("partial losses", SMALL)
 
@@ -79,6 +80,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     weighed = emit_shares(step, build, parts) if pairs else None
     numbers = parts.objective.numbers
     own = {name: value for name, value in numbers.items() if name in kernel.fields}
+    # Two float64 for each leaf: loss and error.
     partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * parts.count)
     for leaf in parts.leaves:
         step.add(
@@ -116,6 +118,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
             "target": staged.results[node.name].address,
         },
         what=Identity(node.name, Pass.LOSS, Part.LOSS_SUM),
+        # A guess: some additions and divisions of one task; only its order counts.
         cost=1e-6,
         reads=[partials.region(0, parts.count), staged.given.region()],
         writes=[staged.results[node.name].region()],
@@ -132,6 +135,8 @@ def _bias_partials(build: Build, parts: Parts) -> Buffer | None:
 def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Declare a loss of overlap: sums of each part, one task that adds them up, and the gradient."""
     channels, name = parts.output.channels, parts.node.name
+    # Float64: sums of the cross-entropy and of wrong voxels, then I, P and T of each channel
+    # (`znnpy_kernels/layers/dice.py`).
     entries = 2 + SUMS * channels
     partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
     slopes = build.scratch(Name(SLOPES, name), 2 * channels * parts.output.batch)
@@ -173,6 +178,8 @@ def _emit_total(
     step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
 ) -> None:
     name, staged, batch = parts.node.name, build.staged, parts.output.batch
+    # Sums of overlap do not add up over microbatches as means by weights do: each has a loss of its
+    # own.
     factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
     step.add(
         overlap_total,
@@ -216,6 +223,8 @@ def _emit_sample(
 ) -> Weighed:
     name, staged = parts.node.name, build.staged
     order = build.shared(Name(ORDERS, name, (batch,)), edges)
+    # Room for the keys and counts of digits of `malis_order`, and then for the union-find of
+    # `malis_shares`.
     sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
     counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
     words = parts.words(Leaf(0, batch, 0, parts.output.extent))

@@ -42,6 +42,7 @@ class Parts:
     def of(cls, build: Build, node: Node, objective: Objective) -> Parts:
         """Return the parts of an output node."""
         output = build.maps.activations[node.name]
+        # About six operands: values, target, weight, the gradient, and exponentials on the way.
         cuts = plane_ranges(output, 6 * output.blocks)
         leaves = tuple(
             Leaf(batch * len(cuts) + index, batch, low, high)
@@ -114,6 +115,7 @@ def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]
     channel = depth * height * width
     z, _, y, _ = output.box(low, low + 1)
     return {
+        # Relative to the address in `places`, which changes from step to step.
         prefix: 4 * (batch * output.channels * channel + (z * height + y) * width),
         f"{prefix}_image": channel,
         f"{prefix}_z": height * width,

@@ -44,6 +44,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     keep_taps = edge.name in build.maps.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
+            # In training maps are small and stay in a cache, so narrow ranges cost nothing there.
             for low, high in window_ranges(target, edge, 1 if keep_taps else PLANES):
                 wide = read_planes(build, edge, source, low, high)
                 kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
@@ -86,6 +87,7 @@ def _forward_kernel(
 def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
     """Return the kernel of maxima without winning taps."""
     large = 4 * target.blocks * target.block_stride >= STREAMED_BYTES
+    # The streaming kernel takes the maximum with the next voxel along x.
     neighbours = (edge.size[2] - 1) * dilation[2] == 1
     return max_filter_streamed if large and neighbours else max_filter_values
 
@@ -123,6 +125,8 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                     cost=block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
                         gradient.region(batch, block, *seen),
+                        # All planes of taps: they are small, and which are read follows from the
+                        # window.
                         _taps_region(build, edge, gradient, batch, block, 0, gradient.extent),
                     ],
                     writes=[
@@ -164,6 +168,7 @@ def _taps_region(
 
 
 def _tap_bytes(edge: Edge) -> int:
+    # At most 2^3 taps fit a byte; other windows may have more than 256.
     return 1 if is_pair_filter(edge) else 2
 
 

@@ -39,6 +39,7 @@ def largest(step: Step, build: Build, node: Node) -> None:
                 reads=[
                     source.region(batch, block, low, high),
                     own := target.region(batch, block, low, high),
+                    # The first comparison fills the winners, later ones change them.
                     *(_noted(won, target, batch, block, low, high) if number > 1 else ()),
                 ],
                 writes=[own, *_noted(won, target, batch, block, low, high)],
@@ -49,6 +50,7 @@ def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
     """Declare the tasks that pick the part of a max node's gradient that belongs to one edge; return its tensor."""
     gradient, values = build.maps.gradients[node.name], build.maps.activations[node.name]
     incoming = build.layout.network.incoming(node.name)
+    # A single edge always wins.
     if len(incoming) == 1:
         return gradient
     target, won = build.concat_gradient(edge.name), _winners(build, node, values)

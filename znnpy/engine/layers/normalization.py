@@ -30,6 +30,7 @@ GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
 CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
 
 DOUBLE = 2  # floats of a float64
+# A handful of float64 operations; it only orders tasks, and cuts nothing.
 CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
@@ -86,6 +87,7 @@ class Normed:
     @property
     def units(self) -> list[range]:
         """The channel blocks that each merging task takes: no group of channels lies in two of them."""
+        # Statistics of groups and layers may reach over blocks, so one task takes all of them.
         single = self.norm.kind in ("batch", "instance")
         blocks = self.summed.blocks
         return [range(b, b + 1) for b in range(blocks)] if single else [range(blocks)]
@@ -125,6 +127,7 @@ class Normed:
     def affine_words(self, batch: int, block: int) -> dict[str, int]:
         """Return the argument words by which the kernel of a function normalises its input."""
         here = self.coefficients.at(self.sample(batch), block)
+        # An entry is three vectors: scale, centre, bias.
         return {"affine": here, "bias": here + 4 * 2 * LANES}
 
     def affine_reads(self, batch: int, block: int) -> Region:
@@ -169,6 +172,7 @@ def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple
 def emit_statistics(step: Step, build: Build, node: Node) -> None:
     """Declare the tasks that compute a normalisation's coefficients, from the sum or from running statistics."""
     normed = Normed.of(build, node)
+    # `dropping` marks updates: predictions of a model that trains use running statistics as well.
     if normed.norm.running and not (build.layout.training and build.dropping):
         _from_running(step, build, normed)
     else:
@@ -216,6 +220,7 @@ def _from_sums(step: Step, build: Build, normed: Normed) -> None:
             reads=[summed.region(batch, block, low, high)],
             writes=[_part(leaves, batch, block, index)],
         )
+    # Merged in the order of the parts (Chan's rule): bits depend on the shapes alone.
     for unit in normed.units:
         _merge(step, build, normed, leaves, unit, cuts)
 
@@ -262,6 +267,8 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
     They also compute the gradients of scale, shift and bias.
     """
     normed, gradient = Normed.of(build, node), build.maps.gradients[node.name]
+    # The sums' pass reads two operands; the pass that writes gradients has cuts of its own, as
+    # nothing is summed there.
     cuts = len(plane_ranges(gradient, 2))
     leaves = normed.table(
         GRADIENT_LEAVES, gradient.batch, DOUBLE * normalization_statistics.SUMS * cuts

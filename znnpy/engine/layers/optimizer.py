@@ -51,6 +51,7 @@ class Optimizer:
             raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
         entry = OPTIMIZERS[kind]
         own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
+        # The dataclass is frozen, and its own `__init__` would not check.
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "decoupled", own.decoupled)
         object.__setattr__(self, "keys", _checked(entry, numbers))
@@ -62,6 +63,8 @@ class Optimizer:
 
     def __getattr__(self, name: str) -> Any:
         """Return a key of its kind."""
+        # By `__dict__`: while an Optimizer is unpickled or copied there is no `kind` yet, and
+        # `self.kind` would come here again.
         if name in OPTIMIZERS[self.__dict__.get("kind", "sgd")].keys.model_fields:
             return getattr(self.keys, name)
         raise AttributeError(f"an Optimizer of kind {self.kind} has no {name!r}")

@@ -37,6 +37,7 @@ def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -
                         **rows_of(gradient, "gradient", batch, block, low),
                         **words,
                         **counts(gradient, low, high),
+                        # One vector a part, added in order by `_sum`.
                         "partial": partials.address + 4 * LANES * leaf,
                         "length": gradient.row,
                     },

@@ -110,6 +110,7 @@ class Parameter:
     def piece_of(self, output: int, source: int) -> int:
         """Return the index of the piece that holds the filter from one input to one output channel."""
         blocks = -(-self.packed_shape[1] // self.source_lanes)
+        # Pieces: groups of two vectors of outputs, and in each the blocks of inputs.
         return output // (2 * LANES) * blocks + source // self.source_lanes
 
     def offset(self, output: int, source: int) -> int:
@@ -133,12 +134,14 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
     standardized = {e.name for e in layout.network.edges if e.weight_standardization}
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
+        # Packed as the dense layer that computes it, with zeros between groups.
         if groups.get(name, 1) > 1:
             shape = (shape[0], shape[1] * groups[name], *shape[2:])
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         stored = values = _kept(arena, Name(VALUES, name), floats)
+        # A second buffer: the stored filters must survive for the update.
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
         gradient = Buffer(
@@ -158,6 +161,7 @@ def gradient_slots(
 ) -> list[dict[str, Parameter]]:
     """Return by slot the parameters with a gradient buffer of the slot's own (slot 0: the given one)."""
     found = [dict(parameters)]
+    # Gradients alone have slots; values and states are there once.
     for slot in range(1, slots):
         found.append(dict(parameters))
         for name, parameter in parameters.items():
@@ -256,5 +260,7 @@ def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
             pieces.append(Piece(start, floats, first, width, source, count))
             start += floats
         first += width
+    # The kernels compute addresses by `packed_size` and its relatives; both must agree on the
+    # layout.
     assert start == packed_size(outputs, inputs, prod(size))
     return tuple(pieces)

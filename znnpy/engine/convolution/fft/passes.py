@@ -29,6 +29,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PassName, Plan
 from znnpy.plan.cost import PRODUCT_RATE
 
+# Fewer columns load each term more often; more need more registers for their sums.
 COLUMNS = 4  # output images of one product task: they share the loads of the terms
 
 IMAGE_SPECTRA = Use("spectra of images", "source spectra")
@@ -59,7 +60,7 @@ class Product:
     out_first: int = 0
 
     def touched(self, columns: range) -> tuple[list[int], list[int], list[int]]:
-        """Indices of the spectra of a and b read, and of out written, for some columns."""
+        """Return the numbers of the spectra of a and b read, and of those of out written, for some columns."""
         terms, rows = range(self.terms), range(self.rows)
         return (
             [self.a_first + t * self.a_term + r * self.a_row for t in terms for r in rows],
@@ -80,7 +81,7 @@ def emit_product(
     shape: Product,
     what: Identity,
 ) -> None:
-    """Sums of products of spectra, cut by output columns and ranges of frequencies."""
+    """Declare sums of products of spectra, cut by output columns and ranges of frequencies."""
     seconds = shape.terms * shape.rows * a.floats * 4 / PRODUCT_RATE
     for first in range(0, shape.columns, COLUMNS):
         columns = range(first, min(first + COLUMNS, shape.columns))
@@ -115,7 +116,7 @@ def emit_product(
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Spectra of what a conv edge brings to its target."""
+    """Declare the spectra of what a conv edge brings to its target."""
     source = build.seen(edge)
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
@@ -133,7 +134,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Spectra of what a conv edge brings to its source's gradient."""
+    """Declare the spectra of what a conv edge brings to its source's gradient."""
     dy = _gradient_spectra(step, build, edge, gradient)
     out = _sum(build, edge, "gradient")
     what = Identity(edge.name, Pass.BACKWARD, Part.PRODUCTS)
@@ -150,7 +151,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Gradient of an edge's filters, from its source's images and its target's gradient."""
+    """Declare the gradient of an edge's filters, from its source's images and its target's gradient."""
     x = _source_spectra(step, build, edge)
     dy = _gradient_spectra(step, build, edge, gradient)
     filters.weight_gradient(step, build, edge, x, dy)
@@ -158,7 +159,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Spectra of an edge's filters, or dense copies where spectra are made as they are used."""
+    """Declare spectra of an edge's filters, or dense copies where spectra are made as they are used."""
     forward = build.layout.plan.layers[edge.name].forward == "fft"
     serves = Pass.FORWARD if forward else Pass.BACKWARD
     if filters.filters_stay_cached(build, edge):
@@ -168,19 +169,19 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
-    """Sum what incoming edges brought; one inverse transform for each grid."""
+    """Declare the sum of what incoming edges brought; one inverse transform for each grid."""
     edges = build.layout.network.incoming(node.name)
     _finish(step, build, edges, "forward", node.name)
 
 
 def finish_backward(step: Step, build: Build, node: Node) -> None:
-    """The same for the gradients that outgoing edges brought back."""
+    """Declare the same for the gradients that outgoing edges brought back."""
     edges = build.layout.network.outgoing(node.name)
     _finish(step, build, edges, "gradient", node.name)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
-    """Edges whose contribution another edge's inverse transform already includes."""
+    """Return the edges whose contribution another edge's inverse transform already includes."""
     return {edge.name for group in _by_grid(build, edges, which) for edge in group[1:]}
 
 
@@ -253,7 +254,7 @@ def _by_fft(plan: Plan, edge: Edge, which: PassName) -> bool:
 
 
 def _sum(build: Build, edge: Edge, which: PassName) -> Spectra:
-    """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
+    """Return the spectra of what an edge brings to its target (forward) or its source (gradient)."""
     layout, end = build.layout, edge.target if which == "forward" else edge.source
     count = layout.batch * layout.network.node(end).channels
     use = FORWARD_SUMS if which == "forward" else BACKWARD_SUMS

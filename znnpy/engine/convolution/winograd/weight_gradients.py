@@ -35,7 +35,7 @@ class _Panel(NamedTuple):
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
+    """Declare products of tiles of source and gradient, summed by a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.seen(edge)
     dilation = build.layout.geometry.dilations[edge.name]
     shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
@@ -55,6 +55,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         seen = min(source.extent, last + 2 * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
         inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+        # A panel's part of the products; what panels repeat is small beside it.
         share = sum(piece.floats for piece in pieces) / parameter.floats
         step.add(
             winograd_gradient,
@@ -87,7 +88,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
-    """All pieces, of `blocks` of inputs each: some groups of outputs with all inputs, or one with some of them."""
+    """Return panels of all pieces: groups of outputs with all `blocks` of inputs, or one group with some of them."""
     widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
     parts, together = panels(blocks, LANES)
     found = []
@@ -101,7 +102,7 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
 
 
 def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
-    """Planes among which those of some tiles lie."""
+    """Return the planes among which those of some tiles lie."""
     apart = dilation[gradient.cut]
     first, last = low // apart, -(-high // apart)
     return first * NEW * apart, min(gradient.extent, last * NEW * apart)
