@@ -43,10 +43,13 @@ class Tiling:
 
         Raises ShapeError for an impossible window.
         """
+        # What the network was trained on is the natural window: its statistics and borders are
+        # those of training.
         usual = config.inference.window or config.training.output_shape
         why = patch_dependence(network)
         said = "--patch" if window else _said(config)
         tiling = cls(network, config.inference, (window or usual) if why else None, why, said)
+        # A size that users give must be possible, even where it is only a patch.
         if window:
             tiling._fitted(window)
         return tiling

@@ -66,6 +66,7 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
     except RunError:
         return False
     wanted = {"iteration": iteration, "volumes": _plain(sections)}
+    # Scores of other weights or volumes are computed anew.
     return result is not None and wanted.items() <= result.items()
 
 
@@ -85,6 +86,7 @@ def write_result(
             caption=f"{Path(first.volume).name}, iteration {iteration}",
             span=first.span,
         )
+    # Last: while it is missing the same command scores again, so the picture is never left out.
     write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
 
 

@@ -69,6 +69,7 @@ def make_sampler(
     section, augment = config.training, config.augment
     geometry = trained_geometry(config, network)
     targets = make_targets(config, network)
+    # Warnings before the sampler reads anything: they may explain its errors.
     _doubt_labels(scenes, geometry)
     _doubt_zeros(scenes, targets)
     with blamed_on_loss(config):
@@ -85,6 +86,7 @@ def make_sampler(
         normalise=mode_of(config.data),
         replace=config.data.replace_nonfinite,
         mirror=config.data.border == "mirror",
+        # XOR with a constant: both are functions of the run's seed, and never equal.
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
         examine=examine,
         possible=partial(largest, network),

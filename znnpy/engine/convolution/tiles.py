@@ -95,7 +95,7 @@ class Tiling:
         return self.tiles * (MOST_BANDS + 1) ** 2
 
     def in_lattices(self, most: int) -> int:
-        """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
+        """Return a group size up to `most`: tiles of whole lattices or an equal part of one, unless that is far fewer."""
         # Only lattices with equally many tiles can be taken in whole numbers.
         count, *others = (grid.tiles for grid in self.grids)
         if not others or set(others) != {count}:
@@ -107,7 +107,7 @@ class Tiling:
         return count // cuts if 2 * count > cuts * most else most
 
     def stretches(self, low: int, high: int, group: int, start: int) -> list[Stretch]:
-        """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
+        """Return every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
         return [
             Stretch(
                 grid,
@@ -121,7 +121,7 @@ class Tiling:
         ]
 
     def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
-        """Points of a lattice in images of a shape."""
+        """Return the points of a lattice in images of a shape."""
         z, y, x = (
             -(-(size - first) // apart)
             for size, first, apart in zip(shape, lattice, self.dilation, strict=True)
@@ -157,22 +157,22 @@ class TileSpectra:
         return (self.channels - 1) % LANES + 1 if self.packed else LANES
 
     def vectors(self, group: int) -> int:
-        """Vectors of a group of packed tiles, or blocks of all its tiles."""
+        """Return the vectors of a group of packed tiles, or the blocks of all its tiles."""
         if self.packed:
             return -(-self.count(group) * self.channels // LANES)
         return self.count(group) * self.blocks
 
     def count(self, group: int) -> int:
-        """Tiles of a group: `most` but for the last."""
+        """Return the number of tiles of a group: `most` but for the last."""
         return min(self.most, self.tiling.tiles - group * self.most)
 
     def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
-        """Address of a complex vector."""
+        """Return the address of a complex vector."""
         floats = frequency * self.frequency_stride + tile * self.tile_stride
         return self.places[group].address + 4 * (floats + block * self.block_stride)
 
     def stretches(self, group: int) -> list[Stretch]:
-        """Every grid's tiles of a group."""
+        """Return every grid's tiles of a group."""
         start = group * self.most
         return self.tiling.stretches(start, start + self.count(group), group, start)
 
@@ -207,7 +207,7 @@ class Window:
 def planes_of(
     tensor: Tensor, tiling: Tiling, stretch: Stretch, window: Window
 ) -> tuple[int, int] | None:
-    """Planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
+    """Return the planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
     rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     first, last = stretch.low // (rows * columns), (stretch.high - 1) // (rows * columns)
     axis = tensor.cut
@@ -225,7 +225,7 @@ def planes_of(
 
 
 def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
-    """Strands for the squares of a lattice along y and x that overlapping tiles touch.
+    """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
@@ -245,7 +245,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
 
 
 def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
-    """Bands of whole tiles' new points that a tile touches: one or two, as none is narrower than an overlap."""
+    """Return the bands of new points that a tile touches: one or two, as no band is narrower than an overlap."""
     new, size = tiling.new[axis], tiling.tile[axis]
     # Counted in tiles. At least as wide as the overlap, so that a tile reaches into the next band
     # at most.

@@ -164,7 +164,7 @@ def _slab_gradient(
     region: Region,
     earlier: Sequence[Buffer] = (),
 ) -> None:
-    """Add what one slab brings to one piece, by ranges of tap rows: they write side by side.
+    """Declare the tasks that add what one slab brings to one piece, by ranges of tap rows, which write side by side.
 
     With the sums that lie in `earlier` as the piece does.
     """

@@ -74,7 +74,7 @@ def _image_transforms(
 def _products(
     edge: Edge, shape: ConvShape, grid: Triple, passes: Collection[PassName]
 ) -> Operations:
-    """Products, with the filters' transforms where these are made on the way."""
+    """Return the operations of products, with the filters' transforms where these are made on the way."""
     pairs = shape.inputs * shape.outputs
     product = 8.0 * frequencies(grid) * shape.batch * pairs
     filters = pairs * of_transform(grid)

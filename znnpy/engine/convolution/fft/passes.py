@@ -202,7 +202,7 @@ def _finish(
 
 
 def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[list[Edge]]:
-    """Edges that run this pass by FFT, together where one inverse transform makes images for all.
+    """Return the edges that run this pass by FFT, in groups for which one inverse transform makes the images.
 
     They have one grid, and gradients one way to be folded.
     """

@@ -274,7 +274,7 @@ def emit_few_weight_products(
 def emit_few_column_products(
     step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
 ) -> None:
-    """Spectra of the sums over images of one group of tiles, column by column."""
+    """Declare the spectra of the sums over images of one group of tiles, column by column."""
     words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
     for low, high in ranges(y.columns, seconds):
         step.add(
