@@ -36,6 +36,7 @@ RUNNING = ("max_memory", "policy", "steal_seed")
 class _Own(Strict):
     """Arguments that no config has, or not so."""
 
+    # More than machines have cores: each worker takes deques and scratch of its own.
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
     record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
 

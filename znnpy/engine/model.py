@@ -176,6 +176,7 @@ class Model(Closing):
             self._unfolded |= {name: array.copy() for name, array in given.items()}
             # Always of all parameters: one that changes may be folded into filters that do not.
             given = fold(self.network, self._unfolded)
+        # Derived filters are made again there.
         self._engine.set_parameters(given)
 
     @property
@@ -303,6 +304,7 @@ class Model(Closing):
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
+        # The bound of `Model(threads=...)`.
         workers = max(1, whole_number_of("threads", threads, 0, 4096))
         memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
         return declared_graph(memory, self._settings)

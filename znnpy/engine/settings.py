@@ -79,6 +79,7 @@ GROUPS: dict[str, type[Training | Hardware | Execution]] = {
 }
 """Groups by the keyword of `Model` that takes one."""
 
+# Names of fields are unique over all groups, so that a bare name in an error tells its place.
 HOMES = {key.name: name for name, group in GROUPS.items() for key in fields(group)}
 """The group of each key."""
 

@@ -41,6 +41,7 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
 }
 # Gates do no work; biases belong to nodes and cost the same whatever the method.
 OF_NO_EDGE = {Part.GATE, Part.BIAS}
+# Plans name passes in one word, tasks in an enumeration: this leads from tasks to plans.
 _NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
 
 

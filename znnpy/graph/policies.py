@@ -51,6 +51,8 @@ def layers(edges: Edges, cost: Floats) -> Floats:
     return fifo(edges, cost)
 
 
+# The first one is the default; the others are what it is compared with (docs/design/inference.md,
+# "Tried and left").
 POLICIES: dict[str, Callable[[Edges, Floats], Floats]] = {
     "critical-path": critical_path,
     "distance": distance,

@@ -97,6 +97,7 @@ class TaskGraph:
     @property
     def span(self) -> float:
         """Tinf: seconds along the longest path over edges that are not carried."""
+        # Of a step on its own: carried edges, which lead into the next one, are left out.
         return float(self.levels().max(initial=0.0))
 
     def arguments(self, task: int) -> Ints:
@@ -120,6 +121,7 @@ class TaskGraph:
 
     def edges(self, *, carried: bool) -> tuple[Ints, Ints]:
         """Return (before, after) of all carried edges (their token is present at first), or of all others."""
+        # CSR back to pairs.
         before = np.repeat(np.arange(self.size), np.diff(self.successor_starts))
         chosen = self.carried if carried else ~self.carried
         return before[chosen], self.successors[chosen]

@@ -61,6 +61,7 @@ class Blended:
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
         """Add a window of float32 values, as `Joined.add`."""
+        # A window may reach over the region: only what both have in common is added.
         part = patch.within(self._region)
         here, there = part.slices(self._region.lower), part.slices(patch.lower)
         weight, total = self._weight[there], self._total[here]

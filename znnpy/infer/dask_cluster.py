@@ -20,6 +20,7 @@ from znnpy.errors import ZnnpyError
 
 TRACKER = "ignore:resource_tracker"
 """A warnings filter: Python's resource tracker warns of what killed processes leave, though it frees that."""
+# Protocols by which dask asks for certificates.
 ENCRYPTED = ("tls", "wss")
 MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
 # HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.

@@ -35,9 +35,12 @@ from znnpy.infer.log import BlockLog
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.provenance import fingerprint
 
+# Stands for the scene while a job travels: open files cannot be pickled.
 UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})
 # One computes while the next waits; more would be lost with a worker.
 AHEAD = 2  # blocks that each thread of a worker is given before it asks
+# Errors may be the machine's, such as a disk that fails: dask repeats elsewhere. More would hide a
+# block that always fails.
 RETRIES = (
     3  # times that dask repeats a block that failed, before the prediction ends with its error
 )

@@ -59,6 +59,7 @@ def chosen_patch(
     # The usual patch is found, and remembered, even if this prediction's limit takes another: the
     # next one shall not depend on it.
     usual = remembered or _within(search, usual_limit)
+    # Only what is new has to be written.
     record = None if remembered or usual is None else recorded(usual)
     # `least_bytes` first: it is known without planning an engine.
     if usual is not None and usual.least_bytes <= limit and needs(usual) <= limit:
@@ -103,6 +104,7 @@ def patch_of(value: Any) -> Triple | None:
 def warnings_of(memory: int, processes: int) -> tuple[str, ...]:
     """Return a line when what is planned for each process is more than is free at this moment."""
     free = available_memory()
+    # What is taken already is no longer free, so it does not count again.
     more = processes * (memory - rss())
     if more <= free:
         return ()

@@ -36,6 +36,7 @@ from znnpy.errors import PlanError
 from znnpy.locks import alone
 from znnpy.network.types import Triple
 
+# Real transforms go one way each: r2c is forward, c2r backward.
 FORWARD, BACKWARD = -1, 1
 # FFTW's own flags (fftw3.h): FFTW_FORWARD and FFTW_BACKWARD are the signs of the exponent.
 # WISDOM_ONLY makes the planner fail rather than measure.

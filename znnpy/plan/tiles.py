@@ -20,6 +20,8 @@ from znnpy.plan.types import TILE_SIZES, PartSeconds, wanted
 
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
+# Fitted to 310 layers and tiles, task by task (docs/design/spectral.md, "Choice"); only ratios
+# decide anything.
 TILE_RATE = 48e9
 # Points along an axis: planes of larger tiles leave the L1 cache between rows and columns.
 IN_L1, NEAR_L1 = 20, 24

@@ -24,6 +24,7 @@ from znnpy.locks import alone
 from znnpy.plan import fftw
 from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
 
+# The package's folder, below which `sources` looks for what decides times.
 HOME = Path(__file__).parents[1]
 Words = dict[str, float]
 """Costs as files have them: seconds by names such as `spectral 8x8x8 weight`."""

@@ -20,6 +20,7 @@ from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
 FORMAT = 1  # raised when files change so that older versions cannot read them
+# Begin the names of arrays in the file; a name is `group/name`.
 GROUPS = ("parameters", "optimizer_state")
 # Nine digits, so that names sort as iterations do.
 _NAME = re.compile(r"iteration-(\d{9})\.npz")

@@ -19,6 +19,7 @@ from znnpy.train.start import SavedRun
 def held_out(config: Config) -> tuple[VolumeSection, ...]:
     """Return the volumes to evaluate on: data.test, or data.validation if it is not given; only those with labels."""
     data = config.data
+    # `data.test: []` means none at all, which is why it is not treated like None.
     sections = data.validation if data.test is None else data.test
     return tuple(section for section in sections if section.labels is not None)
 

@@ -24,8 +24,10 @@ DAMAGE = (
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """The exceptions that reading a damaged archive may raise."""
+# Members of an npz file are npy files.
 SUFFIX = ".npy"
 TEXT = 1 << 14  # characters of the text at most; that of checkpoints has a few hundred
+# Version 1.0 of the format: what NumPy writes for headers below 64 KiB.
 _MAGIC = b"\x93NUMPY\x01\x00"
 # NumPy reads headers by evaluating a literal; only the exact text that `savez` writes is taken
 # here.

@@ -96,6 +96,8 @@ def make_sampler(
 
 def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
     """Warn where there is one label for each image, and the network sees several images at once."""
+    # Images with one label each are stacked along z, so a network that sees several of them mixes
+    # samples.
     deep = max(view[0] for view in geometry.fields_of_view.values())
     each = [it for scene in scenes for it in scene.labels.values() if isinstance(it, OneEach)]
     if deep > 1 and each:
@@ -111,6 +113,7 @@ def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
     for scene in scenes:
         for node, labels in scene.labels.items():
             taught = targets[node].of_zeros
+            # With a mask users have said what counts.
             if not taught or node in scene.masks or isinstance(labels, OneEach):
                 continue
             if labels.channels == 1 and (seen := strokes(labels)).likely:

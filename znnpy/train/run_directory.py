@@ -33,6 +33,8 @@ PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
 # JSON takes many times its size in memory once it is parsed.
 JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
+# With temporary files and damage set aside (`_is_file`) all that `--overwrite` removes, beside
+# checkpoints.
 _FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
 
 Note = Callable[[str], None]

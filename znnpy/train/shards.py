@@ -31,6 +31,7 @@ from znnpy.train.patch_sources import open_sampler
 # Larger slices take more memory for MPI's copies, smaller ones more calls.
 SLICE = 16 << 20
 """Bytes of a block that are sent at once: bounds the memory of messages."""
+# A larger share leaves the network's plan and the system less than they turn out to need.
 SHARE = (
     0.5  # of the available memory that blocks may take; the rest is for the network and the system
 )

@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 # Longer: a process that hangs in a library keeps the terminal. Shorter: temporary files stay
 # behind.
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
+# The terminal's own sequence: a progress bar has hidden the cursor, and cannot clean up any more.
 _SHOW_CURSOR = b"\x1b[?25h"
 _LEFT = b"znnpy: stopped at once; run the same command again to go on\n"
 

@@ -29,6 +29,7 @@ from znnpy.network.types import Network
 Bundle = tuple[Total, ...]
 """Pieces of sums that one message carries; all of the same dtype size."""
 
+# Urgent for any strategy and number of workers (docs/design/distributed.md).
 _FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
 """Parts that post a message, or compute what the next one carries."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
@@ -36,6 +37,7 @@ _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
 TICKETS = Use("messages that are under way", SMALL)
 SEEN = (VALUES, PARAMETER_GRADIENTS)
 """Uses of buffers that other ranks of the host can read in place."""
+# Only orders tasks.
 SECONDS = 2e-7  # estimated cost of a task that posts a message or has waited for one: a few writes to memory
 
 
@@ -94,12 +96,14 @@ class Outbox:
 
     def theirs(self, peer: int, bundle: Bundle) -> Bundle | None:
         """Return the same bundle in another rank's memory; None if that cannot be read in place."""
+        # Windows cover parameters and their gradients alone; statistics and losses go as messages.
         if peer not in self.shifts or any(it.buffer.name.use not in SEEN for it in bundle):
             return None
         return tuple(_shifted(total, self.shifts[peer]) for total in bundle)
 
     def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
         """Declare that another rank may read a bundle, which stays unchanged until that rank has answered."""
+        # Empty messages have the same tags and order as full ones: only their spans are missing.
         self.send(step, peer, tag, bundle, empty=True)
         # A buffer without memory: it orders the waiting task after the post, by regions like
         # everything else.

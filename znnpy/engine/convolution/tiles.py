@@ -95,7 +95,7 @@ class Tiling:
         return self.tiles * (MOST_BANDS + 1) ** 2
 
     def in_lattices(self, most: int) -> int:
-        """Return a group size up to `most`: tiles of whole lattices or an equal part of one, unless that is far fewer."""
+        """Return a group size of at most `most`: whole lattices or equal parts of one, unless far fewer than `most`."""
         # Only lattices with equally many tiles can be taken in whole numbers.
         count, *others = (grid.tiles for grid in self.grids)
         if not others or set(others) != {count}:

@@ -37,10 +37,12 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
                 "filters": parameter.gradient + 4 * piece.start,
                 **dict(zip("zyx", edge.size, strict=True)),
                 **{f"repeat_{axis}": n for axis, n in zip("zyx", edge.repeat, strict=True)},
+                # From tap to tap lie all filters of a piece; the average is taken for each of them.
                 "step": piece.inputs * piece.width,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
             cost=piece.floats * 8 / MEMORY_RATE,
+            # In place: what is read is written.
             reads=[own := parameter.gradient_region(index, index + 1)],
             writes=[own],
         )
@@ -87,6 +89,7 @@ def standardize(step: Step, build: Build, edge: Edge) -> None:
             standardize_filters,
             {**words, "target": parameter.values + 4 * parameter.pieces[low].start},
             what=Identity(edge.name, Pass.FORWARD, Part.STANDARDIZED),
+            # Read twice, for statistics and values, and written once.
             cost=floats * 12 / MEMORY_RATE,
             reads=[parameter.stored_region(low, high)],
             writes=[parameter.values_region(low, high)],

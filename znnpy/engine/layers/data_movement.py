@@ -84,6 +84,7 @@ def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) ->
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks that copy what lies inside the offset on both sides."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
+    # A planar input that leads into blocks is packed on the way.
     move = _copy if source.lanes == target.lanes else _pack
     move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
 

@@ -72,6 +72,7 @@ def add_totals(step: Step, build: Build, into: int, other: int, made: Collection
     """Declare the addition of slot `other` to slot `into`, except for gradients whose own tasks have `made` it."""
     first, second = totals(build.of(0, into)), totals(build.of(0, other))
     for total, more in zip(first, second, strict=True):
+        # Direct weight gradients add earlier microbatches' sums themselves (`multiply`).
         if total.owner not in made:
             add_total(step, total, more)
 
@@ -109,6 +110,7 @@ def results(build: Build) -> list[Total]:
 def add_results(step: Step, build: Build) -> list[Total]:
     """Declare the sum of loss and error over the microbatches computed here; return the first one's, which takes it."""
     found = [results(build.of(microbatch, 0)) for microbatch in range(len(build.layout.numbers))]
+    # The same tree as for gradients, over the same numbers.
     for into, other in tree(len(found)):
         for total, more in zip(found[into], found[other], strict=True):
             add_total(step, total, more)
@@ -126,6 +128,7 @@ def moved(build: Build) -> list[Total]:
         if node.norm and node.norm.running
         for what in ("mean", "variance")
     )
+    # Running statistics are not learned, but move with an update.
     names = [*(parameter.name for parameter in reversed(build.moving)), *running]
     return [_values(build.parameters[name]) for name in names]
 

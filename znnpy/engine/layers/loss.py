@@ -65,6 +65,7 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
     """Declare the loss of an output node: its gradient, partial sums, and their sum in the step's results."""
     parts = Parts.of(build, node, objective)
     group = loss_group(build.parity)
+    # A kernel for sums that come first marks losses of overlap.
     if _kernels(objective)[0]:
         emit_overlap(step, build, parts, group)
     else:
@@ -226,6 +227,7 @@ def _emit_sample(
     # Room for the keys and counts of digits of `malis_order`, and then for the union-find of
     # `malis_shares`.
     sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
+    # Eight bytes each.
     counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
     words = parts.words(Leaf(0, batch, 0, parts.output.extent))
     cost = PASSES * 4 * edges / MEMORY_RATE

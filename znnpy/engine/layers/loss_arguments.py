@@ -45,6 +45,8 @@ class Parts:
         # About six operands: values, target, weight, the gradient, and exponentials on the way.
         cuts = plane_ranges(output, 6 * output.blocks)
         leaves = tuple(
+            # Leaves of one sample follow each other: losses of overlap sum over them sample by
+            # sample.
             Leaf(batch * len(cuts) + index, batch, low, high)
             for batch in range(output.batch)
             for index, (low, high) in enumerate(cuts)
@@ -84,6 +86,7 @@ class Parts:
         output, name = self.output, self.node.name
         numbers = self.objective.numbers
         return {
+            # Losses share their words; those that a loss does not read are 0.
             **dict.fromkeys(AT._fields, 0),
             **{word: value for word, value in numbers.items() if word in AT._fields},
             **rows_of(output, "output", leaf.batch, 0, leaf.low),

@@ -53,6 +53,7 @@ def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
     # A single edge always wins.
     if len(incoming) == 1:
         return gradient
+    # Each edge needs a tensor of its own: zeros where another edge has won.
     target, won = build.concat_gradient(edge.name), _winners(build, node, values)
     for batch, block, low, high in _parts(target):
         step.add(
@@ -107,6 +108,7 @@ def _winners(build: Build, node: Node, values: Tensor) -> Buffer | None:
 def _noted(
     won: Buffer | None, values: Tensor, batch: int, block: int, low: int, high: int
 ) -> list[Region]:
+    # Regions count planes of a block, as those of the values do.
     section = batch * values.blocks + block
     return [won.region(low, high, section=section)] if won else []
 

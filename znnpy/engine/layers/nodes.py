@@ -39,6 +39,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case "concat":
             _concatenate(step, build, node)
         case "sum" | "transfer":
+            # By FFT converging edges are summed as spectra and have one inverse transform.
             included = summed_elsewhere(build, incoming, "forward")
             edges = [edge for edge in incoming if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
@@ -95,6 +96,7 @@ def _converge(
     first = first_of(edges)  # whose tensor becomes the sum
     # Tensors of `made` edges belong to this node, so the tree may overwrite them.
     made = [edge for edge in edges if edge is not first and edge.name not in passed]
+    # In the order of the network's edges, which is part of what fixes the bits.
     leaves = [tensors[edge.name] for edge in (first, *made)]
     others = [tensors[edge.name] for edge in edges if edge.name in passed]
     combine_tensors(step, leaves, what, others)
@@ -218,6 +220,7 @@ def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -
     That of an identity edge is copied straight into the data gradient.
     """
     source, block = build.maps.gradients[node.name], build.layout.stacked(edge)
+    # Whole blocks are a view; nothing is copied.
     if block is not None:
         return source.part(block, build.maps.contributions[edge.name].channels)
     passed = edge.kind == "identity"

@@ -115,6 +115,7 @@ class Normed:
         entry, blocks = normalization_statistics.MOMENTS * LANES * DOUBLE, self.summed.blocks
         if not self.norm.running:
             return self.table(MOMENTS, self.samples, entry)
+        # In a slot of its own, like a gradient: microbatches, and ranks, add them up by the tree.
         name = Name(MOMENTS, self.node.name)
         return Table(self.build.added_up(name, entry * blocks), entry, blocks)
 
@@ -240,6 +241,7 @@ def _left(leaves: Table, batch: int, unit: range, cuts: int) -> list[Region]:
 
 
 def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range, cuts: int) -> None:
+    # Bias, scale and shift go into the coefficients, so that the pass over voxels knows of none.
     names = (normed.node.name, normed.kept("scale"), normed.kept("shift"))
     coefficients, batch = normed.coefficients, normed.summed.batch
     step.add(
@@ -342,6 +344,8 @@ def _merge_gradients(
     cuts: int,
 ) -> None:
     node, (depth, height, width) = normed.node, normed.summed.shape
+    # Sums of scale, shift and bias of the unit's channels in float64, before they are rounded into
+    # the gradients.
     found = build.scratch(
         Name(CHANNEL_GRADIENTS, node.name, (unit.start,)), 3 * DOUBLE * LANES * len(unit)
     )
@@ -388,6 +392,8 @@ def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
             "variance": build.values_address(names[1], 0),
             "bias": build.values_address(node.name, 0),
             "moments": normed.moments.at(0, 0),
+            # Moments were summed over the microbatches of all ranks; running statistics move by
+            # their mean.
             "count": build.layout.microbatches,
             "momentum": norm.momentum,
             "channels": node.channels,

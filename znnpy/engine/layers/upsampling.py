@@ -66,6 +66,7 @@ def _add(
     words = {f"size_{axis}": size for axis, size in zip("zyx", small.shape, strict=True)}
     words |= {f"factor_{axis}": factor for axis, factor in zip("zyx", edge.factor, strict=True)}
     words |= {"linear": int(edge.mode == "linear"), "z0": z0, "z1": z1, "y0": y0, "y1": y1}
+    # Of the cost of a whole block, which reads and writes both feature maps once.
     share = (planes[1] - planes[0]) / target.extent
     for batch in range(small.batch):
         for block in range(small.blocks):

@@ -121,6 +121,7 @@ class Build:
 
     def value(self, node: str) -> Tensor:
         """Return a node's feature map: its activation, or the staged input where that is used in place."""
+        # Inputs that are used in place have no activation of their own.
         packed = self.maps.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
@@ -131,6 +132,7 @@ class Build:
 
     def summed(self, node: str) -> Tensor:
         """Return the tensor in which a node's edges are added: its values, unless its gradient needs the sum."""
+        # The first edge's output becomes the sum (`converge_forward`).
         return self.maps.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
@@ -173,6 +175,7 @@ class Build:
 
     def _buffer(self, memory: Memory, name: Name, asked: _Asked) -> Buffer:
         floats, shared, filled = asked
+        # The same name in two replicas is two buffers; what is common to all keeps number 0.
         if isinstance(memory, Replica):
             name = name.of(memory.number)
         if name not in self._buffers:
@@ -187,6 +190,7 @@ class Build:
     def partial_gradients(self, edge: str, count: int) -> list[Buffer]:
         """Return `count` buffers for partial gradients of an edge's filters; the first takes their sum."""
         parameter = self.parameters[edge]
+        # The sum must end in the gradient, so the first leaf is made there.
         return [parameter.gradient_buffer] + [
             self.shared(Name(PARTIAL_GRADIENTS, edge, (leaf,)), parameter.floats)
             for leaf in range(1, count)

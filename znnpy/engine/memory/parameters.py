@@ -116,12 +116,14 @@ class Parameter:
     def offset(self, output: int, source: int) -> int:
         """Return the offset, in floats, of tap (0, 0, 0) of one filter."""
         piece = self.pieces[self.piece_of(output, source)]
+        # [tap][input][lane]: inputs lie `width` floats apart, outputs side by side.
         inside = (source - piece.first_input) * piece.width + output - piece.first_output
         return piece.start + inside
 
     def tap_strides(self, output: int, source: int) -> tuple[int, int, int]:
         """Return the distances between taps along z, y, x, in floats."""
         piece = self.pieces[self.piece_of(output, source)]
+        # From one tap to the next lie all inputs of the piece.
         step = piece.inputs * piece.width
         return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
 
@@ -137,6 +139,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         # Packed as the dense layer that computes it, with zeros between groups.
         if groups.get(name, 1) > 1:
             shape = (shape[0], shape[1] * groups[name], *shape[2:])
+        # Exchanged filters are read by their outputs' blocks, which always have lanes.
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
@@ -144,6 +147,7 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         # A second buffer: the stored filters must survive for the update.
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
+        # Buffers of the step: unlike values, gradients are filled anew by each update.
         gradient = Buffer(
             Name(PARAMETER_GRADIENTS, name),
             arena.reserve(floats, PARAMETER_GRADIENTS) if name in moving else 0,
@@ -180,6 +184,7 @@ def _with_states(arena: Arena, parameter: Parameter, states: int) -> Parameter:
 
 
 def _kept(arena: Arena, name: Name, floats: int) -> Buffer:
+    # Filled by an earlier step, or by Python before the first one.
     return Buffer(name, arena.reserve(floats, name.use), floats, Filled.EARLIER)
 
 
@@ -247,6 +252,8 @@ def _source_lanes(layout: Layout, edge: str) -> int:
 
 def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
     if len(shape) == 1:
+        # One float a channel, padded to whole vectors; a piece is a block, as tasks of nodes take
+        # blocks.
         blocks = range(-(-shape[0] // LANES))
         return tuple(Piece(b * LANES, LANES, b * LANES, LANES, 0, 1) for b in blocks)
     outputs, inputs, *size = shape

@@ -22,6 +22,7 @@ def sum_bias(
         sum_vectors,
         {
             "source": partials.address,
+            # A bias is one float a channel, so a block of channels is one vector.
             "target": parameter.gradient + 4 * LANES * first,
             "count": count,
             "length": blocks * LANES,

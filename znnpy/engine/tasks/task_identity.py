@@ -143,6 +143,7 @@ class Identity(NamedTuple):
     @property
     def label(self) -> str:
         """Owner, pass and part in words, such as `conv1 backward products`."""
+        # Forward is what a name without a pass means.
         named = self.part.only is not None or self.serves is Pass.FORWARD
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 

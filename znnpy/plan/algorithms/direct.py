@@ -17,6 +17,7 @@ IMAGES_RATE = 12e9  # bytes/s of feature maps that a pass with few operations re
 PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, idle lanes included
 
 METHOD = Method("direct")
+# Everything that any layer needs: direct convolution is the fallback for what others refuse.
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),

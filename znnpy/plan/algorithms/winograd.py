@@ -15,6 +15,7 @@ from znnpy.plan.partition import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
+# The one size that its kernels are written for.
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis: F(4, 3)
 POINTS = 216  # of a tile: (4 + 3 - 1)^3
@@ -38,6 +39,7 @@ PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 
 # Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
 # most this share of it, where there are tasks enough.
 RANGE_SECONDS, TAPS_SHARE = 4e-4, 0.1
+# So many tasks are left even if transforming sums then takes more than its share.
 FEWEST_TASKS = 16
 # More ranges give more tasks and more memory; adding them up reads all of it once more.
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side

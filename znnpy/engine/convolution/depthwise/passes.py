@@ -49,6 +49,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """Declare the data gradient."""
     target, before = build.back(edge), firsts(build.layout.cropped(edge))
     dilation = build.layout.geometry.dilations[edge.name]
+    # On each lattice of a stride other taps meet; the kernel sorts that out row by row.
     for batch, block, low, high, cost in _parts(build, edge, target):
         first = before[target.cut]
         seen = met_range(edge, dilation, gradient, low + first, high + first)
@@ -70,6 +71,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     """Declare the weight gradient: products summed over positions, by a fixed tree over ranges and batch."""
     parameter = build.parameters[edge.name]
     slabs = _slabs(gradient)
+    # Slabs are added by a tree of fixed shape, so that bits do not depend on the workers.
     leaves = build.partial_gradients(edge.name, len(slabs))
     for index, piece in enumerate(parameter.pieces):
         regions = [leaf.region(index, index + 1) for leaf in leaves]

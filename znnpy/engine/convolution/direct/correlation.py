@@ -143,6 +143,7 @@ class _Panel:
 
 def _panels(target: Tensor) -> list[_Panel]:
     if target.lanes == 1:
+        # Planar channels are few: one task computes all of them.
         return [_Panel(0, 0, target.channels)]
     vectors = output_groups(target.channels)
     return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
@@ -151,6 +152,7 @@ def _panels(target: Tensor) -> list[_Panel]:
 def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
     """Return (batch, low, high, seconds) of each task of a panel."""
     target = it.target
+    # Of one sample and one panel.
     share = seconds / target.batch * panel.count / target.blocks
     planes = [
         (low * it.together, min(target.extent, high * it.together))
@@ -172,6 +174,7 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
     parameter = build.parameters[edge.name]
     if it.target.lanes == 1:
         return parameter.values, parameter.values_region()
+    # A panel's filters are as many pieces as the source has blocks.
     first = panel.number * it.source.blocks
     return parameter.values + offset, parameter.values_region(first, first + it.source.blocks)
 
@@ -195,6 +198,7 @@ def _words(
     target = _target_words(it.target, batch, panel.first, *planes)
     found = {**words, "source": it.source.at(batch), **target}
     if it.target.lanes == 1:
+        # The kernels of few channels read their source by blocks of LANES alone.
         del found["source_x"], found["source_lanes"]
     return found
 

@@ -83,6 +83,7 @@ def emit_product(
 ) -> None:
     """Declare sums of products of spectra, cut by output columns and ranges of frequencies."""
     seconds = shape.terms * shape.rows * a.floats * 4 / PRODUCT_RATE
+    # Each task sums all terms for its columns, so no two tasks add to one spectrum.
     for first in range(0, shape.columns, COLUMNS):
         columns = range(first, min(first + COLUMNS, shape.columns))
         for low, high in a.cuts(seconds * len(columns)):
@@ -121,6 +122,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
     what = Identity(edge.name, Pass.FORWARD, Part.PRODUCTS)
+    # Few filters: spectra from a cache. Many: made in scratch, just before they are multiplied.
     if not filters.filters_stay_cached(build, edge):
         filters.emit_filtered_sum(step, build, edge, x, out, what)
         return
@@ -160,6 +162,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare spectra of an edge's filters, or dense copies where spectra are made as they are used."""
+    # Charged to the first pass that reads them.
     forward = build.layout.plan.layers[edge.name].forward == "fft"
     serves = Pass.FORWARD if forward else Pass.BACKWARD
     if filters.filters_stay_cached(build, edge):
@@ -209,6 +212,8 @@ def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[lis
     groups: dict[object, list[Edge]] = defaultdict(list)
     for edge in edges:
         if _by_fft(build.layout.plan, edge, which):
+            # Gradients that are folded differently cannot be summed before they are transformed
+            # back.
             border = border_of(build, edge) if which == "gradient" else ()
             groups[grid_of(build, edge), border].append(edge)
     return list(groups.values())
@@ -232,6 +237,7 @@ def source_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
 
     It belongs to the first pass for which an edge that leaves the source asks.
     """
+    # Reports charge what is shared to the pass that asks first (docs/design/tasks.md).
     forward = _any_by_fft(plan, network.outgoing(edge.source), "forward")
     return Identity(edge.source, Pass.FORWARD if forward else Pass.WEIGHT, Part.IMAGE_SPECTRA)
 

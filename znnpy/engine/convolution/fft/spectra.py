@@ -18,6 +18,7 @@ from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
 from znnpy.plan.partition import TARGET_SECONDS, ranges
 
+# Two tasks that write one line would take it from each other.
 LINE = 16  # floats: cuts between frequencies fall on cache lines
 
 
@@ -52,6 +53,8 @@ class Spectra:
     ) -> None:
         self.grid, self.count = grid, count
         self.floats = spectrum_floats(grid)
+        # Spectra of filters outlive the step; all others share memory with what is not needed at
+        # the same time.
         reserve = build.kept if kept else build.shared
         self.buffer = reserve(Name(use, owner, (grid, *border)), count * self.floats)
 
@@ -61,6 +64,7 @@ class Spectra:
 
     def region(self, index: int, low: int = 0, high: int | None = None) -> Region:
         """Return the region of floats low..high of one spectrum."""
+        # A spectrum is a section: those of different images never wait for each other.
         return self.buffer.region(low, self.floats if high is None else high, section=index)
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
@@ -81,6 +85,7 @@ def image_spectra_of(
     assert what.owner is not None
     count = tensor.batch * tensor.channels
     spectra = Spectra(build, use, what.owner, count, grid, border=border)
+    # Forward pass and weight gradient, and all edges that leave a node, read the same spectra.
     if not step.once(spectra.buffer):
         return spectra
     plan = plan_forward(grid, tensor.shape)
@@ -116,6 +121,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
         for first, count in _channel_runs(tensor, spectra.grid):
             block, lane = divmod(first, tensor.lanes)
             index = batch * tensor.channels + first
+            # The task of a block's last channel also clears its idle lanes.
             last = lane + count == tensor.block_channels(block)
             step.add(
                 spectra_images,

@@ -47,6 +47,7 @@ def operations(
         found[Identity(edge.name, PASS_OF[which], Part.PRODUCTS)] = flops
         for part, count in _transforms(shape, whole, which, tiles).items():
             found[Identity(edge.name, PASS_OF[which], part)] = count * of_transform(tile)
+        # Edges that agree on all of this read the same kept tiles (`source_spectra`).
         key = (
             "kept tiles",
             edge.source,

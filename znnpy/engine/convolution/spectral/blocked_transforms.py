@@ -32,6 +32,7 @@ def _spectra_tasks(
 ) -> Iterator[TransformTask]:
     tiling, planar = spectra.tiling, tensor.lanes == 1
     first = phase * _blocks(tensor)
+    # A planar tensor has a block for each channel; LANES of them make one block of spectra.
     per_block = LANES if planar else 1  # of the tensor's own blocks
     words = {
         **lattice_strides("source", tensor, tiling),

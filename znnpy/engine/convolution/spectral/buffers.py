@@ -71,6 +71,8 @@ def is_transposed(edge: Edge) -> bool:
 
 def along(edge: Edge) -> PassName:
     """Return the pass that goes with the filters, from tiles of phases."""
+    # A transposed convolution is the passes of the other convolution with roles exchanged
+    # (docs/design/spectral.md, "Strides").
     return "gradient" if is_transposed(edge) else "forward"
 
 
@@ -81,6 +83,7 @@ def against(edge: Edge) -> PassName:
 
 def is_few(build: Build, edge: Edge) -> bool:
     """Return whether lanes go over tiles and phases of an edge's source."""
+    # By the machine's lanes, unlike estimates, which count those of the widest vector.
     source, phases = build.seen(edge), phases_of_edge(build, edge)
     return source.lanes == 1 and over_tiles(source.channels, phases.count, LANES)
 
@@ -141,6 +144,7 @@ def grouped_spectra(tiling: Tiling, images: Views) -> TileSpectra:
 
     Vectors that hold tiles of two lattices would let one wait for the other where tiles overlap.
     """
+    # By sizes alone: groups decide the order of additions.
     most = group_size(tiling.tile, tiling.tiles, images.channels)
     found = spectra_of(tiling, images, most)
     return spectra_of(tiling, images, tiling.in_lattices(most)) if found.packed else found
@@ -155,6 +159,7 @@ def spectra_of(tiling: Tiling, images: Views, most: int) -> TileSpectra:
 def tiling_of(build: Build, edge: Edge, which: PassName) -> Tiling:
     layout, tile = build.layout, tile_of(build, edge, which)
     phases = phases_of_edge(build, edge)
+    # By the taps of the first phase, which has the most; the others leave some points to zeros.
     new = new_points(phases.size, tile)
     places = layout.shape(edge.source if is_transposed(edge) else edge.target)
     return Tiling(tile, new, phases.dilation, places, layout.batch)

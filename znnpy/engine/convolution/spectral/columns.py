@@ -48,6 +48,7 @@ def emit_column_gradients(
         "w": filters.at() if filters else 0,
         "target": dy.at(group) if filters else 0,
         "gradient": w.at(),
+        # The first group stores: nothing has to be cleared before.
         "accumulate": int(group > 0),
     }
 
@@ -115,6 +116,7 @@ def column_words(
 
 def line_seconds(spectra: PlaneSpectra, group: int) -> float:
     tile = tile_seconds(spectra.tiling.tile)
+    # The lines that transforms of planes have left to the products.
     return (1.0 - PLANES_SHARE) * PACKING * spectra.vectors(group) * tile
 
 

@@ -73,7 +73,9 @@ class FewSpectra:
     def __init__(self, tiling: Tiling, channels: int, phases: int = 1) -> None:
         channels *= phases
         self.tiling, self.channels, self.tiles = tiling, channels, LANES // channels
+        # With phases a block holds few tiles, too few for a product; so products go across blocks.
         self.across = phases > 1
+        # Each lattice begins with a block of its own: tiles of two lattices never share a vector.
         self.firsts: dict[int, int] = {}  # block by the first tile of its grid
         self.blocks = 0
         for grid in tiling.grids:
@@ -136,6 +138,7 @@ class FewSpectra:
     def _across(self, others: TileSpectra, group: int) -> list[_Run]:
         found = []
         for stretch in others.stretches(group):
+            # One run for each place within a block: every `tiles`-th tile lies in the same lanes.
             for first in range(stretch.low, min(stretch.low + self.tiles, stretch.high)):
                 tile, tiles = stretch.grid.first + first - stretch.start, stretch.high - first
                 block, place = divmod(first, self.tiles)
@@ -163,6 +166,7 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     # own.
     name = Name(FEW_TILES, edge.source, (*split, *grid, *view, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
+    # All tiles at once: they fill few vectors, and serve both passes.
     if step.once(x.place):
         kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
         own = Identity(edge.name, PASS_OF[which], Part.TILES)
@@ -243,6 +247,7 @@ def emit_few_products(
                 reads=[*x.regions(run), w.place.region()],
                 writes=[y.places[group].region(strand=number)],
             )
+            # Runs write the same group side by side: each task has a strand of its own.
             number += 1
 
 
@@ -363,4 +368,5 @@ def _words(
 
 def _seconds(run: _Run, w: Filters, frequencies: int) -> float:
     """Return the seconds of a run's products, bound by the spectra of outputs."""
+    # The tiles of outputs, and the filters once.
     return 4.0 * PAIR * w.blocks * frequencies * (run.tiles + 1) / FEW_RATE

@@ -49,6 +49,7 @@ class _Taps(NamedTuple):
     @classmethod
     def of(cls, build: Build, edge: Edge, first: Triple) -> _Taps:
         """Return the taps of a phase from its first one on."""
+        # Every `step`-th tap meets the same phase.
         step = phases_of_edge(build, edge).step
         return cls(first, step, taps_from(edge.size, step, first))
 
@@ -148,10 +149,13 @@ def _make_phase(
     taps = _Taps.of(build, edge, first)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
+        # Run by run of filters that lie in a row, as the kernel reads them with one stride.
         for run in _runs(piece, outputs, channels, exchanged=exchanged):
             for low, high in ranges(run.channels, run.channels * seconds, TOGETHER):
                 own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
+                # Exchanged, a run goes along outputs, which lie side by side; otherwise along
+                # inputs.
                 source += 4 * low * (1 if exchanged else piece.width)
                 _transform(
                     step, build, edge, w, serves, piece, own, source, taps, exchanged=exchanged
@@ -159,6 +163,7 @@ def _make_phase(
     idle = _apart(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
         own, piece = _Run(0, channels + inputs, idle, block), parameter.pieces[0]
+        # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
         _transform(
             step, build, edge, w, serves, piece, own, parameter.values, none, exchanged=False
@@ -223,6 +228,7 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
     outputs, inputs = _images(build, edge)
     tile = tile_of(build, edge, against(edge) if backward else along(edge))
     exchanged = _exchanges(build, edge, backward=backward)
+    # Products sum over terms; exchanged, that is over outputs.
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
     passing = build.layout.filters_pass

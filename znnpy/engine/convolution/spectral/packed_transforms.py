@@ -25,6 +25,7 @@ def spectra_tasks(
     build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
     """Yield the transforms of tiles, of whole vectors."""
+    # Phases are never packed: there is one part.
     (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
@@ -39,6 +40,7 @@ def image_tasks(
     (tensor,) = images.parts
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
+    # Where tiles overlap, tasks of one lattice each need not wait for those of another.
     for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
         yield _task(kernel, spectra, tensor, group, words, low, high)
 
@@ -90,6 +92,7 @@ def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stre
     start, images = group * spectra.most, spectra.channels
     # Lane t * images + i holds image i of tile t.
     first, last = low * LANES // images, -(-high * LANES // images)
+    # The last vector of a group may have lanes behind its last tile.
     end = start + min(spectra.count(group), last)
     return spectra.tiling.stretches(start + first, end, group, start)
 

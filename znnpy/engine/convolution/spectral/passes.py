@@ -72,6 +72,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """Declare the data gradient of an edge, into its contribution to the source."""
     if is_transposed(edge):
         seen = _framed(build, edge, gradient)
+        # Against a transposed convolution is along the filters it reverses.
         _correlate(step, build, edge, seen, build.maps.backward[edge.name])
     elif not _together(build, edge):  # else the weight gradient has made it
         _spread(step, build, edge, gradient, build.back(edge), build.layout.cropped(edge))
@@ -115,6 +116,7 @@ def _correlate(step: Step, build: Build, edge: Edge, source: Views, target: Tens
         else:
             emit_few_products(step, edge, x, w, y, group)
         what = Identity(edge.name, serves, Part.INVERSE)
+        # A transposed edge's tiles are its data gradient, where the target's function has no place.
         node = None if is_transposed(edge) else applied_forward(build.layout, edge)
         emit_images(step, build, y, target, x.tiling.new, group, what, node)
 
@@ -202,6 +204,7 @@ class _Back:
         self.step, self.build, self.edge, self.dy = step, build, edge, dy
         self.serves = PASS_OF[against(edge)]
         self.target = _phased(build, edge, image.framed(cropped))
+        # The same groups of tiles at both ends, as products go tile by tile.
         self.dx = _like(dy, self.target)
         self.filters = filters_for(step, build, edge, backward=True)
         # Before all tiles: these store or add, and never touch the voxels that only zeros reach.
@@ -304,6 +307,7 @@ def _like(x: TileSpectra | FewSpectra, end: Views) -> TileSpectra:
         return PlaneSpectra(x.tiling, end.channels, x.most)
     if isinstance(x, TileSpectra):
         return spectra_of(x.tiling, end, x.most)
+    # Products take tiles across blocks, so groups are of the usual size.
     if x.across:
         return grouped_spectra(x.tiling, end)
     packed = end.lanes == LANES and saves_lanes(end.channels, LANES)

@@ -32,6 +32,8 @@ def emit_products(
             _product_words(x, w, y, group, low, high),
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
+            # Whole buffers: regions of spectra are counted by whoever writes them, here tiles and
+            # there frequencies.
             reads=[x.places[group].region(), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )

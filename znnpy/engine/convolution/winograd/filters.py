@@ -37,6 +37,7 @@ def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
     points = points_of(build, edge, backward=backward)
     if build.layout.filters_pass:
         _derive(step, build, edge, backward=backward)
+        # Many tasks write the points, and every task of the pass reads all of them.
         join(step, points)
     return points
 
@@ -114,5 +115,6 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
 
 def points_of(build: Build, edge: Edge, *, backward: bool) -> Buffer:
     floats = CUBE * _point_floats(build, edge, backward=backward)
+    # Made for a pass they share memory; made once an update they stay.
     make = build.shared if build.layout.filters_pass else build.kept
     return make(Name(POINTS, edge.name, (backward,)), floats)

@@ -62,6 +62,7 @@ class Ends:
     def seen(self, first: int, last: int) -> tuple[int, int]:
         """Return the planes of the source that planes first..last of the target see, along the cut axis."""
         cut = self.target.cut
+        # Three taps reach two dilations beyond the first.
         reach = 2 * self.dilation[cut]
         if not self.backward:
             return first, min(self.source.extent, last + reach)
@@ -81,6 +82,8 @@ class Finish:
         build, node, target = ends.build, ends.node, ends.target
         self.build, self.node, self.target, self.leaves = build, node, target, leaves
         self.values, self.partials, self.bias = None, None, node.name if node else None
+        # The data gradient applies the source's function backward: it reads the values, and leaves
+        # sums for the bias.
         if node and ends.backward:
             self.values, self.bias = build.maps.activations[node.name], None
             self.partials = build.bias_partials(node, 0, leaves * target.blocks)
@@ -89,6 +92,7 @@ class Finish:
         """Return the argument words of a task that finishes some blocks of an image of the batch."""
         if not self.node:
             return dict(PLAIN)
+        # PLAIN: every kernel reads all words; 0 where nothing is to be done.
         words = PLAIN | {"slope": slope_of(self.node)}
         if self.bias:
             words["bias"] = self.build.bias_address(self.bias, blocks.start * LANES)
@@ -108,6 +112,7 @@ class Finish:
 
     def leaves_behind(self, leaf: int, blocks: range) -> list[Region]:
         """Return the regions of partial bias gradients that such a task writes."""
+        # Tasks of one leaf write different blocks of it, side by side.
         return [self.partials.region(leaf, leaf + 1, strand=blocks.start)] if self.partials else []
 
     def emit_sum(self, step: Step) -> None:

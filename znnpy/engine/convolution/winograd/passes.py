@@ -55,6 +55,7 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 def _emit(step: Step, ends: Ends) -> None:
     points = made(step, ends.build, ends.edge, backward=ends.backward)
+    # By sizes alone; both ways give the same values.
     if is_staged(ends.shape):
         emit_staged(step, ends, points)
     else:
@@ -130,5 +131,6 @@ def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int,
     slab, first = divmod(low, apart)
     if high - low >= apart:
         return slab * NEW * apart, min(target.extent, high // apart * NEW * apart)
+    # Some lattices of one slab: planes start, start + apart ... up to NEW of each lattice.
     start = slab * NEW * apart + first
     return start, min(target.extent, start + (NEW - 1) * apart + high - low)

@@ -40,6 +40,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     dilation = build.layout.geometry.dilations[edge.name]
     shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
     seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
+    # `range_count` goes by sizes alone, so the tree over ranges has the same bits everywhere.
     cuts = [planes * cut // count for cut in range(count + 1)]
     tasks = [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
     leaves = build.partial_gradients(edge.name, len(tasks))
@@ -54,6 +55,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         first, last = _planes(gradient, dilation, low, high)
         seen = min(source.extent, last + 2 * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
+        # Pieces go by outputs first: those of the first group of outputs have all inputs of the
+        # panel.
         inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
         # A panel's part of the products; what panels repeat is small beside it.
         share = sum(piece.floats for piece in pieces) / parameter.floats
@@ -96,6 +99,8 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
         last = min(len(widths), first + together)
         targets = range(sum(widths[:first]), sum(widths[:last]))
         for low, high in pairwise(blocks * part // parts for part in range(parts + 1)):
+            # Contiguous: either all inputs of several groups of outputs, or some inputs of one
+            # group.
             own = range(first * blocks + low, (last - 1) * blocks + high)
             found.append(_Panel(range(low, high), targets, own))
     return found
