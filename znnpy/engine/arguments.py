@@ -99,7 +99,7 @@ class Arguments:
 
 
 def _trains(given: Any) -> bool:
-    """Whether there are updates, which a Training implies."""
+    """Return whether there are updates, which a Training implies."""
     given = of_python(given)
     if not isinstance(given, bool | Training):
         raise _wrong("training", "a Training, true or false", given)
@@ -107,7 +107,7 @@ def _trains(given: Any) -> bool:
 
 
 def _of_groups(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of all groups; those of groups that are not given are as if there were none."""
+    """Return the settings of all groups; a group that is not given has its defaults."""
     found: dict[str, Any] = {}
     for name, kind in GROUPS.items():
         group = given[name]
@@ -121,7 +121,7 @@ def _of_groups(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
-    """A config's section of what `Model` was given, whose problems have the keys that `Model` has for them."""
+    """Return a config's section of what `Model` was given; problems are told by the keys that `Model` has for them."""
     try:
         return check_section(section, values, WHO)
     except MalformedConfigError as error:
@@ -132,7 +132,7 @@ def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
 
 
 def _key(key: Key) -> Key:
-    """A key of a config's section as `Model` takes it; outputs have nothing but factors here."""
+    """Return a key of a config's section as `Model` takes it; outputs have nothing but factors here."""
     if not key or key[0] != "outputs":
         return (*place(str(key[0])), *key[1:]) if key else key
     return (*place("factors"), *(part for part in key[1:] if part != "weight"))

@@ -112,7 +112,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
 
 
 def emitter_of(edge: Edge) -> Emitter:
-    """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
+    """Return the functions that declare an edge's tasks; NetworkError for a kind that float64 alone knows."""
     if edge.kind in EMITTERS:
         return EMITTERS[edge.kind]
     tasks = edge_kind(edge.kind).tasks
@@ -124,7 +124,7 @@ def emitter_of(edge: Edge) -> Emitter:
 
 
 def refuse_without_tasks(network: Network) -> None:
-    """NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
+    """Raise NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
     for edge in network.edges:
         emitter_of(edge)
 

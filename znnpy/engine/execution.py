@@ -68,6 +68,8 @@ class Graphs:
         """Return the executor of a graph, made on first use."""
         if name not in self._executors:
             settings = self._settings
+            # Gates are added here and not when tasks are declared: planning declares them without
+            # places in memory.
             steps = [gated(tasks, self._sharing) for tasks in self._declared[name]]
             graph = connect(steps).build(settings.policy)
             # Derived filters are made once in a while by few tasks: threads of their own would

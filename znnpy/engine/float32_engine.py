@@ -340,17 +340,23 @@ class SingleEngine:
         if tensor.lanes == 1:
             return view.copy()
         shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
+        # (batch, block, z, y, x, lane): lanes go next to their blocks, so that both together count
+        # channels.
         planar = np.moveaxis(view, -1, 2).copy().reshape(shape)  # of one voxel it were a view
+        # Idle lanes of the last block are left out.
         return np.ascontiguousarray(planar[:, : tensor.channels])
 
     def _view(self, tensor: Tensor) -> Floats:
         """Return a view of a tensor: (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
+        # Strides of the tensor, not of a dense array: there may be a frame between rows, and other
+        # blocks between blocks.
         shape = [tensor.batch, tensor.blocks, *tensor.shape]
         strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
         strides.append(tensor.lanes)
         if tensor.lanes > 1:
             shape.append(tensor.lanes)
             strides.append(1)
+        # One float to begin at; the strides lead to all others within the tensor's buffer.
         whole = self._flat(tensor.address, 1)
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
 

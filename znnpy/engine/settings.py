@@ -85,12 +85,12 @@ HOMES = {key.name: name for name, group in GROUPS.items() for key in fields(grou
 
 
 def place(key: str) -> Key:
-    """Where `Model` takes a setting: in a group, or itself."""
+    """Return where `Model` takes a setting: in a group, or as a keyword."""
     return (HOMES[key], key) if key in HOMES else (key,)
 
 
 def refuse_unknown(given: Mapping[str, Any], known: list[str]) -> None:
-    """ArgumentError for the first of some keywords that `Model` does not take, with the place that it has."""
+    """Raise ArgumentError for the first keyword that `Model` does not take, with the place where it belongs."""
     for name in given:
         if name in HOMES:
             home = HOMES[name]

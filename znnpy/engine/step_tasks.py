@@ -87,6 +87,7 @@ def declare_update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> list[Declared]:
     """Declare the even or odd update."""
+    # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step()
     emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)

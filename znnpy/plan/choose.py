@@ -24,8 +24,8 @@ UNMEASURED = "unmeasured"  # estimated, though they can be measured
 
 FFT_TAPS = 20
 """Filters of fewer taps along each axis are faster by other algorithms: docs/design/dependencies.md."""
-# Every layer has one of these two without any choice; comparing methods with them is how "nothing
-# to measure" is found.
+# Any layer can run by one of these two. Candidates that are direct convolution alone leave nothing
+# to measure.
 DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
 
 

@@ -16,8 +16,8 @@ from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName
 
-# Larger rates make finer tasks seem enough, so that tasks grow long and workers wait at the end of
-# a pass; smaller ones cut passes into more tasks than scheduling is worth.
+# Larger rates: estimates are shorter, so passes are cut into fewer and longer tasks, whose ends
+# workers wait for. Smaller: more tasks than scheduling is worth.
 TRANSFORM_RATE = 5e9  # flop/s of whole-image FFTs
 PRODUCT_RATE = 20e9  # flop/s of products of their spectra
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
@@ -30,8 +30,7 @@ FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/c
 # that is off decides alone.
 CLEAR_RATIO = 6.0
 # Bytes of a layer's spectra, which grow with inputs x outputs x voxels: beyond this `auto` does not try.
-# Such spectra would leave the rest of a network little memory, and reading them takes longer than
-# direct convolution.
+# Larger spectra would leave the rest of a network little memory.
 MOST_BYTES = 2.0 * 2**30
 
 

@@ -37,7 +37,7 @@ CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
 # Of the filters' spectra: a group's are at least as large, except with few channels.
 GROUP_SHARE = 2 / 5
-# A guess: how many there are depends on the workers, of which a plan must not know.
+# Fixed: how many there are depends on the workers, of which a plan must not know.
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 LANES_RATE = 25e9  # of few channels, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them

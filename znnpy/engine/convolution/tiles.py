@@ -78,6 +78,7 @@ class Tiling:
             for extent, dilation, new in zip(self.extents, self.dilation, self.new, strict=True)
         ]
         grids: list[Grid] = []
+        # Numbers go through all samples and lattices, so that products see one long row of tiles.
         number = 0
         for batch, (z, y, x) in product(range(self.batch), product(*axes)):
             grids.append(Grid(batch, (z[0], y[0], x[0]), (z[1], y[1], x[1]), number))
@@ -217,6 +218,7 @@ def planes_of(
             first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
         else:
             first, last = 0, rows - 1
+    # From points of a lattice to voxels: every `apart`-th from `start` on.
     start, apart = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
     low = max(0, window.origin[axis] + first * tiling.new[axis])

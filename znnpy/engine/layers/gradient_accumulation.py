@@ -33,6 +33,7 @@ class Total(Pieces):
 
     def at(self, piece: int) -> int:
         """Return the address of a piece."""
+        # `before`: pieces and numbers, as regions count the former and addresses the latter.
         return self.buffer.address + self.bytes * (self.before[1] + self.start(piece))
 
     def region(self, low: int = 0, high: int | None = None) -> Region:

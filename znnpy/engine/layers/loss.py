@@ -75,8 +75,11 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
 def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Declare a mean over voxels: its total weight is known beforehand, so one pass gives loss and gradient."""
     node, staged = parts.node, build.staged
+    # A linear output's bias has the gradient that the loss is writing: its sums cost no pass of
+    # their own.
     biases = _bias_partials(build, parts)
     _, kernel = _kernels(parts.objective)
+    # MALIS: the weights of its mean are found first.
     pairs = parts.objective.kernel and parts.objective.kernel.pairs
     weighed = emit_shares(step, build, parts) if pairs else None
     numbers = parts.objective.numbers
@@ -159,6 +162,7 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
             writes=[partials.region(leaf.number, leaf.number + 1)],
         )
     _emit_total(step, build, parts, partials, slopes, group)
+    # Nothing before the output learns: loss and error are wanted all the same.
     for leaf in parts.leaves if parts.gradient else ():
         step.add(
             gradient,

@@ -123,8 +123,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         for block in range(tensor.blocks):
             for low, high in plane_ranges(tensor, 2):
                 bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
+                # Where the sum is kept apart it gets its bias in place, so that the backward pass
+                # finds what the function saw.
                 own = summed.region(batch, block, low, high)
                 reads, left = build.bias_reads(node.name), [own]
+                # Behind a norm the sum stays as it is: statistics and coefficients refer to it.
                 if normed is not None:
                     bias = normed.affine_words(batch, block)
                     reads, left = [normed.affine_reads(batch, block)], []
@@ -162,6 +165,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     for block, partials in enumerate(_partials(build, node)):
         for batch in range(gradient.batch):
             for index, (low, high) in enumerate(cuts):
+                # Numbered through all samples: partial sums are added in this order.
                 leaf = batch * len(cuts) + index
                 step.add(
                     kernels_of(function, node).backward,

@@ -136,6 +136,8 @@ def image_bytes(
         inputs = STEPS * inputs * (staged or batch) // batch
     if not (training and keeps):
         return inputs + max(inner.values(), default=0) + outputs
+    # Weight gradients need what their convolution has read; all other values could be made again or
+    # overwritten.
     read = {edge.source for edge in network.edges if edge_kind(edge.kind).learns}
     return inputs + sum(size for name, size in inner.items() if name in read) + outputs
 

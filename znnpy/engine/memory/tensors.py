@@ -151,6 +151,7 @@ def in_rows(tensor: Tensor) -> Row:
     most = max(1, tensor.batch // ROW_SAMPLES)
     rows = next(count for count in range(most, 0, -1) if tensor.batch % count == 0)
     each = tensor.batch // rows
+    # A row is the voxels of `each` samples, one after the other, as planes of height 1.
     width = each * voxels(tensor.shape)
     return Row(
         tensor.address, 1, tensor.channels, (rows, 1, width), LANES, tensor.batch * tensor.batch_stride,

@@ -8,8 +8,8 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, STREAM_RATE, ConvShape, padded
 from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
-# An average over all passes of training, rounded down; only its ratio to the rates of other
-# algorithms decides anything.
+# For all passes of training alike; only its ratio to the rates of other algorithms decides
+# anything.
 DIRECT_RATE = 80e9  # flop/s
 IMAGES_RATE = 12e9  # bytes/s of feature maps that a pass with few operations reads and writes
 # Of forward passes of large patches, which are timed apart from training passes.

@@ -149,6 +149,7 @@ def _filters(build: Build, edge: Edge, block: int) -> tuple[dict[str, int], Regi
     # Outputs are packed in groups of two vectors (`output_groups`), so two blocks share a piece.
     parameter, panel = build.parameters[edge.name], block // 2
     piece = parameter.pieces[panel]
+    # The block's lanes within the piece's one or two vectors of outputs.
     place = parameter.values + 4 * (piece.start + LANES * block - piece.first_output)
     words = {"filters": place, "filter_tap": piece.width}
     return words, parameter.values_region(panel, panel + 1)

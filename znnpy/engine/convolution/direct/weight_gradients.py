@@ -173,6 +173,7 @@ def _slab_gradient(
     wide = source_range(edge, dilation, gradient.cut, low, high)
     few = gradient.lanes == 1
     vectors = gradient.channels if few else piece.width // LANES
+    # Planar tensors have a block for each channel.
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
     places = [buffer.address + 4 * piece.start for buffer in earlier]
@@ -185,6 +186,7 @@ def _slab_gradient(
     flops = 2.0 * piece.floats / piece.width * width
     flops *= (high - low) * prod(gradient.shape) / gradient.extent
     seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE
+    # Rows of taps along x, counted in z, y order.
     rows = edge.size[0] * edge.size[1]
     # Of the products alone: what is added was made by the same ranges.
     for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):

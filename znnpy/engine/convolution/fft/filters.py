@@ -73,6 +73,7 @@ def _filter_task(
     seconds: float,
 ) -> None:
     parameter = build.parameters[edge.name]
+    # [output][input]; packed filters lie otherwise, so each is found by its offset and strides.
     index = output * parameter.shape[1] + source
     tap_z, tap_y, tap_x = parameter.tap_strides(output, source)
     step.add(
@@ -201,6 +202,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectr
                     for row in range(batch)
                     for source in range(piece.first_input, piece.first_input + piece.inputs)
                 ],
+                # Tasks of different outputs write different lanes of one piece: the output is the
+                # strand.
                 writes=[parameter.gradient_region(index, index + 1, output)],
             )
 

@@ -22,6 +22,7 @@ def emit_column_products(
 ) -> None:  # fmt: skip
     """Declare the sums over images of one group of tiles; y may lie where x does."""
     back = serves is Pass.BACKWARD
+    # The forward pass's spectra serve the data gradient, read with inputs and outputs exchanged.
     exchanged = back and shares_filters(build, edge)
     words = _words(build, x, w, y, group, back=back) | {"w": w.at(), "exchanged": int(exchanged)}
     seconds = line_seconds(x, group) + line_seconds(y, group) + _product_seconds(x, y, group)
@@ -31,6 +32,7 @@ def emit_column_products(
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / x.columns,
+            # Regions count columns here: a task reads and writes the same ones.
             reads=[x.places[group].region(low, high), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )

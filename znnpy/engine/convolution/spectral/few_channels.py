@@ -102,6 +102,7 @@ class FewSpectra:
 
     def region(self, grid: Grid, block: int) -> Region:
         """Return the region of one block."""
+        # A section a block: tasks that make different blocks never wait for each other.
         return self.place.region(section=self.firsts[grid.first] + block)
 
     def stretch(self, grid: Grid, low: int, high: int) -> Stretch:
@@ -130,7 +131,9 @@ class FewSpectra:
             for block in range(stretch.low // self.tiles, -(-stretch.high // self.tiles)):
                 low = max(stretch.low, block * self.tiles)
                 high = min(stretch.high, (block + 1) * self.tiles)
+                # The tile's number within the group of the other end.
                 tile = stretch.grid.first + low - stretch.start
+                # Lane t * channels + c holds channel c of a block's tile t.
                 lane = low % self.tiles * self.channels
                 found.append(_Run(stretch.grid, block, lane, tile, high - low))
         return found
@@ -346,6 +349,7 @@ def _words(
     return {
         "x": x.at(run.grid, run.block, run.lane, low),
         "x_frequency": x.frequency_stride,
+        # From tile to tile: a block further, or some lanes further.
         "x_tile": x.block_stride if run.across else x.channels,
         "x_block": PAIR,
         "w": w.at(frequency=low),

@@ -201,6 +201,8 @@ def _transform(
         {
             "source": source + 4 * before,
             **sizes("source", strides),
+            # A piece lies [tap][input][lane of outputs]: lanes of the spectra go over outputs, or
+            # exchanged over inputs.
             "source_input": 1 if exchanged else piece.width,
             "source_lane": piece.width if exchanged else 1,
             "lanes": piece.inputs if exchanged else LANES,
@@ -210,12 +212,15 @@ def _transform(
             "target": w.at(run.first, run.block),
             "target_frequency": w.frequency_stride,
             "target_input": w.input_stride,
+            # Correlation multiplies with conjugates, the data gradient, a convolution, does not.
             "conjugate": 0 if exchanged else 1,
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
         cost=run.channels * tile_seconds(w.tile, FILTER_RATE),
         reads=[parameter.values_region()],
+        # A strand for each first image and block: all tasks write the same frequencies, side by
+        # side.
         writes=[w.place.region(strand=run.first * w.blocks + run.block)],
     )
 

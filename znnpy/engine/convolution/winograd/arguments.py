@@ -44,6 +44,7 @@ def tile_planes(target: Tensor, dilation: Triple) -> int:
 
 def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
     """Return the argument words of tiles low..high along the cut axis."""
+    # All tiles along the axis that is not cut.
     z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
     if target.cut == 0:
         return {"z0": low, "z1": high, "y0": 0, "y1": y}

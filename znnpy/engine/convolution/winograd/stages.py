@@ -140,6 +140,8 @@ class _Stages:
                 cost=seconds * (high - low) / PLANE,
                 # All blocks: a column's products sum over every input.
                 reads=[before.region(), self.points.region()],
+                # Here regions count columns; before them, blocks: rings are gated as a whole, so
+                # units may differ.
                 writes=[behind.region(low, high)],
             )
 
@@ -180,11 +182,14 @@ def _groups(ends: Ends) -> Iterator[_Group]:
     lines = [-(-points // NEW) for points in lattices(shape[1], apart_y)]
     deep, rows = group_tiles(ends.shape)
     for batch, slab in product(range(ends.target.batch), range(0, slabs, deep)):
+        # Tiles along z: apart_z of each slab, one a lattice.
         z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
+        # Those that begin beyond the image are left out.
         tiles = along_x * _inside(range(z0, z1), apart_z, shape[0])
         for lattice, line in enumerate(lines):
             for row in range(0, line, rows):
                 many = min(rows, line - row)
+                # Slabs of tiles along the cut axis, in units of 4 voxels a lattice.
                 first, last = (slab, slab + deep) if ends.target.cut == 0 else (row, row + many)
                 thick = NEW * ends.dilation[ends.target.cut]
                 planes = first * thick, min(ends.target.extent, last * thick)
