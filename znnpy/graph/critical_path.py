@@ -22,6 +22,7 @@ class GraphError(ZnnpyError):
 def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
     """Return (starts, targets): the successors of each task in CSR form, in the order of the edges."""
     before, after = edges
+    # Stable: the order of a task's successors is the order in which they get their tokens.
     order = np.argsort(before, kind="stable")
     starts = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(before, minlength=size), out=starts[1:])
@@ -33,6 +34,7 @@ def topological(edges: Edges, size: int) -> list[int]:
     starts, targets = (array.tolist() for array in csr(edges, size))
     missing = np.bincount(edges[1], minlength=size).tolist()
     order = [task for task in range(size) if missing[task] == 0]
+    # The list grows while it is walked: it serves as the queue of Kahn's algorithm.
     for task in order:
         for target in targets[starts[task] : starts[task + 1]]:
             missing[target] -= 1
@@ -48,6 +50,7 @@ def bottom_levels(edges: Edges, cost: Floats) -> Floats:
     level: list[float] = cost.tolist()
     for task in reversed(topological(edges, size)):
         following = targets[starts[task] : starts[task + 1]]
+        # Successors come first in this order, so their levels are final.
         level[task] += max((level[target] for target in following), default=0.0)
     return np.array(level, np.float64)
 
@@ -70,6 +73,7 @@ def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
         return
     cycle = _cycle(edges, set(range(len(tasks))) - set(order))
     shown = [tasks[task].label for task in cycle]
+    # A cycle through a whole step has thousands of tasks; six at each end show where it closes.
     if len(shown) > 12:
         shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]
     raise GraphError(
@@ -85,9 +89,12 @@ def _cycle(edges: Edges, left: set[int]) -> list[int]:
         for before, after in zip(edges[0].tolist(), edges[1].tolist(), strict=True)
         if before in left and after in left
     }
+    # Every task that is left has a predecessor that is left, so the walk never ends before it
+    # repeats.
     task = next(iter(previous))
     seen: list[int] = []
     while task not in seen:
         seen.append(task)
         task = previous[task]
+    # What was walked before the cycle is cut off; reversed, since the walk went backwards.
     return seen[seen.index(task) :][::-1]

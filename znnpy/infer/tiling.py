@@ -42,10 +42,14 @@ class Tiling:
 
         Raises ShapeError for an impossible window.
         """
+        # What the network was trained on is the natural window: its statistics and borders are
+        # those of training.
         usual = config.inference.window or config.training.output_shape
+        # Decides between patches, which are exact, and windows, whose values are a stated mean.
         why = patch_dependence(network)
         said = "--patch" if window else _said(config)
         tiling = cls(network, config.inference, (window or usual) if why else None, why, said)
+        # A size that users give must be possible, even where it is only a patch.
         if window:
             tiling._fitted(window)
         return tiling
@@ -86,6 +90,8 @@ class Tiling:
         """Return where runs of a shape lie in a field, counted from the first voxel of a part of it."""
         if self.window is None:
             return Grid.of(run)
+        # Windows lie where the whole volume says, even if a part is predicted; hence a negative
+        # origin.
         steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
         origin = triple((a - b) // step for a, b, step in steps)
         return Windows(made(run), self.inference.overlap, self.inference.blend, whole.shape, origin)

@@ -41,6 +41,8 @@ class _Written:
         for other in ranges:
             if other[0] <= low and high <= other[1]:
                 return
+            # Ranges that touch are merged, so that a read over their border is found in one of
+            # them.
             if other[1] < low or high < other[0]:
                 apart.append(other)
             else:
@@ -67,11 +69,14 @@ def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffe
     """
     ever, waiting = _Written(), list[tuple[Declared, Region]]()
     for step in steps:
+        # Anew for each step: what one step fills, the next must fill again.
         now = _Written()
         for task in step:
+            # Rematerialised buffers are empty from here on until they are filled again.
             now.forget(task.anew)
             for region in task.reads:
                 filled = region.buffer.filled
+                # Empty ranges come from passes that see nothing but padding.
                 if region.low >= region.high or region.buffer in given:
                     continue
                 if filled is Filled.STEP and not now.holds(region):
@@ -82,6 +87,7 @@ def refuse_unfilled(steps: Sequence[Sequence[Declared]], given: Collection[Buffe
                 now.add(region)
                 if region.buffer.filled is Filled.EARLIER:
                     ever.add(region)
+    # A single step finds what other graphs, or Python, have written.
     for task, region in waiting if len(steps) > 1 else ():
         if not ever.holds(region):
             raise GraphError(_unfilled(task, region, "no task of any step"))
@@ -102,6 +108,8 @@ class DependencyTracker:
     def __init__(self) -> None:
         self._writes: dict[Key, list[_Access]] = defaultdict(list)
         self._reads: dict[Key, list[_Access]] = defaultdict(list)
+        # Bit sets of all tasks that a task comes after, row by row; each row has the words up to
+        # its own number. They grow by doubling.
         self._reached = np.zeros(1 << 12, np.uint64)
         self._rows = np.zeros(1 << 8, np.int64)
         self._candidates = np.zeros(1 << 8, np.int64)
@@ -117,13 +125,16 @@ class DependencyTracker:
         moment = len(self.predecessors)
         before: set[int] = set()
         for region in reads:
+            # Reads first: the task's own writes would hide earlier writers from them.
             before |= _overlapping(self._writes[region.key], region)
             self._reads[region.key].append((region.low, region.high, region.strand, moment))
         for region in writes:
             before |= self._write(region, moment)
         for buffer, section in between:
+            # A gate counts as a write of everything, from below any number on.
             before |= self._write(Region(buffer, -WHOLE, WHOLE, section), moment)
         before.discard(moment)
+        # Latest first: a late predecessor reaches most of the earlier ones, which then are dropped.
         self._keep(moment, sorted(before, reverse=True))
         return moment
 
@@ -131,6 +142,8 @@ class DependencyTracker:
         """Note a write and return what must come before it; later tasks need not look at accesses that it covers."""
         reads, writes = self._reads[region.key], self._writes[region.key]
         found = _overlapping(reads, region) | _overlapping(writes, region)
+        # Whoever touches this region later waits for this write, and by it for all that it covers;
+        # the lists stay short.
         if found:
             reads[:] = _not_covered(reads, region)
             writes[:] = _not_covered(writes, region)
@@ -165,6 +178,7 @@ def _not_covered(accesses: Iterable[_Access], region: Region) -> list[_Access]:
     return [
         access
         for access in accesses
+        # A write of one strand covers only accesses of that strand.
         if access[0] < first or access[1] > last or (own >= 0 and access[2] != own)
     ]
 
@@ -190,6 +204,8 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     """
     refuse_unfilled(steps, given)
     tracker = DependencyTracker()
+    # One more even step shows what the even step must wait for in the odd one
+    # (docs/design/order.md).
     shadow = [steps[0]] if len(steps) > 1 else []
     bounds = [0]
     for declared in [*steps, *shadow]:
@@ -203,6 +219,8 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     for moment, before in enumerate(tracker.predecessors[:total]):
         builder.follow(moment, before)
     for moment in range(total, bounds[-1]):
+        # Only predecessors in the odd step: those in the even step and in the shadow itself are
+        # edges within a step, and added above.
         last = [other for other in tracker.predecessors[moment] if bounds[-3] <= other < total]
         builder.follow(moment - total, last, carried=True)
     return builder
@@ -236,6 +254,8 @@ def _add_step(
             task.arguments,
             task.what,
             cost=task.cost,
+            # Tasks without predecessors in their step wait for its release; all others follow from
+            # these.
             phase=task.phase if inside[index] else step,
             group=last_group(step) if ends else task.group,
             step=step,
