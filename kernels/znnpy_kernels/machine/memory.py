@@ -26,6 +26,7 @@ doubles = _pointer_intrinsic("doubles", types.float64)
 longs = _pointer_intrinsic("longs", types.int64)
 ints = _pointer_intrinsic("ints", types.int32)
 shorts = _pointer_intrinsic("shorts", types.uint16)
+# With an underscore, as Python has `bytes`.
 bytes_ = _pointer_intrinsic("bytes_", types.uint8)
 
 
@@ -43,6 +44,7 @@ def float_argument(typingctx: Any, word: Any) -> Any:
 def borrowed(typingctx: Any, array: Any) -> tuple[Signature, Any]:
     """Return the same array without ownership of its memory, so that slices cost no atomic reference count.
 
+    # Without a meminfo numba has nothing to count.
     The caller must hold the array meanwhile, as callers hold their arguments.
     """
 
