@@ -88,6 +88,7 @@ IMAGES = words(
 
 
 @inlined
+# Numbers of words are constants here, so this is three loads.
 def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
     return unit * args[z], unit * args[y], unit * args[x]
 
@@ -108,6 +109,7 @@ def _task(args: Any, worker: int) -> Any:
     return scratch, size, grid, place, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
 
 
+# Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
 @inlined
 def _tile(member: int, grid: Any, place: Any) -> Any:
     """Of a tile: the voxel under its first point, and which of its points lie inside.
@@ -127,6 +129,7 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 @inlined
 def _old(overlap: Any, origin: Any, first: Any) -> Any:
     """Points of a tile that other tiles have written: none along an axis where it is the first."""
+    # Along an axis on which it is the first nobody has written before.
     return (
         overlap[0] if origin[0] > first[0] else 0,
         overlap[1] if origin[1] > first[1] else 0,
@@ -143,6 +146,7 @@ def _spectrum(member: int, grid: Any, strides: Any) -> Any:
 @inlined
 def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
     """Members from `start` on whose spectra lie one step apart, and that step."""
+    # By difference, as the step changes where a tile ends and the next begins.
     step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
     count = 1
     while count < min(end - start, abreast(size)):
@@ -172,6 +176,7 @@ def tile_spectra(args: Any, worker: int) -> None:
                 steps,
             )
             if args[at.source_lane] != 1:
+                # Channels of the last block may be fewer.
                 lanes = max(0, min(LANES, args[at.channels] - block * LANES))
                 source, apart = gathered(
                     source, steps, 4 * args[at.source_lane], lanes, first, count, room
@@ -179,6 +184,7 @@ def tile_spectra(args: Any, worker: int) -> None:
             following = (
                 args[at.source] + 4 * ((member + 1) % args[at.blocks]) * args[at.source_block]
             )
+            # Behind the last member this is an address that may not exist: it is only asked for, never read.
             following += offset(_tile(member + 1, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
@@ -221,6 +227,7 @@ def tile_images(args: Any, worker: int) -> None:
             origin, skipped, count = _tile(member, grid, place)
             first = added(wanted, skipped)
             target = args[at.target] + 4 * (member % args[at.blocks]) * args[at.target_block]
+            # Back by the first wanted point, so that `first` counts from the tile's first point.
             target += offset(origin, steps) - offset(wanted, steps)
             here = work + (member - start) * tile_bytes(size)
             if args[at.bias]:
