@@ -26,6 +26,8 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 
+# 8: a node of the tree with three levels; more would need more registers for sums under way than it saves
+# memory.
 TOGETHER = 8
 """Samples that are added at once: a node of the tree."""
 
@@ -38,12 +40,14 @@ AT = words(
 @inlined
 def _one(args: Any, source: int, gradient: int, sample: int) -> Any:
     voxel = floats(source + 4 * sample * args[AT.source_batch])[0]
+    # An fma onto 0, as `weight_gradient` makes it: the same roundings, signs of zeros included.
     return fma(load(gradient + 4 * sample * args[AT.gradient_batch]), splat(voxel), splat(0.0))
 
 
 @inlined
 def _two(args: Any, source: int, gradient: int, first: int) -> Any:
     total = _one(args, source, gradient, first)
+    # Leaf i with i + 1, pairs with pairs: the shape of `tree` in `engine/tasks/step.py`.
     if first + 1 < args[AT.samples]:
         total = total + _one(args, source, gradient, first + 1)
     return total

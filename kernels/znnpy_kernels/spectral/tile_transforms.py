@@ -35,19 +35,24 @@ COMPLEX_BYTES = 2 * VECTOR_BYTES
 # Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
 # L2 cache of 1 MiB.
 GROUP_BYTES = 1 << 19
+# More tiles abreast bring nothing once what they write of a frequency fills a few lines, and take scratch from
+# the cache.
 MOST_ABREAST = 8
+# The next column is under way by the time that it is asked for: the one behind it still has time to come.
 COLUMNS_AHEAD = 2  # of spectra that are asked for
 
 
 def scratch_floats(size: tuple[int, int, int]) -> int:
     """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
     z, y, x = size
+    # A complex number more in each plane than it has: see `plane_bytes`.
     half = z * (y * (x // 2 + 1) + 1) * COMPLEX_BYTES
     voxels = z * y * x * VECTOR_BYTES
     return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
 
 
 def _abreast(half: int) -> int:
+    # One at least, however large a tile is.
     return max(1, min(MOST_ABREAST, GROUP_BYTES // half))
 
 
@@ -57,6 +62,7 @@ _compiled_abreast = inlined(_abreast)
 @inlined
 def plane_bytes(size: Any) -> Any:
     """Scratch from plane to plane: the points of a column stand in different sets of a cache."""
+    # A plane of a power of two of bytes would put all points of a column on one set.
     return (size[1] * (size[2] // 2 + 1) + 1) * COMPLEX_BYTES
 
 
@@ -81,9 +87,12 @@ def voxel_room(scratch: int, size: Any) -> Any:
 @inlined
 def prepare(scratch: int, relu: int) -> None:
     """Zeros for points outside a range, no bias, and `relu` or not for the inverse; once a task."""
+    # The codelets read zeros for elements out of range, and write what nobody wants beside them
+    # (`Lines.spare`).
     for place in range(0, SPARE_BYTES, VECTOR_BYTES):
         store(scratch + place, splat(0.0))
     store(scratch + ONES, splat(1.0))
+    # No floor without relu: the maximum with -Inf is the number itself.
     store(scratch + FLOOR, splat(0.0 if relu else -np.inf))
 
 
@@ -97,6 +106,7 @@ def set_bias(scratch: int, bias: int, lanes: int) -> None:
 def overlap(origin: int, count: int, limit: int) -> Any:
     """Which of `count` points from voxel `origin` on lie in [0, limit): first, how many."""
     first = max(0, -origin)
+    # Negative where all points lie outside: then none.
     return first, max(0, min(count, limit - origin) - first)
 
 
@@ -133,15 +143,18 @@ def gathered(
     for z in range(count[0]):
         for y in range(count[1]):
             row = to + z * dense_z + y * dense_y
+            # Lanes beyond are zeros; where all are taken, each float is written below.
             if lanes < LANES:
                 for x in range(count[2]):
                     store(row + x * VECTOR_BYTES, splat(0.0))
             start = source + (first[0] + z) * steps[0] + (first[1] + y) * steps[1]
+            # Lane by lane, so that each channel is read along x.
             for number in range(lanes):
                 voxels = floats(start + first[2] * steps[2] + number * lane)
                 target = floats(row)
                 for x in range(count[2]):
                     target[x * LANES + number] = voxels[x * (steps[2] // 4)]
+    # As if point (0, 0, 0) were there: callers count points of the tile, not of what was gathered.
     origin = to - first[0] * dense_z - first[1] * dense_y - first[2] * VECTOR_BYTES
     return origin, (dense_z, dense_y, VECTOR_BYTES)
 
@@ -172,6 +185,7 @@ def forward_rows(
         Lines(
             source=End(source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
             target=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            # Rows are read once, straight from images: what comes next is asked for along y.
             ahead=End(0, 0, 0, 0),
             lines=count[1],
             groups=1,
@@ -184,6 +198,7 @@ def forward_rows(
         ),
         sign,
     )
+    # The rest of the rows as zeros: the transform along y reads whole columns.
     _fill(here, first[1], first[1] + count[1], rows, row, row)
 
 
@@ -193,6 +208,8 @@ def _plane(
 ) -> Any:
     """Lines of the transform along y in one plane of scratch."""
     here = work + z * plane_bytes(size)
+    # The sign of the imaginary parts makes conjugate spectra, for which the transform along y must be the
+    # inverse one (option 1).
     return _columns(size, here, here, ahead, ahead_row, 0 if sign > 0.0 else 1, spare)
 
 
@@ -228,6 +245,7 @@ def forward_plane(
     """
     apart = 0, steps[1], steps[2]
     forward_rows(source, apart, first, count, size, work, sign, spare, z, size[1])
+    # In tiles of one plane, y is the last axis and goes straight to the spectra.
     if size[0] > 1:
         forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
 
@@ -261,6 +279,7 @@ def few_forward_planes(
     source: int, steps: Any, count: Any, size: Any, work: int, sign: float, spare: int
 ) -> None:
     """`forward_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    # Few taps: only the first `FEW` rows and planes are read by their functions, so only those are filled.
     first = (0, 0, 0)
     for z in range(count[0]):
         forward_rows(source, steps, first, count, size, work, sign, spare, z, min(FEW, size[1]))
@@ -314,9 +333,12 @@ def inverse_planes(
     for z in range(first[0], first[0] + count[0]):
         ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
         inverse_columns(work, size, z, ahead, steps[1], spare)
+        # Rows that another tile has written are added in whole; behind them only the first points of each row
+        # are.
         rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
         if rows > 0:
             part = count[0], rows, count[2]
+            # `size[2]`: more than any row has, so all of its points are added.
             inverse_rows(work, size, first, part, target, steps, size[2], scale, spare, z)
         if rows < count[1]:
             start = first[0], first[1] + rows, first[2]
@@ -371,6 +393,7 @@ def to_spectra(
     return Lines(
         source=End(work, step, tile_bytes(size), COMPLEX_BYTES),
         target=End(target, columns * frequency, tile, frequency),
+        # COLUMNS_AHEAD columns further on, with the steps of the target.
         ahead=End(target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
         lines=tiles,
         groups=columns,
@@ -409,5 +432,6 @@ def last_axis(size: Any) -> Any:
     """The axis between scratch and spectra, its lines, and the step along it in scratch."""
     columns = size[2] // 2 + 1
     if size[0] == 1:
+        # In tiles of one plane the last axis is y, otherwise z.
         return 1, columns, columns * COMPLEX_BYTES
     return 0, size[1] * columns, plane_bytes(size)

@@ -117,7 +117,6 @@ def _depth_of(line: Line, count: int) -> Any:
 
     def depth(
         typingctx: Any, source: Any, step: Any, target: Any, target_step: Any
-    # Made for lines of source, gradient and filters alike.
     ) -> tuple[Signature, Any]:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (source, step, target, target_step) = builder, args
