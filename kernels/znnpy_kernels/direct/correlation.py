@@ -47,7 +47,6 @@ VALID: dict[str, int] = {
         ("shift", 0),
     )
     for axis in "zyx"
-# No halo by itself; `full_words` says where zeros stand.
 } | {"halo": 0}
 
 AddTap = Callable[[Value, Value, list[Value]], list[Value]]

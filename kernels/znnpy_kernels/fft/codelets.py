@@ -253,9 +253,8 @@ class _Line:
             other = other if node.constant > 0 else b.fneg(other)
             return fma(b, self.value(left.left), constant(left.constant), other)
         x, y = self.value(left.number), self.value(right.number)
-        # Additions as multiply-adds by one: CPUs without enough units for additions, but with several for
-        # multiply-adds, then use all of them. Not in real and Hermitian lines, where results must be equal
-        # whichever way a line is cut.
+        # Some additions become multiply-adds by one, which round the same: where both have units of their own, all
+        # of them have work. `one` comes from memory, as LLVM would turn a constant back into an addition.
         if self.kind not in (Kind.REAL, Kind.HERMITIAN) and self.added > self.multiplied:
             self.multiplied += 1
             return fma(b, y if node.constant > 0 else b.fneg(y), self.given["one"], x)

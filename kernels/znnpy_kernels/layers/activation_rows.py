@@ -69,6 +69,7 @@ class Shape(NamedTuple):
     slopes: Any
 
 
+# A vector of zeros where there are none: a name must have one type in compiled code.
 @inlined
 def shape_of(args: Any, at: Any) -> Any:
     """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
@@ -107,11 +108,13 @@ def _bias(args: Any, real: Any) -> Any:
         return splat(0.0)
     if args[at.planar]:
         return splat(floats(args[at.bias])[0])
+    # Masked, as the bias of a block is not padded in memory.
     return load_masked(args[at.bias], real)
 
 
 @inlined
 def _applied(x: Any, affine: Any) -> Any:
+    # Subtracted first: a mean far from 0 costs no digits.
     return fma(x - affine.centre, affine.scale, affine.bias)
 
 
@@ -123,6 +126,7 @@ def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
     """
     at = FORWARD_WORDS
     shape, real = shape_of(args, FORWARD_WORDS), below(args[at.channels])
+    # Behind a norm sums are made again, so nothing is kept.
     affine, kept = _affine(args, real), keeps and not args[at.affine]
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
@@ -138,8 +142,11 @@ def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
                 if masks:
                     value = select(real, value, splat(0.0))
                 store(target + x, value)
+            # Only planar rows end within a vector; they have no pad lanes, so `masks` does not matter.
             if full < args[at.length]:
                 total = _applied(load_masked(source + 4 * full, rest), affine)
+                # Before the target, which may be the source's next reader only in place; `keeps` says that both
+                # differ.
                 if kept:
                     store_masked(source + 4 * full, rest, total)
                 store_masked(target + 4 * full, rest, function(total, shape))
@@ -151,6 +158,7 @@ def _backward_row(
 ) -> Any:
     """One row; returns its sum, made of four interleaved sums in fixed order."""
     a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    # Four sums hide the latency of additions, and are joined in one order.
     full = length // (4 * LANES) * 4 * VECTOR_BYTES
     for x in range(0, full, 4 * VECTOR_BYTES):
         g0 = derivative(load(output + x), load(gradient + x), shape)
@@ -175,6 +183,7 @@ def _backward_row(
         y0, g0 = load_masked(output + even, rest), load_masked(gradient + even, rest)
         g0 = derivative(y0, g0, shape)
         store_masked(target + even, rest, g0)
+        # Lanes outside were computed from zeros, which a function may turn into something else.
         a = a + select(rest, g0, splat(0.0))
     return (a + b) + (c + d)
 
@@ -206,6 +215,7 @@ def _summed(args: Any, function: Any, derivative: Any) -> None:
         load(table + 2 * VECTOR_BYTES),
     )
     plain, product = zero_doubles(), zero_doubles()
+    # See `normalization_statistics`: float32 within a run, float64 between runs.
     run = RUN * VECTOR_BYTES
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -242,6 +252,7 @@ def _spread(args: Any, function: Any, derivative: Any) -> None:
                 x = load(summed + i) - centre
                 v = function(fma(x, scale, bias), shape)
                 d = derivative(v, load(gradient + i), shape)
+                # Two multiply-adds, with c2 innermost: see `merged_gradients` for the coefficients.
                 store(target + i, fma(d, c0, fma(x, c1, c2)))
 
 

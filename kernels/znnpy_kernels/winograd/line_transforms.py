@@ -280,7 +280,6 @@ def target_plane_of(at: Any) -> Any:
             along = _along(b, step_column, NEW)
             for made in TARGET_ROWS:
 
-                # Default arguments, as the loop's variables change before the lambdas below are called.
                 def places(start: Value, step: Value, made: tuple[int, ...] = made) -> list[Value]:
                     rows = _places(b, start, step, made)
                     return [float_pointer(b, b.add(row, by)) for row in rows for by in along]
