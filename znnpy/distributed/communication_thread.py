@@ -181,8 +181,8 @@ class Messenger:
         self._delays = replace(delays, rank=self.rank)
 
     def detach(self, transfers: Sequence[Transfer]) -> None:
-        # By identity, as its entry holds the list: no other list can have that address meanwhile.
         """Forget a graph whose steps are complete, if it was attached."""
+        # By identity, as its entry holds the list: no other list can have that address meanwhile.
         graph = self._graphs.pop(id(transfers), None)
         if graph is None:
             return

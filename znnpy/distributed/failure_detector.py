@@ -1,6 +1,5 @@
 """Detects failed ranks by heartbeats: one that falls silent or fails ends all others, with one message.
 
-# Rank 0 alone watches all others: messages grow with the ranks, not with their square.
 Every rank sends rank 0 a beat each second, and rank 0 sends one to every rank, in the communication threads.
 Silence is counted in beats of one's own, so that a run which was suspended as a whole goes on.
 """

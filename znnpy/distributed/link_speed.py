@@ -21,9 +21,9 @@ from znnpy.distributed.world import World
 SMALL, LARGE = 1 << 10, 1 << 20  # bytes
 # Odd, so that the median is one of them.
 TRIALS = 5  # of which the median counts: another program may delay some
-MESSAGE_SECONDS = 30e-6
 # A round figure for starting, completing and releasing one; it keeps `auto` from many small messages where
 # links are fast.
+MESSAGE_SECONDS = 30e-6
 """Time that a message costs the communication thread, whatever its size."""
 Layers = Sequence[Sequence[Pieces]]
 """The numbers to be added up, by layer."""

@@ -17,7 +17,6 @@ _FOR_PROGRAMMERS = (
     ImportWarning,
     ResourceWarning,
 )
-# Python's default filters hide these as well.
 """Warnings of libraries that Python does not show either."""
 
 

@@ -63,7 +63,6 @@ WARM_UP = 2  # updates: one of each parity, as both copies of a step have data o
 
 def convolution_flops(model: Model) -> dict[str, float]:
     """Return the operations of one pass of each conv edge by direct convolution, for this rank's samples."""
-    # Counted once over algorithms and passes: shared tasks would appear in several.
     layout = _layout(model, len(model.samples))
     return {
         edge.name: of_convolution(layout.conv_shape(edge)) for edge in convolutions(model.network)
@@ -72,6 +71,7 @@ def convolution_flops(model: Model) -> dict[str, float]:
 
 def flops_by_task(model: Model) -> Operations:
     """Return the operations of all like tasks together, in this rank's part of an update, where they are known."""
+    # Counted once over algorithms and passes: shared tasks would appear in several.
     layout, counted = _layout(model, model.microbatch), set[object]()
     count = len(model.samples) // model.microbatch
     found: Operations = defaultdict(float)
@@ -107,7 +107,6 @@ def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-# The best: other programs only take time away.
 def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
     """Return the operations per second of NumPy's float32 matrix product on one core, the best of some."""
     a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
@@ -118,6 +117,7 @@ def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
         for _ in range(repeats):
             start = time.perf_counter()
             np.matmul(a, b, out=target)
+            # The best: other programs only take time away.
             best = min(best, time.perf_counter() - start)
     return 2.0 * size**3 / best
 

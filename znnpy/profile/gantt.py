@@ -15,8 +15,8 @@ from znnpy.profile.messages import lanes
 from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import ready_count
 
-UNITS = 6000
 # More than pixels of a screen: a chart may be zoomed.
+UNITS = 6000
 """Points across: shorter tasks of one kind that follow each other are drawn as one."""
 # Pixels of the curve of ready tasks, of messages and of the axis; they share one column with the workers' rows.
 READY_HEIGHT = 70  # pixels, as the next two

@@ -101,7 +101,6 @@ def random_batch(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
     shapes = model.geometry
     targets = _draw(model, model.network.outputs, shapes.output_shapes)
     return _draw(model, model.network.inputs, shapes.input_shapes), {
-        # Targets of 0 and 1 suit all losses.
         name: (values > 0).astype(np.float32) for name, values in targets.items()
     }
 
@@ -130,7 +129,6 @@ def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], obje
     computed, start = time.thread_time(), time.monotonic_ns()
     releases, memory = [], [(start, process.memory_info().rss)]
     for _ in range(updates):
-        # Before and after, as a submission may wait for an update to end.
         submit()
         releases.append(time.monotonic_ns())
         memory.append((releases[-1], process.memory_info().rss))

@@ -38,8 +38,8 @@ CONVOLUTION = {Kind.DIRECT, Kind.TRANSFORM, Kind.PRODUCT, Kind.WINOGRAD}
 def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> None:
     """Write the report of the last run in `summary`, which `profile` recorded."""
     environment = Environment(
-        # Names of networks and layers come from users.
         loader=PackageLoader("znnpy.profile", "templates"),
+        # Names of networks and layers come from users.
         autoescape=select_autoescape(default=True, default_for_string=True),
         # A name that is misspelt in the template is an error, not an empty cell.
         undefined=StrictUndefined,

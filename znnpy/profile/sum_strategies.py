@@ -53,8 +53,8 @@ class Converging:
                         target=self._buffer(number, leaf),
                         length=self.length,
                     ),
-                    # Estimates for the policy alone; what is measured is the run.
                     Named("make", "make"),
+                    # Estimates for the policy alone; what is measured is the run.
                     cost=1e-5,
                     phase=0,
                 )
@@ -149,11 +149,11 @@ def _measure(converging: Converging, strategy: str, workers: int, repeats: int) 
             start = time.perf_counter()
             executor.release(0)
             executor.wait(0, count)
-            # The best of them: others at work only take time away.
             times.append(time.perf_counter() - start)
         recordings = executor.recording()
     return {
         "name": strategy,
+        # The best of them: others at work only take time away.
         "seconds": min(times),
         "seconds_in_sums": _adding(graph, recordings) / repeats,
         "seconds_waiting": converging.waited() / repeats if strategy == "lock" else 0.0,

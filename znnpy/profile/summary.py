@@ -28,8 +28,8 @@ ALL = "all layers"
 Entries = Iterable[Mapping[str, Any]]
 SIZE_BOUNDS = [1e-6 * 10 ** (exponent / 5) for exponent in range(-5, 26)]
 """Bounds in seconds of the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
-# 20 microseconds: some hundred times a dispatch, so that scheduling costs little. 2 ms: updates take tens of
-# them, so that no worker waits long for one task.
+# Far above what a dispatch costs (README of `znnpy/scheduler`), and so short that no worker waits long for a single
+# task: an update should hold tens of them for each worker.
 SMALLEST, LARGEST = 20e-6, 2e-3
 """Seconds that a task should take at least and at most."""
 

@@ -9,8 +9,8 @@ from markupsafe import Markup, escape
 
 
 def element(tag: str, *inside: str | Markup, **attributes: object) -> Markup:
-    # `class` is a word of Python.
     """Return an element; in names of attributes `_` stands for `-`, and a last one is dropped (`class_`)."""
+    # `class` is a word of Python.
     words = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for name, value in attributes.items()

@@ -106,7 +106,7 @@ def exchanged(
     """
     if ranks == 1:
         return Exchanged([replay], [], 0)
-    # Messages of one layer and its tasks come first, as the engine makes them urgent.
+    # By the graph's own mark: its builder puts urgent tasks into the first band, as the engine does.
     first = np.isin(np.arange(replay.graph.size), list(urgent))
     replay = replace(replay, graph=replace(replay.graph, urgent=first))
     drawn = _Drawn(replay, layers, ranks, links)
@@ -246,6 +246,7 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
     graph = replay.graph
     builder, first = GraphBuilder.of(graph), recorded_tasks(graph)
     for task in more:
+        # Behind all recorded tasks, so their numbers stay.
         number = builder.task(
             0,
             [],
@@ -257,7 +258,6 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
         )
         builder.follow(number, [place(first, it) for it in task.after])
         for it in task.before:
-            # Behind all recorded tasks, so their numbers stay.
             builder.precede(number, it)
     made = builder.build(graph.policy)
     costs, shares = np.zeros((len(replay.costs), made.size)), np.zeros(made.size)

@@ -9,8 +9,8 @@ import numpy as np
 from znnpy.graph.critical_path import bottom_levels, chain
 from znnpy.simulate.replay import Machine, Replay
 
-SLACK = 4.0
 # Brent: T(P) <= T1 / P + Tinf, so with T1 / Tinf = 4 P a quarter more than T1 / P.
+SLACK = 4.0
 """T1 / Tinf for each worker: as much gives a speed-up within a quarter of a perfect one, by Brent's bound."""
 
 
@@ -43,7 +43,7 @@ def grain(replay: Replay, machine: Machine, workers: int) -> dict[str, Any]:
         "overhead": (dispatch + machine.steal * graph.size / 2) / max(costs.sum(), 1e-12),
         "parallelism": parallelism,
         "workers": workers,
-        # Five names tell where the path is.
         "enough_for": int(parallelism / SLACK),
+        # Five names tell where the path is.
         "critical": sorted(path.items(), key=lambda item: -item[1])[:5],
     }

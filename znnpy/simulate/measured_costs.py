@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from znnpy.graph import TaskGraph
 from znnpy.simulate.replay import Floats, Ints, Machine, Replay, working
 
-OUTLIER = 3.0
 # A run three times as long as usual is hardly the task's own work; shorter ones may be caches.
+OUTLIER = 3.0
 """Medians of its task: a run that took longer was interrupted by another process."""
-FEW = 20
 # A median of fewer says little.
+FEW = 20
 """Samples: with fewer, defaults are used."""
 
 

@@ -113,8 +113,8 @@ class Replay:
         return total
 
     def span(self) -> float:
-        # The longest run of each task: an upper bound of the path of any step.
         """Return Tinf: seconds along the longest path of one step, each task as long as its longest run."""
+        # The longest run of each task: an upper bound of the path of any step.
         before, after = self.graph.edges(carried=False)
         inside = self.graph.step[before] == self.graph.step[after]
         edges = before[inside], after[inside]

@@ -87,7 +87,6 @@ def tap_words(words: dict[str, int], strides: Sequence[int]) -> dict[str, int]:
 class RegisterBlock(ABC):
     """Emits register blocks: vectors of `outputs` images at some number of neighbouring x positions.
 
-    # In the order of the kernels' intrinsics, which all subclasses share.
     `at`: where the kernel's words stand. `words`: the argument block; addresses of source, target and
     values at the first position; the filter's tap that is the lattice's first; the lattice's taps to take,
     from and to, along z, y and x.

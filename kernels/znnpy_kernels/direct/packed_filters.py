@@ -54,8 +54,8 @@ def dense_filters(args: Any, worker: int) -> None:
 
 
 def output_groups(channels: int) -> tuple[int, ...]:
-    # Pairs first: a group of two vectors uses each broadcast voxel twice.
     """Return the vectors of LANES output channels in each output group, by their number: 2, 2, .., 1."""
+    # Pairs first: a group of two vectors uses each broadcast voxel twice.
     blocks = -(-channels // LANES)
     return (2,) * (blocks // 2) + (1,) * (blocks % 2)
 

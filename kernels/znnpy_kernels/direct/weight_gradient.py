@@ -267,8 +267,8 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             start = 0
             for part in range(parts):
                 rows = 1  # the rest divided by the remaining parts, rounded up
+                # A loop, as a division by a variable might raise.
                 while rows * (parts - part) < inner - start:
-                    # A loop, as a division by a variable might raise.
                     rows += 1
                 source = args[AT.source] + 4 * (offset + start * inner_step)
                 _packed_rows(outputs, step, args, source, target, inner_step, rows)

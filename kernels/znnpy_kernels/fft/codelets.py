@@ -144,8 +144,8 @@ _VECTORS = {
 
 
 def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
-    # ifft(x) is fft with real and imaginary parts exchanged, before and after: so one network serves both ways.
     """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
+    # ifft(x) is fft with real and imaginary parts exchanged, before and after: so one network serves both ways.
     found: dict[str, Value] = {}
     for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
         first, last = word(0), word(VECTOR_BYTES)

@@ -236,7 +236,6 @@ def spectral_product(args: Any, worker: int) -> None:
     - weight gradient: a = X (term: batch, row: input channel), b = DY (term: batch, column: output
       image), conjugate = 1.
 
-    # Sums and their order do not depend on the shape: each accumulator takes its terms one by one.
     Terms are added in ascending order, whatever the range; with `add` the sum is added at last.
     """
     multiply(

@@ -137,7 +137,7 @@ def spread_out(
         sums = _two_sums(builder, (high, wide), (column, terms, roots, roots_step))
         base = float_pointer(builder, target)
         for pair in range(high):
-            # -0 is 0: frequency 0 is stored twice, and the second value, which is right, stays.
+            # Frequency 0 is its own mate: it has no frequency `outs` beside it.
             k = builder.add(first, word(pair))
             mate = builder.select(
                 builder.icmp_signed("==", k, word(0)), word(0), builder.sub(outs, k)

@@ -94,7 +94,7 @@ def silu(x: Any, shape: Any) -> Any:
 @inlined
 def hard_swish(x: Any, shape: Any) -> Any:
     y = x * ((x + splat(3.0)) * splat(1.0 / 6.0))
-    # Multiplied out in an order in which x cannot overflow before the ends are chosen.
+    # What overflows lies beyond the ends, and is replaced here.
     y = select(x <= splat(-3.0), splat(0.0), y)
     return select(x >= splat(3.0), x, y)
 
@@ -175,7 +175,7 @@ def silu_back(v: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def hard_swish_back(v: Any, g: Any, shape: Any) -> Any:
-    # The slope at -3 is taken as 0 and at 3 as that of the middle, as PyTorch does.
+    # The slope at -3 is taken as 0, and at 3 as that of the middle.
     slope = fma(v, splat(1.0 / 3.0), splat(0.5))
     slope = select(v <= splat(-3.0), splat(0.0), slope)
     return g * select(v > splat(3.0), splat(1.0), slope)

@@ -69,10 +69,10 @@ class Shape(NamedTuple):
     slopes: Any
 
 
-# A vector of zeros where there are none: a name must have one type in compiled code.
 @inlined
 def shape_of(args: Any, at: Any) -> Any:
     """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
+    # A vector of zeros where there are none: a name must have one type in compiled code.
     slopes = splat(0.0)
     if args[at.slopes]:
         slopes = load(args[at.slopes])

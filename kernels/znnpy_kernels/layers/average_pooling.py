@@ -121,9 +121,9 @@ def _inside(args: Any, output: int, axis: int) -> int:
 
 
 @inlined
-# Outputs of one tap reach voxels that differ, so they may be added one after the other.
 def _spread(args: Any, gradient: int, target: int, first: int, last: int, share: Any) -> None:
     """Add a share of the gradients of outputs first..last to voxels `stride` apart."""
+    # Outputs of one tap reach voxels that differ, so they may be added one after the other.
     step = VECTOR_BYTES * args[AVERAGE_BACKWARD.stride_x]
     for o in range(first, last):
         place = target + step * o

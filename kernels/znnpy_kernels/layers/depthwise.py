@@ -79,8 +79,8 @@ def _common(a: int, b: int) -> int:
 
 @inlined
 def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
-    # In numbers of the outputs, whether they exist or not: `_met_along` leaves out what does not.
     """Return the taps by which outputs read a voxel, counted from the window of output 0, existing outputs or not."""
+    # In numbers of the outputs, whether they exist or not: `_met_along` leaves out what does not.
     if stride == 1:
         return Taps(0, 1, taps, place, -dilation)
     common = _common(stride, dilation)
@@ -226,8 +226,8 @@ def _along(args: Any, axis: int, place: int, back: int) -> Any:
 
 @inlined
 def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: int) -> None:
-    # All rows of a column of outputs before the next column: rows that neighbours share stay in the L1 cache.
     """Compute outputs from x on, in all rows of a plane: WIDE of them if `high` is 0, else up to `high`."""
+    # All rows of a column of outputs before the next column: rows that neighbours share stay in the L1 cache.
     at = DEPTHWISE
     for row in range(args[at.rows]):
         y = _along(args, 1, args[at.first_row] + row, back)

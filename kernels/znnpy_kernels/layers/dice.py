@@ -65,8 +65,8 @@ def _add_overlap(args: Any, c: int, inside: Any, weight: Any, p: Any, t: Any) ->
 
 
 @inlined
-# Partial sums grow over the part, so zeros first.
 def _clear(args: Any) -> None:
+    # Partial sums grow over the part, so zeros first.
     for i in range(2 + SUMS * args[AT.channels]):
         doubles(args[AT.partial])[i] = 0.0
 
@@ -121,7 +121,6 @@ def _softmax_sums(args: Any, voxels: Any, tile: int) -> None:
         real = load_block(args, voxels, block, tile)
         for i in range(real):
             c = block * LANES + i
-            # Loaded again for each pass, as the tile holds one block: channels of many blocks need not be kept.
             t = targets_of(args, voxels, c, w)
             _add_overlap(args, c, voxels.inside, w, exp(load(tile + VECTOR_BYTES * i) - logs), t)
 
@@ -140,8 +139,8 @@ def _slope(args: Any, c: int, t: Any) -> Any:
 
 
 @inlined
-# Entropy's factor times the normaliser of its mean.
 def _entropy(args: Any) -> Any:
+    # Entropy's factor times the normaliser of its mean.
     return splat(float_argument(args[AT.entropy]) * floats(args[AT.normaliser])[0])
 
 

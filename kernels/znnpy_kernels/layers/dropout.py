@@ -44,7 +44,7 @@ def _random24(voxel: Any, channels: Any) -> Any:
     h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))
     h = h ^ (h >> splat_int(15))
     h = h * splat_int(0x846CA68B)
-    # 24 bits, as many as a float32 has: `keep` is compared exactly.
+    # 24 bits: `keep` is met to one part in 2^24, and int32 comparisons meet no sign.
     return (h ^ (h >> splat_int(16))) >> splat_int(8)
 
 

@@ -291,7 +291,6 @@ def sum_partials(args: Any, worker: int) -> None:
     """Add `count` pairs of float64 in order into two float64 at `target`, times the two normalisers.
 
     `normaliser`: address of two float32, of the loss and of the share of wrong voxels, or 0 for plain sums.
-    # In order of the parts.
     """
     at = SUM_PARTIALS
     losses, wrongs = 0.0, 0.0

@@ -173,8 +173,7 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
     """Add the gradients that one input row won in two rows of a plane of outputs; -1 means no such row."""
     at = MAX_POOL_BACKWARD
     # A missing row is replaced by the other one, with numbers that no tap has, so that both need no test.
-    # A missing row has the negative number of a whole row: number + dx then stays below 0, which is no tap as
-    # uint16.
+    # A missing row has the number -window_x: number + dx stays below 0, which as uint16 lies above all taps.
     one = number if first >= 0 else -args[at.window_x]
     two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
     row, other = first if first >= 0 else second, second if second >= 0 else first

@@ -49,8 +49,8 @@ FAR = words("far_z far_y far_x")
 
 @inlined
 def _column(source: int, wz: int, far: Any, bad: Any) -> Any:
-    # NaNs are only collected: a row without any needs no test for each maximum.
     """Return maximum and winner over z and y at one x; collect NaNs in `bad` and ignore them otherwise."""
+    # NaNs are only collected: a row without any needs no test for each maximum.
     a, b = load(source), load(source + far[1])
     bad = bad | (a != a) | (b != b)
     second = b > a

@@ -44,8 +44,8 @@ def _stands(place: int, size: int, rule: int) -> Any:
 
 @inlined
 def _beyond(number: int, before: int, size: int) -> Any:
-    # Numbers of a frame: those before the line, then those after it.
     """Return the place of a line's frame with this number."""
+    # Numbers of a frame: those before the line, then those after it.
     return number - before if number < before else number - before + size
 
 

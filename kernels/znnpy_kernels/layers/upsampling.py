@@ -70,9 +70,9 @@ def _between(own: Any, neighbour: Any, weight: float) -> Any:
 
 @inlined
 def _blended(nearest: int, along_y: int, along_z: int, along_both: int, y: float, z: float) -> Any:
+    """Return one voxel between up to four rows; rows with weight 0 are not read."""
     # Of the outermost voxels the neighbour is the voxel itself, but its row is read again only where it has
     # weight.
-    """Return one voxel between up to four rows; rows with weight 0 are not read."""
     value = load(nearest)
     if y > 0.0:
         value = _between(value, load(along_y), y)

@@ -23,7 +23,8 @@ GUARD = 0xFF  # each byte of a guard
 LEAST = 1 << 16  # bytes of a guard; as many as the array has if that is more
 # Bytes of a page: an array keeps its offset within one, and so the alignment of vectors.
 LINE = 4096
-# 2^40 voxels are more than any memory here holds, and user addresses on Linux lie above.
+# 2^40 is more than any count of voxels here, and the system's addresses of arrays mostly lie above: a smaller
+# number passes as a count.
 NUMBERS = 1 << 40  # the largest number in a word: larger ones would be addresses
 
 

@@ -44,12 +44,12 @@ def float_argument(typingctx: Any, word: Any) -> Any:
 def borrowed(typingctx: Any, array: Any) -> tuple[Signature, Any]:
     """Return the same array without ownership of its memory, so that slices cost no atomic reference count.
 
-    # Without a meminfo numba has nothing to count.
     The caller must hold the array meanwhile, as callers hold their arguments.
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         made = context.make_array(array)(context, builder, args[0])
+        # Without a meminfo numba has nothing to count.
         made.meminfo = ir.Constant(made.meminfo.type, None)
         made.parent = ir.Constant(made.parent.type, None)
         return made._getvalue()

@@ -70,8 +70,8 @@ def why_not(path: Path) -> str:
         # Root may change anything anyway.
         if above.st_uid not in (0, os.getuid()):
             return f"{folder} belongs to another user"
+        # Sticky folders, such as /tmp: only owners can remove or rename what is theirs.
         if others_write(above) and not above.st_mode & stat.S_ISVTX:
-            # Sticky folders, such as /tmp: only owners can remove or rename what is theirs.
             return f"others can replace what is in {folder}"
     return ""
 

@@ -39,16 +39,16 @@ def rest(mailbox: int, block: int) -> None:
         now = nanoseconds()
         left = given[at.until] - now
         if left <= 0:
-            # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
-            # waited for anyway.
             return
+        # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
+        # waited for anyway.
         wanted = max(given[at.shortest], (now - given[at.active]) // given[at.patience])
         nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
         if nap_ended(mailbox, nap):
-            # MPI moves large messages a buffer a call, and the nap let it make none: make up for the calls that
-            # were missed.
             return
+        # MPI moves large messages a buffer a call, and the nap let it make none: make up for the calls that
+        # were missed.
         for _ in range(nap // ROUND):
             if anything_new(block):
                 return

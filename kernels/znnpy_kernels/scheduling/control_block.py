@@ -70,9 +70,9 @@ QUEUE_BYTES = 5 * LINE
 
 AWAKE, PARKED = range(2)
 
-# A line for each group: workers that finish different groups do not write the same line.
 # A group.
 MISSING, MEMBERS, COMPLETED, DONE_SEMAPHORE = range(0, 32, 8)
+# A line for each group: workers that finish different groups do not write the same line.
 GROUP_BYTES = LINE
 
 EVENT_BYTES = 32

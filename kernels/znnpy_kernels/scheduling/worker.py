@@ -83,8 +83,8 @@ NONE = -1
 BAND_MASK = (1 << BAND_BITS) - 1
 # An item's low 32 bits: entries are not negative, so no sign spreads into the bits above.
 ENTRY_MASK = (1 << 32) - 1
-SOURCE_SHIFT = 32
 # 0 is the worker's own deque, or a task that was kept in hand: so an entry is an item as it is.
+SOURCE_SHIFT = 32
 """A found item is an entry with where it came from above it: 1 another worker, 2 the injector."""
 EAGER_ROUNDS = 32
 """Rounds of an idle worker that only pause; later ones give the core to others who may need it."""
@@ -269,11 +269,11 @@ def far(control: int, queue: int) -> Any:
             if victim == queue or seems_empty(victim, band):
                 continue
             entry = steal(victim, band)
-            # From the injector it is no theft.
             if entry >= 0:
+                # From the injector it is no theft.
+                longs(queue + STEALS)[0] += index != victims - 1
                 # Without the fence of `wake`: this is a courtesy. If the sleeper is missed, the victim still
                 # finds the task itself.
-                longs(queue + STEALS)[0] += index != victims - 1
                 if load_relaxed(control + SLEEPERS) > 0 and not seems_empty(victim, band):
                     wake_some(control, 1)
                 return entry | ((2 if index == victims - 1 else 1) << SOURCE_SHIFT)
@@ -320,8 +320,8 @@ def search(control: int, queue: int) -> Any:
 
 @native("void(int64,int64)")
 def work(control: int, worker: int) -> None:
-    # The caller's mode is put back, as this thread runs Python again after the loop.
     """Run tasks until the stop flag is up, with denormals flushed to zero: the life of a worker."""
+    # The caller's mode is put back, as this thread runs Python again after the loop.
     mode = float_mode()
     set_float_mode(mode | FLUSH)
     queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
@@ -392,9 +392,9 @@ def stop(control: int) -> None:
 
 @native("void(int64)")
 def prepare(control: int) -> None:
+    """Turn the offsets in a freshly filled control block into addresses; initialise the semaphores."""
     # Offsets are counted from the block's start; all that workers follow are addresses, which saves an addition
     # each time.
-    """Turn the offsets in a freshly filled control block into addresses; initialise the semaphores."""
     for word in (TASKS, QUEUES, GROUPS, PHASES):
         longs(control + word)[0] += control
     for task in range(longs(control + TASK_COUNT)[0]):

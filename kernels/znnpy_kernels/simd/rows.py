@@ -172,7 +172,6 @@ def embed_rows(args: Any, worker: int) -> None:
                 zero_row(target, args[at.length])
 
 
-# Words: the image stride leads from channel to channel of the planar side.
 PACK_IMAGES = words(
     "source source_image source_z source_y target target_z target_y channels planes rows width",
 )

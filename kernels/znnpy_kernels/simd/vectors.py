@@ -122,8 +122,8 @@ def _function(name: str, emit: Emit, *parameters: Any, result: Any) -> Any:
     """Return an intrinsic with fixed parameter types; `emit(builder, *values)` builds its instructions."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        # `types.void` needs a value in numba's lowering.
         out = emit(builder, *args)
+        # `types.void` needs a value in numba's lowering.
         return context.get_dummy_value() if result is types.void else out
 
     made = result(*parameters), codegen

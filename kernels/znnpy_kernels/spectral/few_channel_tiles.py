@@ -77,6 +77,7 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
     # Whole tiles in a vector; lanes beyond them are idle.
     tiles = LANES // each
     for number in range(LANES):
+        # Phase by phase: see the head of this module.
         tile, phase = block * tiles + number // each, number % each // images
         phase_z, phase_y, phase_x = (
             phase // args[AT.phases_x] // args[AT.phases_y],
@@ -84,7 +85,6 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
             phase % args[AT.phases_x],
         )
         row = tile // args[AT.tiles_x]
-        # Phase by phase: see the head of this module.
         z, y, x = (
             row // args[AT.tiles_y] * args[AT.step_z],
             row % args[AT.tiles_y] * args[AT.step_y],
@@ -130,8 +130,8 @@ def _copy(source: int, step: int, count: int, target: int) -> None:
 
 @inlined
 def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
-    # Row by row: each lane's row is copied to a row of a tile, which is transposed: so memory is read along x.
     """Voxels [z][y][x][lane] of all lanes' tiles; `tile` is room for LANES * LANES floats."""
+    # Row by row: each lane's row is copied to a row of a tile, which is transposed: so memory is read along x.
     lane = longs(table)
     for row in range(size[0] * size[1]):
         z, y = row // size[1], row % size[1]

@@ -88,9 +88,9 @@ def _floats(tiles: int, tile: int, parts: int) -> Any:
 
 @inlined
 def _cut(count: int, most: int) -> Any:
+    """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
     # Parts differ by one row at most: a full one and a small rest would leave the rest waiting for its own
     # multiply-adds.
-    """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
     # No tiles, no parts; `max` keeps the quotient defined.
     parts = cover(count, most)
     return parts, count // max(1, parts), count % max(1, parts)

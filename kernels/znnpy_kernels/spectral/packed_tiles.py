@@ -100,7 +100,7 @@ def _axis_words(args: Any, axis: int) -> Any:
     """Words of one axis: extent, dilation, step, count, shape, the image's stride, voxels before it."""
     at = PLACES
     if axis == 0:
-        # Branches on a constant, which LLVM removes: words have no numbers that could be computed.
+        # Branches on a constant, which LLVM removes.
         return (args[at.extent_z], args[at.dilation_z], args[at.step_z], args[at.count_z],
                 args[at.shape_z], args[at.image_z], args[at.before_z])  # fmt: skip
     if axis == 1:

@@ -88,8 +88,8 @@ IMAGES = words(
 
 
 @inlined
-# Numbers of words are constants here, so this is three loads.
 def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+    # Numbers of words are constants here, so this is three loads.
     return unit * args[z], unit * args[y], unit * args[x]
 
 
@@ -109,7 +109,6 @@ def _task(args: Any, worker: int) -> Any:
     return scratch, size, grid, place, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
 
 
-# Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
 @inlined
 def _tile(member: int, grid: Any, place: Any) -> Any:
     """Of a tile: the voxel under its first point, and which of its points lie inside.
@@ -117,6 +116,7 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
     A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
     `place`: origin, step, count and limit.
     """
+    # Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
     tile = grid[2] + member // grid[3]
     row = tile // grid[1]
     z, y, x = row // grid[0], row % grid[0], tile % grid[1]

@@ -70,8 +70,8 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
     Negative: none. What is read from and written to the same place follows at once.
     """
     inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
+    # The block outermost: its voxels lie together in memory.
     for block in range(max(inputs, outputs)):
-        # The block outermost: its voxels lie together in memory.
         for tile in range(count):
             here = slot + block * RING_BYTES + tile * VECTOR_BYTES
             # First the outputs of this place are finished, then the new row's voxels take it: while it lies in

@@ -178,10 +178,10 @@ def finish(
 
 
 @inlined
-# Every task owns its sums: so tasks add without meeting, and whoever adds theirs reads zeros from those without
-# tiles.
 def clear_bias_gradient(args: Any) -> None:
     """Zeros for all blocks, where a bias gradient is wanted."""
+    # Every task owns its sums: so tasks add without meeting, and whoever adds theirs reads zeros from those without
+    # tiles.
     if args[AT.bias_gradient]:
         for block in range(args[AT.blocks]):
             store(args[AT.bias_gradient] + block * VECTOR_BYTES, splat(0.0))
