@@ -29,6 +29,7 @@ BEAT = 1.0  # seconds
 SILENCE = 15  # beats without a word after which a rank counts as dead
 # Long enough for rank 0 to write a line before the launcher kills it for another's exit.
 GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
+# What a user can do next, at the end of each message.
 GO_ON = "the last checkpoint is good; run the same command again to go on"
 # Longer than what rank 0 needs to receive the error, say it and end all.
 FOR_RANK_0 = 5.0  # seconds after which others leave without an order

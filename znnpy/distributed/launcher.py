@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 # Of Open MPI; of MPICH, Intel MPI and srun's PMI-2; of srun with Slurm's own.
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+# Where srun gives no count by itself; a batch script has these, too (see `_of_step`).
 _STEP, _OF_STEP = "SLURM_STEP_ID", "SLURM_NTASKS"
 _LAST_STEP = 0xFFFFFFF0  # greater numbers are a job's batch script and its shells, which nobody started by srun
 # Of torchrun, and what starts processes like it: they know no MPI.
@@ -18,6 +19,7 @@ _UNSPOKEN, _UNSPOKEN_RANK = "WORLD_SIZE", "RANK"
 _UNCOUNTED = ("PMI_RANK", "PMIX_RANK")  # say by themselves that there are others
 # Ranks within a host, each launcher's own name for it.
 _PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
+# Of Open MPI, of PMI-1 and 2, of PMIx, of srun.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 

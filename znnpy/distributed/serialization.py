@@ -10,6 +10,7 @@ from typing import Any
 Value = Any
 """bytes, or a JSON value: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
 
+# The same on all hosts, whatever their byte order.
 _LENGTH = Struct("<Q")
 _BYTES, _JSON = b"b", b"j"
 

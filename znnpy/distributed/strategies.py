@@ -35,6 +35,7 @@ class Strategy:
         return not self.weights_down or rank == 0
 
 
+# In the order in which `auto` compares them: of equal estimates the first is taken.
 STRATEGIES: Mapping[StrategyName, Strategy] = {
     it.name: it
     for it in (

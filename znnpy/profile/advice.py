@@ -18,6 +18,7 @@ BUSY, HALF = 0.9, 0.5
 SLOW = 0.5
 """Fraction of sgemm's rate below which a kind of task is named."""
 
+# For each cause what a user can change; causes without an entry are not named.
 HELP = {
     "slower tasks": "The same tasks took less time on one worker. They wait for memory, share caches or "
     "cores, or other programs run too. Try fewer threads, and one worker a real core.",

@@ -69,6 +69,7 @@ def histogram(sizes: Mapping[str, Any]) -> Markup:
             )
             drawn.append(
                 svg.bar(
+                    # 8 % of a step free at both sides.
                     (index + 0.08) * step,
                     0.84 * step,
                     top + height - tall,

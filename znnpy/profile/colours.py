@@ -45,6 +45,7 @@ KINDS: Mapping[Kind, str] = {
 }
 WAYS = {"send": "green", "receive": "cyan", "sum": "violet"}
 """Colours of messages."""
+# Colours of kinds where both mean something alike; grey is the graph's own.
 LOSSES = {
     "tasks": "blue",
     "slower tasks": "red",

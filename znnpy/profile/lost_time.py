@@ -30,6 +30,7 @@ COARSE_SECONDS = 2e-3
 LONGEST_NS = 100_000
 """A worker needs less between two tasks, or to find a ready one: in longer gaps it had no core."""
 
+# In the order in which reports and bars show them.
 LOSSES = (
     "dispatch",
     "stealing",

@@ -89,6 +89,7 @@ class Executor(Closing):
         The GIL is free meanwhile, and Ctrl-C is seen within 50 ms.
         """
         check_group(self.graph, group)
+        # Seconds to nanoseconds, of the clock that compiled code reads as well.
         limit = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
         while True:
             block = self._running()

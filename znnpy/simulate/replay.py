@@ -26,10 +26,12 @@ class Machine:
     """Of every task, without the tokens that it brings to successors."""
     successor: float = 3e-9
     """Of bringing a token to one successor."""
+    # Two orders above a dispatch: cache lines of the task and its data come from another core.
     steal: float = 4e-7
     """Of taking a task from another worker."""
     wake: float = 1e-5
     """From the push of a task until a sleeping worker searches."""
+    # As `executor.SPIN_NS`.
     spin: float = 1e-3
     """How long an idle worker looks for work before it sleeps."""
     submit: float = 0.0

@@ -70,6 +70,7 @@ class FanIn:
         yield begin + self.adding - now
 
 
+# `tree` first: its additions are the measure for the others (`profile/sum_strategies.py`).
 STRATEGIES: dict[str, Callable[[FanIn, int, int, float], Process]] = {
     "tree": FanIn.tree,
     "exchange": FanIn.exchange,

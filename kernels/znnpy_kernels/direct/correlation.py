@@ -127,11 +127,11 @@ class RegisterBlock(ABC):
         """Return the vectors to be added to the task's bias gradient, in its order."""
 
     def field(self, name: str) -> Value:
-        """One word of the kernel's argument block."""
+        """Return one word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
 
     def asked(self, name: str) -> Value:
-        """Whether a word is not 0."""
+        """Return whether a word is not 0."""
         return self.builder.icmp_signed("!=", self.field(name), word(0))
 
     def emit(self, positions: int) -> None:
@@ -153,7 +153,7 @@ class RegisterBlock(ABC):
         when(b, self.asked("bias_gradient"), [], lambda: self.add_to_bias(values, positions))
 
     def loaded(self, pointer: Value, block: str, positions: int) -> list[Value]:
-        """All vectors of the register block in some channels."""
+        """Load all vectors of the register block from some channels."""
         return [self.load(place, positions) for place in self.places(pointer, block, positions)]
 
     def add_to_bias(self, values: list[Value], positions: int) -> list[Value]:

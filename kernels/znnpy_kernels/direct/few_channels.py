@@ -119,7 +119,7 @@ class _Block(RegisterBlock):
         return [shuffled(self.builder, value, ZERO_VECTOR, held) for value in values]
 
     def totals(self, sums: list[Value], positions: int) -> list[Value]:
-        """One vector for each output, whose first lanes are the totals of the positions."""
+        """Return one vector for each output, whose first lanes are the totals of the positions."""
         b, room = self.builder, 1
         # Rooms of a power of two: outputs then never straddle a vector of totals.
         while room < positions:
@@ -194,7 +194,7 @@ def lane_totals(builder: ir.IRBuilder, vectors: list[Value]) -> Value:
 
 
 def _lane(lane: int, half: int, shift: int) -> int:
-    """Which lane of a pair goes to `lane`: halves of the first to even halves, of the second to odd."""
+    """Return which lane of a pair goes to `lane`: halves of the first to even halves, of the second to odd ones."""
     start, inside = lane // (2 * half) * 2 * half, lane % half
     return start + inside + shift + (LANES if lane & half else 0)
 
@@ -217,7 +217,7 @@ def _register_block(
     x1: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of some of `position_counts`; see `_Block`."""
+    """Compute one register block of some of `position_counts`; see `_Block`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         block = _Block(builder, outputs.literal_value, list(args[1:-1]))
@@ -231,7 +231,7 @@ def _register_block(
 def _row(
     outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
 ) -> None:
-    """One output row, in register blocks; along z the taps z0..z1 of those from `first` on."""
+    """Compute one output row, in register blocks; along z the taps z0..z1 of those from `first` on."""
     # As in `forward._row`, without a lattice along x.
     here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
     first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])

@@ -146,7 +146,7 @@ def _tap_rows(
     step: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """Sums of tap rows first..first + rows; targets `step` floats apart; see `_TapRows`."""
+    """Sum tap rows first..first + rows, to targets `step` floats apart; see `_TapRows`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
@@ -171,7 +171,7 @@ def _taps(
     first: Any,
     count: Any,
 ) -> tuple[Signature, Any]:
-    """Sums of taps first..first + count, [tap][output][lane of inputs] at `target`; see `_Taps`."""
+    """Sum taps first..first + count, to [tap][output][lane of inputs] at `target`; see `_Taps`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
@@ -199,7 +199,7 @@ def _scratch_sums(typingctx: Any) -> Any:
 
 @njit(inline="always")
 def _few_inputs(taps: int, args: Any) -> None:
-    """All rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
+    """Sum all rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
     count = args[AT.tap_row1] - args[AT.tap_row0]
     most = max(1, SUMS // taps)
     # Parts of nearly equal size: a rest of one row would have too few sums to hide latency.
@@ -219,7 +219,7 @@ def _few_inputs(taps: int, args: Any) -> None:
 
 @njit(inline="always")
 def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
-    """All taps of a task, some at a time; sums go through a tile to the packed rows."""
+    """Sum all taps of a task, some at a time; sums go through a tile to the packed rows."""
     first, end = args[AT.tap_row0] * args[AT.taps_x], args[AT.tap_row1] * args[AT.taps_x]
     row = VECTOR_BYTES
     while first < end:
@@ -353,6 +353,7 @@ FEW_INPUTS: tuple[Kernel, ...] = (
     few_inputs_gradient_8,
     few_inputs_gradient_9,
 )
+# By number of outputs, from 1.
 FEW_OUTPUTS: tuple[Kernel, ...] = (
     few_outputs_gradient_1,
     few_outputs_gradient_2,

@@ -225,7 +225,7 @@ def _register_block(
     taps_x: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of `positions` <= POSITIONS[outputs] x positions; see `_Block`."""
+    """Compute one register block of `positions` <= POSITIONS[outputs - 1] x positions; see `_Block`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         block = _Block(builder, outputs.literal_value, bool(dense.literal_value), list(args[2:-1]))
@@ -260,7 +260,7 @@ def _next_cut(x: int, end: int, outputs: int, shift: int, limit: int, taps: int,
 def _row(
     outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
 ) -> None:
-    """One output row, lattice by lattice; along z the taps z0..z1 of those from `first` on."""
+    """Compute one output row, lattice by lattice; along z the taps z0..z1 of those from `first` on."""
     here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
     first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])
     place_y = lattice_place(here, apart, lattice, first_y)

@@ -26,8 +26,7 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 
-# 8: a node of the tree with three levels; more would need more registers for sums under way than it saves
-# memory.
+# Three levels of the tree in registers: an eighth of the memory that partial sums of single samples would take.
 TOGETHER = 8
 """Samples that are added at once: a node of the tree."""
 

@@ -65,7 +65,6 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS
 # registers 8, or 6 * 2.
 ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
-# More than `forward.INDEPENDENT`, since here two vectors are loaded for each pair of multiply-adds.
 INDEPENDENT = 8
 # A bound on the words of the argument block.
 MOST_EARLIER = 4
@@ -105,7 +104,7 @@ class Slab(ABC):
         self.source_x = self.field("source_x")
 
     def field(self, name: str) -> Value:
-        """One word of the kernel's argument block."""
+        """Return one word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
 
     @abstractmethod
@@ -197,7 +196,7 @@ class _PackedRows(Slab):
         self.emit([moved(b, self.target, index * LANES) for index in range(rows * self.outputs)])
 
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
-        """Sums of others and the slab's."""
+        """Return the sums of others plus the slab's own."""
         b = self.builder
         first = moved(b, self.arguments, AT.earlier0)
 
@@ -249,7 +248,7 @@ def _packed_rows(
 
 @njit(inline="always")
 def _tap_rows(outputs: int, step: int, args: Any) -> None:
-    """All rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
+    """Sum all rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
     planar = args[AT.source_lanes] == 1
     inner = args[AT.taps_x] if planar else args[AT.channels]
     inner_step = args[AT.tap_x] if planar else 1

@@ -18,6 +18,7 @@ from functools import cache, reduce
 
 import numpy as np
 
+# Kinds of nodes. Differences are sums with the constant -1, so signs need no kind of their own.
 INPUT, SUM, PRODUCT = "input", "sum", "product"
 # Angles are computed in float64 to about 1e-16, factors of a network lie far above 1e-9: what is between is
 # rounding of 0 or 1.
@@ -158,7 +159,7 @@ def _four(net: Network, x: Sequence[Complex]) -> list[Complex]:
 
 
 def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
-    """Sums and differences of x[j] and x[-j], each times its cosines or sines: multiply-adds."""
+    """Transform by sums and differences of x[j] and x[-j], each times its cosines or sines: multiply-adds."""
     n, half = len(x), range(1, len(x) // 2 + 1)
     sums = [net.plus(x[j], x[n - j]) for j in half]
     differences = [net.minus(x[j], x[n - j]) for j in half]

@@ -73,7 +73,7 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
 
 
 class End(NamedTuple):
-    """Where lines lie: address of element 0 of the first, bytes to the next element, line and group."""
+    """The place of lines: address of element 0 of the first, bytes to the next element, line and group."""
 
     place: Any
     step: Any
@@ -107,7 +107,9 @@ class Lines(NamedTuple):
 
 
 NOTHING: Mapping[str, int] = {}
+# In the order of `Lines`, whose first three fields are ends.
 ENDS = ("source", "target", "ahead")
+# Words of a call, in the order in which `_called` stores them: ends field by field, then the rest.
 PARAMETERS = (
     tuple(name if field == "place" else f"{name}_{field}" for name in ENDS for field in End._fields)
     + Lines._fields[len(ENDS) :]
@@ -144,7 +146,7 @@ _VECTORS = {
 
 
 def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
-    """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
+    """Return where vectors of the first element begin; with real and imaginary exchanged it is an inverse."""
     # ifft(x) is fft with real and imaginary parts exchanged, before and after: so one network serves both ways.
     found: dict[str, Value] = {}
     for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
@@ -434,6 +436,7 @@ def _lines(
 # Constants of addresses save registers: see docs/design/compilation.md.
 _NEAR = {"ahead_parts": VECTOR_BYTES}
 _TOGETHER = _NEAR | {"parts": VECTOR_BYTES}
+# Not turned: real and imaginary parts in their own places.
 _PLAIN = {"option": 0}
 _forward = _lines(Kind.FORWARD, _TOGETHER | _PLAIN)
 _turned_forward = _lines(Kind.FORWARD, _TOGETHER | {"option": 1})

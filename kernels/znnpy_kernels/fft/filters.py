@@ -53,7 +53,7 @@ def sum_of_lanes(typingctx: Any, vector: Any) -> Any:
 
 @part
 def row_of_taps(taps: int, step: int, count: int, roots: int, target: int, row: int) -> None:
-    """One row of the spectrum in x of `count` real taps, `step` floats apart."""
+    """Write one row of the spectrum in x of `count` real taps, `step` floats apart."""
     weights = floats(taps)
     # A vector of frequencies at a time: all taps are added to it in a register.
     for at in range(0, row, LANES):
@@ -82,7 +82,7 @@ def taps_of_row(source: int, row: int, roots: int, taps: int, step: int, count: 
 def filter_to_spectrum(
     source: int, source_z: int, source_y: int, source_x: int, target: int, plan: int
 ) -> None:
-    """One filter, axis by axis, in place on its spectrum's memory."""
+    """Transform one filter, axis by axis, in place on its spectrum's memory."""
     words = longs(plan)
     row, high = words[FILTER_ROW], words[FILTER_GRID_Y]
     plane, taps_y = row * high, words[FILTER_TAPS_Y]

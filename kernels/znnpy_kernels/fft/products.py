@@ -40,6 +40,7 @@ from znnpy_kernels.simd.lanes import LANES
 # imaginary part (_ODD) or its real one (_EVEN).
 _ODD = [2 * (lane // 2) + 1 for lane in range(LANES)]
 _EVEN = [2 * (lane // 2) for lane in range(LANES)]
+# Neighbours exchanged: real and imaginary parts of each number.
 _SWAPPED = [lane ^ 1 for lane in range(LANES)]
 
 
@@ -165,7 +166,7 @@ def product_row(
     rows: int, vectors: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
     out: int, out_row: int, out_column: int, terms: int, columns: int, conjugate: int, add: int,
 ) -> None:  # fmt: skip
-    """All columns of 1 or 2 rows, for one of the shapes that `multiply` chooses."""
+    """Multiply all columns of 1 or 2 rows, in one of the shapes that `multiply` chooses."""
     column = 0
     # Shapes with 8 to 16 accumulators beside their operands: enough to hide latency, few enough for the
     # registers.

@@ -37,6 +37,7 @@ from znnpy_kernels.simd.vectors import below, load_masked, store_masked
 MOST_TAPS = 64
 
 _I32 = ir.IntType(32)
+# Neighbours exchanged: real and imaginary parts of each number.
 _SWAPPED = ir.Constant(ir.VectorType(_I32, LANES), [lane ^ 1 for lane in range(LANES)])
 # i (a + b i) = -b + a i: swapped neighbours, the first negated.
 _TURN = ir.Constant(VECTOR, [-1.0, 1.0] * (LANES // 2))
@@ -156,7 +157,7 @@ def spread_out(
 
 
 def _two_sums(builder: ir.IRBuilder, sizes: tuple[int, int], args: Any) -> list[list[Value]]:
-    """Sums of cosine * element and of sine * element, for each pair and vector."""
+    """Return sums of cosine * element and of sine * element, for each pair and vector."""
     column, terms, roots, roots_step = args
     pairs, vectors = sizes
     lines, table = float_pointer(builder, column), float_pointer(builder, roots)
@@ -240,7 +241,7 @@ def spread_column(
     vectors: int, masked: int, count: int, column: int, terms: int, roots: int, target: int,
     step: int, outs: int,
 ) -> None:  # fmt: skip
-    """All frequencies of one column of vectors."""
+    """Write all frequencies of one column of vectors."""
     half = outs // 2 + 1
     k = 0
     while k < half:
@@ -277,7 +278,7 @@ def gather_column(
     vectors: int, masked: int, count: int, source: int, step: int, size: int, roots: int,
     column: int, outs: int,
 ) -> None:  # fmt: skip
-    """All taps of one column of vectors."""
+    """Write all taps of one column of vectors."""
     done = 0
     while done < outs:
         here, to, left = roots + 8 * done, column + 8 * LANES * done, outs - done
@@ -330,7 +331,7 @@ def copy_lines(
 
 @part
 def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: the first `terms` lines of `width` floats become all `outs` lines, `step` floats apart."""
+    """Turn, in place, the first `terms` lines of `width` floats into all `outs` lines, `step` floats apart."""
     column = column_store()
     for at in range(0, width, 2 * LANES):
         count = min(width - at, 2 * LANES)
@@ -343,7 +344,7 @@ def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) 
 
 @part
 def contract(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: all `terms` lines of `width` floats become the first `outs` lines."""
+    """Turn, in place, all `terms` lines of `width` floats into the first `outs` lines."""
     column = column_store()
     for at in range(0, width, 2 * LANES):
         count = min(width - at, 2 * LANES)

@@ -93,6 +93,7 @@ def silu(x: Any, shape: Any) -> Any:
 
 @inlined
 def hard_swish(x: Any, shape: Any) -> Any:
+    # x (x + 3) / 6, with the quotient as a product.
     y = x * ((x + splat(3.0)) * splat(1.0 / 6.0))
     # What overflows lies beyond the ends, and is replaced here.
     y = select(x <= splat(-3.0), splat(0.0), y)
@@ -139,7 +140,7 @@ def elu_back(y: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def elu_slope(v: Any, g: Any, shape: Any) -> Any:
-    """The same as `elu_back`, from the sum."""
+    """Return what `elu_back` returns, from the sum."""
     return select(v > splat(0.0), g, g * (splat(shape.slope) * exp(v)))
 
 
@@ -194,6 +195,7 @@ def gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
     v = _near(v)
     square = v * v
     u = splat(TWICE_ROOT) * v * fma(square, splat(CUBIC), splat(1.0))
+    # The derivative of u: 2 sqrt(2 / pi) (1 + 3 * CUBIC * v^2).
     steep = splat(TWICE_ROOT) * fma(square, splat(3.0 * CUBIC), splat(1.0))
     share, rest = logistics(u)
     return g * (share * fma(v * steep, rest, splat(1.0)))

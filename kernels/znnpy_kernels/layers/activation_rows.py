@@ -120,7 +120,7 @@ def _applied(x: Any, affine: Any) -> Any:
 
 @inlined
 def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
-    """All rows; `keeps`: v is left at the source, before the target is written, for gradients that need it.
+    """Write all rows; `keeps`: v is left at the source, before the target is written, for gradients that need it.
 
     `masks`: pad lanes are set to 0 afterwards, of functions with f(0) != 0.
     """
@@ -156,7 +156,7 @@ def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
 def _backward_row(
     output: int, gradient: int, target: int, length: int, shape: Any, derivative: Any
 ) -> Any:
-    """One row; returns its sum, made of four interleaved sums in fixed order."""
+    """Write one row; return its sum, made of four interleaved sums in fixed order."""
     a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
     # Four sums hide the latency of additions, and are joined in one order.
     full = length // (4 * LANES) * 4 * VECTOR_BYTES

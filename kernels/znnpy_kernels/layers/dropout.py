@@ -39,6 +39,7 @@ def mix64(state: Any, word: Any) -> Any:
 def _random24(voxel: Any, channels: Any) -> Any:
     """Return 24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
     h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))
+    # lowbias32: shifts 16, 15, 16 and two multipliers.
     h = h ^ (h >> splat_int(16))
     # The upper half of the voxel's hash comes in half-way, so all 64 bits count.
     h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))

@@ -26,6 +26,7 @@ ORDER = words(ROWS, "offsets order count scratch")
 # 11 bits: 2048 counters of 8 bytes are 16 KiB.
 # Bits of a pass of the radix sort: three passes for 32 bits, with counters that stay in the L1 cache.
 DIGIT = 11
+# Values of a digit, a counter each.
 DIGITS = 1 << DIGIT
 
 

@@ -31,6 +31,7 @@ from znnpy_kernels.simd.vectors import (
     store_shorts,
 )
 
+# uint16, as many taps as a window of 31^3 has; a byte would end at 255.
 INDEX_BYTES = 2 * LANES
 NOBODY = 0xFFFF  # the number of no tap
 # 16 lanes: 8 KiB of values and 4 KiB of numbers.

@@ -23,6 +23,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.rows import add_row, copy_row, zero_row
 
+# Words of the argument block have numbers; `rule` is one of these.
 ZEROS, REPLICATE, REFLECT = range(3)
 
 PLACES = words(

@@ -61,7 +61,7 @@ class Kernel:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process holds the machine code already."""
+        """Return whether this process holds the machine code already."""
         return self._compiled is not None
 
     @property

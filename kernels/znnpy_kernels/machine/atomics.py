@@ -16,6 +16,7 @@ from znnpy_kernels.machine.denormals import IS_ARM
 
 # Operands are words of the control block or, for slots of deques, half words.
 _WORD = types.int64
+# LLVM's types by numba's: only these two have atomic accesses here.
 _BITS = {types.int32: ir.IntType(32), types.int64: ir.IntType(64)}
 
 

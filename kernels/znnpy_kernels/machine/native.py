@@ -39,7 +39,7 @@ class Native:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process has the machine code already."""
+        """Return whether this process has the machine code already."""
         return self._compiled is not None
 
     def compile(self) -> Any:

@@ -23,6 +23,7 @@ from znnpy_kernels.machine.loading import callback
 
 # Numbers, not Python objects: any kernel can call it, whatever types it has.
 SIGNATURE = types.void(types.int64, types.CPointer(types.int64), types.float64)
+# The same signature as LLVM has it, for calls that are emitted.
 POINTER = ir.IntType(64).as_pointer()
 FUNCTION = ir.FunctionType(ir.VoidType(), [ir.IntType(64), POINTER, ir.DoubleType()])
 
@@ -42,7 +43,7 @@ class Shared:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process has the machine code already."""
+        """Return whether this process has the machine code already."""
         return self._compiled is not None
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+# Hashed is this package alone: others enter by their versions (`cache`).
 PACKAGE = "znnpy_kernels"
 FOLDER = Path(__file__).parents[1]
 DECLARED = frozenset({"kernel", "native", "shared"})
@@ -226,7 +227,7 @@ def _assigned(statement: ast.stmt) -> list[str]:
 
 
 def _makes_kernels(statement: ast.FunctionDef) -> bool:
-    """Whether functions within this one are compiled by themselves."""
+    """Return whether functions within this one are compiled by themselves."""
     inner = [node for part in statement.body for node in ast.walk(part)]
     functions = [node for node in inner if isinstance(node, ast.FunctionDef)]
     return any(_called(it) in DECLARED for function in functions for it in function.decorator_list)

@@ -17,6 +17,7 @@ BAND_BITS = 2
 
 # The header; offsets in it become addresses when `worker.prepare` runs.
 WORKERS = 0
+# TASKS, QUEUES, GROUPS and PHASES are addresses, so that workers add no base; counts stand beside them.
 TASKS = 8
 TASK_COUNT = 16
 QUEUES = 24
@@ -27,6 +28,7 @@ PHASES = 48
 PHASE_COUNT = 56
 RING_ROWS = 64
 """Events kept per worker; 0: nothing is recorded."""
+# Nanoseconds for which an idle worker looks for work: the executor's, as it knows how many workers share cores.
 SPIN_NS = 72
 # Words that change while workers run have lines of their own; those above are only read once the workers have
 # started.
@@ -41,6 +43,7 @@ HEADER_BYTES = 4 * LINE
 # A task record, 64 bytes.
 COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(0, 56, 8)
 """FIRST and LAST: from where to where the int32 successor entries lie."""
+# A cache line: seven words, and one that is not used, so that no record lies on two lines.
 TASK_BYTES = 64
 # log2 of TASK_BYTES: the address of a record is found by a shift from the entry.
 TASK_SHIFT = 6
@@ -50,6 +53,7 @@ BOTTOM = 0
 """One word a band; written by the owner."""
 TOP = LINE
 """One word a band; written by thieves (and the owner at the last entry)."""
+# Claimed by wakers, so it shares no line with what the owner writes for each task.
 STATE = 2 * LINE
 # Beside STATE: only who parks or wakes touches either.
 SEMAPHORE = STATE + 8
@@ -64,8 +68,10 @@ SLOTS = 4 * LINE
 """One address a band: the fixed array of int32 entries."""
 # One mask a band, the capacity less one: capacities are powers of two, so an index wraps by an `and`.
 MASKS = SLOTS + 8 * BANDS
+# Addresses, read only: beside the other words that never change.
 RING = MASKS + 8 * BANDS
 SEARCH_RING = RING + 8
+# Whole pairs of lines, so that the next worker's words begin on one of their own.
 QUEUE_BYTES = 5 * LINE
 
 AWAKE, PARKED = range(2)

@@ -26,6 +26,7 @@ LINE = 128
 # Written by all writers.
 PLACE = 0
 """Slots that writers have reserved since the start."""
+# A line of its own: writers post it, and PLACE must not go with it to the reader's core.
 SEMAPHORE = LINE
 # Written by the reader alone, so it is read and stored without atomics.
 TAKEN = 2 * LINE

@@ -8,6 +8,7 @@ from znnpy_kernels.machine.native import native
 
 # Bits of a word of a row.
 WORD = 64
+# A contiguous array, whose index needs no stride.
 LIST = "int64[::1]"
 
 

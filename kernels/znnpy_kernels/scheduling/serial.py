@@ -23,6 +23,7 @@ MISSING, MEMBERS, COMPLETED = range(3)
 """Columns of the group table."""
 DONE, SLICE_OVER, NOTHING_READY, TOKEN_TOO_EARLY = range(4)
 """What `run` returns."""
+# Contiguous arrays: with a fixed stride along the last axis indices are additions.
 TABLE = "int64[:,::1]"
 LIST = "int64[::1]"
 

@@ -34,6 +34,7 @@ LASTS, LATENCY, COMES = range(3)
 OUT, IN = range(2)
 """Ways through a port."""
 
+# Contiguous arrays, as in `serial`; STACKED ones have a part for each rank in front.
 TABLE = "int64[:,::1]"
 LIST = "int64[::1]"
 FLOATS = "float64[:,::1]"

@@ -24,6 +24,7 @@ NOW, OVERHEAD, STEALS, WAKE_UPS, RAN, MISSING = range(6)
 """Words of `totals`; MISSING is the first of one word a copy, runs still to come of its step."""
 RELEASED, COMPLETED = range(2)
 """Words of `steps`."""
+# Below every task: `>= 0` is a worker in a task.
 NONE, WAKING = -1, -2
 # Later than anything that is simulated, and finite: differences and comparisons of it give no NaN.
 FOREVER = 1e300
@@ -127,6 +128,7 @@ def random_number(world: World, worker: int) -> Any:
     number ^= (number >> 7) & ((1 << 57) - 1)
     number ^= number << 17
     world.hands[worker, RANDOM] = number
+    # 62 bits: not negative, and a remainder by few victims is as good as even.
     return number & ((1 << 62) - 1)
 
 

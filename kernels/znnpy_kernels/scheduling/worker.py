@@ -80,6 +80,7 @@ from znnpy_kernels.scheduling.parking import nanoseconds, park, wake, wake_some
 
 # Below every entry; `entry >= 0` tells them apart.
 NONE = -1
+# The band of an entry: its low bits.
 BAND_MASK = (1 << BAND_BITS) - 1
 # An item's low 32 bits: entries are not negative, so no sign spreads into the bits above.
 ENTRY_MASK = (1 << 32) - 1
@@ -248,6 +249,7 @@ def random_number(queue: int) -> Any:
     number ^= (number >> 7) & ((1 << 57) - 1)  # masked: int64 shifts copies of the sign in
     number ^= number << 17
     longs(queue + RANDOM)[0] = number
+    # 62 bits: not negative, and a remainder by few victims is as good as even.
     return number & ((1 << 62) - 1)
 
 

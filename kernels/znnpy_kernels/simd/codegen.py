@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from znnpy_kernels.simd.lanes import LANES
 
+# Types of all that kernels handle: words, and vectors whose width is the CPU's.
 WORD = ir.IntType(64)
 FLOAT = ir.FloatType()
 DOUBLE = ir.DoubleType()

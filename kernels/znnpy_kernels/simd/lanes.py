@@ -14,7 +14,6 @@ from numba.core.codegen import get_host_cpu_features
 
 def target_features() -> str:
     """Return the feature list that numba hands to LLVM, such as "+avx2,-avx512f"."""
-    # numba's own answer for the host; its list is empty where the CPU is generic.
     chosen = config.CPU_FEATURES
     return str(get_host_cpu_features() if chosen is None else chosen)
 
@@ -41,5 +40,6 @@ def registers_for(lanes: int, machine: str) -> int:
 
 # Read once: kernels, layouts in memory and tests have to agree on it within a process.
 LANES: int = lanes_for(target_features(), platform.machine())
+# Register blocks are as large as this lets them be.
 REGISTERS: int = registers_for(LANES, platform.machine())
 VECTOR_BYTES: int = 4 * LANES

@@ -26,9 +26,11 @@ from znnpy_kernels.simd.vectors import (
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts: the first has few bits, so n * LN2_HIGH is exact for every n in range.
 LN2_HIGH = 0.693359375
+# What LN2_HIGH lacks of ln 2.
 LN2_LOW = -0.00021219444005471377
 # Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
 ROUND = 12582912.0
+# The bits of ROUND as a float32: subtracted, they leave the integer.
 ROUND_BITS = 0x4B400000
 
 
@@ -52,6 +54,7 @@ def _reduced(x: Any) -> Any:
     n = rounded - splat(ROUND)
     # ln 2 in two parts: n * LN2_HIGH is exact, so only LN2_LOW rounds (Cody and Waite).
     r = fma(n, splat(-LN2_LOW), fma(n, splat(-LN2_HIGH), x))
+    # The minimax polynomial q of the head, by Horner's rule.
     q = fma(r, splat(0.0013814467238262296), splat(0.008368780836462975))
     q = fma(q, r, splat(0.04166839271783829))
     q = fma(q, r, splat(0.1666651964187622))
@@ -118,6 +121,7 @@ def log1p(x: Any) -> Any:
     # log(1 + x) = 2 atanh(x / (x + 2)), a series in s^2 that converges fast for x <= 1.
     s = x / (x + splat(2.0))
     u = s * s
+    # Minimax for u <= 1/9, the largest s^2 here.
     q = fma(u, splat(0.12187469750642776), splat(0.10704740881919861))
     q = fma(q, u, splat(0.14309202134609222))
     q = fma(q, u, splat(0.19999414682388306))
@@ -143,6 +147,7 @@ def normal(x: Any) -> Any:
     lost = fma(a, a, -square)
     e = exp(splat(-0.5) * square)
     e = fma(e, splat(-0.5) * lost, e)
+    # t maps 0 .. 20 to 1 .. 1/8, where a polynomial of few terms is enough.
     t = splat(1.0) / fma(a, splat(0.35), splat(1.0))
     q = fma(t, splat(-0.029163096100091934), splat(0.14405708014965057))
     q = fma(q, t, splat(-0.2558947801589966))
@@ -167,6 +172,7 @@ def log(x: Any) -> Any:
     m = from_bits(bits(x) - (exponent << splat_int(23)))
     s = (m - splat(1.0)) / (m + splat(1.0))
     u = s * s
+    # Minimax for |s| <= (sqrt(2) - 1) / (sqrt(2) + 1), the largest here: fewer terms than `log1p` needs.
     q = fma(u, splat(0.1494280844926834), splat(0.1998853236436844))
     q = fma(q, u, splat(0.33333390951156616))
     n = int_to_float(exponent)

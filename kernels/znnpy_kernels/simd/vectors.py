@@ -22,6 +22,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 Emit = Callable[..., Any]
 _I32 = ir.IntType(32)
+# Elements that vectors may have, as LLVM has them; a mask is a bit a lane.
 _ELEMENTS = {
     types.float32: ir.FloatType(),
     types.float64: ir.DoubleType(),
@@ -47,6 +48,7 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.ir)
 
 
+# All have LANES elements, so one mask fits every kind.
 FLOATS = Vector(types.float32)
 DOUBLES = Vector(types.float64)
 INTS = Vector(types.int32)

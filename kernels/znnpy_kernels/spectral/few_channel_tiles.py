@@ -55,6 +55,7 @@ AT = words(
 )
 # A table, as addresses and borders are the same for all rows of a block.
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
+# LANES entries: whole cache lines, so what follows stays aligned.
 TABLE_BYTES = 8 * WORDS * LANES
 
 
@@ -65,13 +66,13 @@ def lanes_floats(size: tuple[int, int, int]) -> int:
 
 @inlined
 def _inside(extent: int, before: int, apart: int, first: int, size: int) -> Any:
-    """Points of a tile that lie inside, of which the first is the `first` from voxel `before` on."""
+    """Return how many points of a tile lie inside; its first is number `first`, counted from voxel `before`."""
     return min(size, cover(max(0, extent - before), apart) - first)
 
 
 @inlined
 def _table(args: Any, block: int, size: Any, table: int) -> None:
-    """Where each lane's tile begins, and how many of its points lie inside."""
+    """Write where each lane's tile begins, and how many of its points lie inside."""
     images, lane = args[AT.images], longs(table)
     each = images * args[AT.phases_z] * args[AT.phases_y] * args[AT.phases_x]
     # Whole tiles in a vector; lanes beyond them are idle.

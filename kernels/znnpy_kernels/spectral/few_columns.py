@@ -72,7 +72,7 @@ def _product(args: Any, run: int, accumulate: Any) -> Product:
 
 @inlined
 def _places(args: Any, run: int, column: int, room: int) -> Any:
-    """Where x and y have the first tile of a run at the first frequency; bytes to the next frequency."""
+    """Return where x and y have the first tile of a run at the first frequency, and bytes to the next frequency."""
     x = args[AT.x] + 4 * (_run_word(args, run, RUN.lane) + column * PAIR)
     y = room + 4 * _run_word(args, run, RUN.first) * args[AT.y_images]
     return x, y, 4 * args[AT.columns] * PAIR

@@ -82,7 +82,7 @@ def backward_floats(inputs: int) -> int:
 
 @inlined
 def _floats(tiles: int, tile: int, parts: int) -> Any:
-    """Of one frequency of tiles: they lie one by one, or all real parts before all imaginary ones."""
+    """Return the floats of one frequency of tiles, which lie one by one or with all real parts before imaginary ones."""
     return max(tiles * tile, 2 * parts)
 
 
@@ -98,7 +98,7 @@ def _cut(count: int, most: int) -> Any:
 
 @inlined
 def pace(floats: int, chunks: int) -> Any:
-    """Of what is asked for in so many chunks: bytes a chunk, bytes from request to request."""
+    """Return, for floats that are asked for in so many chunks, bytes a chunk and bytes from request to request."""
     # Spread evenly over the chunks; several requests a chunk where a line is not enough.
     pace = max(1, cover(4 * floats, chunks))
     return pace, cover(pace, cover(pace, LINE))
@@ -165,7 +165,7 @@ def _images(
     paces: Any,
     ahead: Any,
 ) -> Any:
-    """Sums over tiles, of one frequency with `vectors` vectors, for all channels.
+    """Sum over tiles, at one frequency with `vectors` vectors, for all channels.
 
     `lanes` of the last vector are kept; `cuts` of the channels of a whole block and of the last one.
     """
@@ -221,7 +221,7 @@ def multiply_frequency(
 
 @inlined
 def _product(args: Any, images: Any, accumulate: Any) -> Product:
-    """Of the words that all kernels here have."""
+    """Return what the words that all kernels here have say of the products."""
     return Product(
         # By name: numba passes a named tuple as its values, in registers or as constants.
         x_tile=args[AT.x_tile],
@@ -243,7 +243,7 @@ def _product(args: Any, images: Any, accumulate: Any) -> Product:
 
 @inlined
 def _places(args: Any, f: int) -> Any:
-    """Where x, w and y of one frequency lie."""
+    """Return where x, w and y of one frequency lie."""
     x = args[AT.x] + 4 * f * args[AT.x_frequency]
     w = args[AT.w] + 4 * f * args[AT.w_frequency]
     return x, w, args[AT.y] + 4 * f * args[AT.y_frequency]
@@ -303,7 +303,7 @@ def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int)
 def multiply_exchanged(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
-    """The same with the forward pass's filters, of which `product.images` are wanted."""
+    """Multiply one frequency with the forward pass's filters, of which `product.images` are wanted."""
     for pair in range(product.blocks // 2):
         # Transposed once for all tiles of a frequency, in scratch that the L1 cache holds.
         filters = _exchanged(2, product, w, 2 * pair * LANES, scratch)

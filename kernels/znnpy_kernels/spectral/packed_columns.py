@@ -83,7 +83,7 @@ def parts_of(tiles: int, images: int) -> Any:
 def columns_down(
     args: Any, column: int, half: int, images: int, points: int, room: int, spare: int
 ) -> None:
-    """One column of all vectors, transformed into a room [frequency][re, im][vector][lane].
+    """Transform one column of all vectors into a room [frequency][re, im][vector][lane].
 
     Meanwhile the next one is asked for.
     """
@@ -96,7 +96,7 @@ def columns_down(
 def columns_back(
     args: Any, column: int, half: int, images: int, points: int, room: int, spare: int
 ) -> None:
-    """The same back; meanwhile the next one is asked for."""
+    """Transform one column of all vectors back; meanwhile the next one is asked for."""
     target, packed, ahead = _column_ends(args, column, half, images, room)
     lines = _column(args, packed, target, ahead, images, points, spare)
     cut_backward_lines(args[AT.points], lines, 1.0)

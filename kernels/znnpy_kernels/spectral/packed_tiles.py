@@ -85,6 +85,7 @@ PIECE = words(
 z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points
 that other tiles have written along z, y, x; the first image; points before the images along z, y, x."""
 PIECE_BYTES = 8 * len(PIECE)
+# Room for a piece a lane, the most that a vector may have.
 TABLE_BYTES = PIECE_BYTES * LANES
 # Two rows: see docs/design/spectral.md, *Packed tiles*.
 ROWS_AHEAD = 2  # asked for: a plane ahead would push out of the L1 cache what a plane takes
@@ -112,14 +113,14 @@ def _axis_words(args: Any, axis: int) -> Any:
 
 @inlined
 def _tiles(args: Any, axis: int, lattice: int) -> Any:
-    """Tiles of a lattice along an axis."""
+    """Return the tiles of a lattice along an axis."""
     extent, dilation, step, _, _, _, _ = _axis_words(args, axis)
     return cover(cover(extent - lattice, dilation), step)
 
 
 @inlined
 def _all_tiles(args: Any, axis: int) -> Any:
-    """Tiles of all lattices along an axis."""
+    """Return the tiles of all lattices along an axis."""
     extent, dilation, _, _, _, _, _ = _axis_words(args, axis)
     found = 0
     # Lattices differ by a tile at most, but each has its own rest.
@@ -208,7 +209,7 @@ def pieces_of(args: Any, vector: int, table: int) -> Any:
 
 @inlined
 def _steps(args: Any) -> Any:
-    """Bytes from point to point of a lattice."""
+    """Return the bytes from point to point of a lattice."""
     at = PLACES
     return (
         4 * args[at.dilation_z] * args[at.image_z],
@@ -219,7 +220,7 @@ def _steps(args: Any) -> Any:
 
 @inlined
 def _inside(piece: Any, z: int, y: int) -> Any:
-    """Points of a row of a piece that lie in its image."""
+    """Return how many points of a row of a piece lie in its image."""
     of = PIECE
     return piece[of.inside_x] if z < piece[of.inside_z] and y < piece[of.inside_y] else 0
 
@@ -241,7 +242,7 @@ def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
 def _gathered_row(
     first: Any, second: Any, third: Any, steps: Any, z: int, y: int, count: int, row: int
 ) -> None:
-    """One row of points of three pieces, and zeros in all other lanes."""
+    """Gather one row of points of three pieces, and zeros in all other lanes."""
     of = PIECE
     # Three are merged in registers: more would need more masks and addresses than there are registers.
     a, b, c = _inside(first, z, y), _inside(second, z, y), _inside(third, z, y)
@@ -280,7 +281,7 @@ def _gathered_row(
 
 @inlined
 def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
+    """Gather one plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
     at, of = PLACES, PIECE
     steps = _steps(args)
     # With fewer pieces the last one stands in again: it loads the same lanes once more.
@@ -316,7 +317,7 @@ def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> Non
 
 @inlined
 def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
+    """Write one plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
     at, of = PLACES, PIECE
     steps = _steps(args)
     for number in range(pieces):

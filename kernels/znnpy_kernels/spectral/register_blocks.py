@@ -149,7 +149,7 @@ class _Block:
         return end
 
     def _term(self, _: Value, carried: list[Value]) -> list[Value]:
-        """One term for all rows and vectors: the innermost loop."""
+        """Add one term for all rows and vectors: the innermost loop."""
         b = self.builder
         scalars, vector, *sums = carried
         starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
@@ -199,7 +199,7 @@ def register_block(
     ahead: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
+    """Compute one register block of `rows` <= ROWS[vectors - 1] rows; return where its streams have arrived.
 
     `vectors` and `conjugate`, of the vectors and not of the scalars, are literals.
     scalars: address, steps from row to row and from term to term, further step after LANES terms,

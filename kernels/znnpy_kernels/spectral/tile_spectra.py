@@ -95,7 +95,7 @@ def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
 
 @inlined
 def _task(args: Any, worker: int) -> Any:
-    """Of a task: scratch, points of a tile, `grid` and `place` as in `_tile`, and its members."""
+    """Return scratch, points of a tile, `grid` and `place` as in `_tile`, and the number of members of a task."""
     at = TILES
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
@@ -111,7 +111,7 @@ def _task(args: Any, worker: int) -> Any:
 
 @inlined
 def _tile(member: int, grid: Any, place: Any) -> Any:
-    """Of a tile: the voxel under its first point, and which of its points lie inside.
+    """Return the voxel under a tile's first point, and which of its points lie inside.
 
     A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
     `place`: origin, step, count and limit.
@@ -128,7 +128,7 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 @inlined
 def _old(overlap: Any, origin: Any, first: Any) -> Any:
-    """Points of a tile that other tiles have written: none along an axis where it is the first."""
+    """Return how many points other tiles have written: none along an axis where this is the first."""
     # Along an axis on which it is the first nobody has written before.
     return (
         overlap[0] if origin[0] > first[0] else 0,
@@ -139,7 +139,7 @@ def _old(overlap: Any, origin: Any, first: Any) -> Any:
 
 @inlined
 def _spectrum(member: int, grid: Any, strides: Any) -> Any:
-    """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
+    """Return the bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
     return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
 
 

@@ -31,6 +31,7 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import below, load_masked, splat, store
 
+# LANES real parts, then LANES imaginary parts.
 COMPLEX_BYTES = 2 * VECTOR_BYTES
 # Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
 # L2 cache of 1 MiB.
@@ -74,13 +75,13 @@ def tile_bytes(size: Any) -> Any:
 
 @inlined
 def abreast(size: Any) -> Any:
-    """How many tiles are in scratch at once."""
+    """Return how many tiles are in scratch at once."""
     return _compiled_abreast(tile_bytes(size))
 
 
 @inlined
 def voxel_room(scratch: int, size: Any) -> Any:
-    """Where gathered voxels go."""
+    """Return where gathered voxels go."""
     return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
 
 
@@ -104,7 +105,7 @@ def set_bias(scratch: int, bias: int, lanes: int) -> None:
 
 @inlined
 def overlap(origin: int, count: int, limit: int) -> Any:
-    """Which of `count` points from voxel `origin` on lie in [0, limit): first, how many."""
+    """Return which of `count` points from voxel `origin` on lie in [0, limit): the first, and how many."""
     first = max(0, -origin)
     # Negative where all points lie outside: then none.
     return first, max(0, min(count, limit - origin) - first)
@@ -127,7 +128,7 @@ def added(a: Any, b: Any) -> Any:
 
 @inlined
 def offset(point: Any, steps: Any) -> Any:
-    """Bytes from point (0, 0, 0)."""
+    """Return the bytes from point (0, 0, 0) to a point."""
     return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
 
 
@@ -178,7 +179,7 @@ def forward_rows(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int,
     z: int, rows: int,
 ) -> None:  # fmt: skip
-    """Forward along x in one plane, imaginary parts times `sign`; zeros in the others of `rows`."""
+    """Transform along x in one plane, imaginary parts times `sign`; write zeros in the others of `rows`."""
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     real_lines(
         size[2],
@@ -239,7 +240,7 @@ def forward_plane(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
     spare: int, z: int, ahead: int,
 ) -> None:  # fmt: skip
-    """Forward along x and, in tiles of several planes, along y, of the plane at `source`.
+    """Transform the plane at `source` along x and, in tiles of several planes, along y.
 
     Meanwhile rows at `ahead` are asked for.
     """
@@ -261,7 +262,7 @@ def forward_planes(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
     spare: int, following: int,
 ) -> None:  # fmt: skip
-    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`.
+    """Transform along x and, in tiles of several planes, along y; imaginary parts times `sign`.
 
     While a plane is transformed along y, the source of the next plane is asked for, `following`
     after the last.
@@ -293,7 +294,7 @@ def inverse_rows(
     work: int, size: Any, first: Any, count: Any, target: int, steps: Any, added: int,
     scale: float, spare: int, z: int,
 ) -> None:  # fmt: skip
-    """Back along x in one plane, to the counted points; those below `added` are added to the target."""
+    """Transform back along x in one plane, to the counted points; those below `added` are added to the target."""
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     hermitian_lines(
         size[2],
@@ -316,7 +317,7 @@ def inverse_rows(
 
 @inlined
 def inverse_columns(work: int, size: Any, z: int, ahead: int, ahead_row: int, spare: int) -> None:
-    """Back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
+    """Transform back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
     if size[0] > 1:
         backward_lines(size[1], _plane(size, work, z, ahead, ahead_row, 1.0, spare), 1.0)
 
@@ -326,7 +327,7 @@ def inverse_planes(
     work: int, size: Any, first: Any, count: Any, target: int, steps: Any, old: Any,
     scale: float, spare: int,
 ) -> None:  # fmt: skip
-    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
+    """Transform back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
 
     Points below `old` along any axis are added to the target, the others stored.
     """
@@ -348,14 +349,14 @@ def inverse_planes(
 
 @inlined
 def columns_to(work: int, target: int, size: Any, spare: int) -> None:
-    """Forward along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
+    """Transform along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
     row, ahead = _row_bytes(size), target + plane_bytes(size)
     forward_lines(size[1], _columns(size, work, target, ahead, row, 0, spare), 1.0)
 
 
 @inlined
 def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
-    """Back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
+    """Transform back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
     row = _row_bytes(size)
     backward_lines(size[1], _columns(size, source, work, ahead, row, 1, spare), 1.0)
 

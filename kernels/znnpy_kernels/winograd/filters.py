@@ -59,6 +59,7 @@ GROUP = 128 // VECTOR_BYTES  # vectors at once
 # From tap to tap along z within a column: float64 of all vectors of a group.
 SLOT = GROUP * DOUBLES_BYTES
 COLUMN = TAPS * SLOT + 64  # so that columns do not fall on one set of the caches
+# Of all planes of a group.
 PLANES = PLANE * COLUMN
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
@@ -147,7 +148,7 @@ def _joined(b: ir.IRBuilder, low: Value, high: Value) -> Value:
 
 @inlined
 def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, point: int) -> None:
-    """Points of vectors that lie one behind the other; bytes from tap to tap and from point to point."""
+    """Write the points of vectors that lie one behind the other; `tap`, `point`: bytes from one to the next."""
     for first in range(0, vectors, GROUP):
         count = min(GROUP, vectors - first)
         for number in range(count):
@@ -167,7 +168,7 @@ def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, 
 
 @kernel(AT)
 def winograd_filters(args: Any, worker: int) -> None:
-    """Points of some vectors of filters. Words: see the module."""
+    """Write the points of some vectors of filters. Words: see the module."""
     planes, tap = args[AT.scratch] + 4 * worker * args[AT.scratch_worker], 4 * args[AT.source_tap]
     point = 4 * args[AT.target_point]
     _transformed(args[AT.source], tap, args[AT.vectors], planes, args[AT.target], point)
@@ -193,7 +194,7 @@ def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, s
 
 @kernel(EXCHANGED)
 def winograd_exchanged(args: Any, worker: int) -> None:
-    """Points of some filters as the data gradient reads them. Words: see the module."""
+    """Write the points of some filters as the data gradient reads them. Words: see the module."""
     at = EXCHANGED
     planes = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     tile, point = planes + PLANES, 4 * args[at.target_point]

@@ -109,7 +109,7 @@ def _columns(args: Any, count: int, first: int, points: int, start: int, ring: i
 
 @inlined
 def _march(args: Any, places: Any, count: int, scratch: int) -> None:
-    """All tiles along y of a group: two of six rows are those of the tile before."""
+    """Compute all tiles along y of a group: two of six rows are those of the tile before."""
     points = scratch + LOOSE_BYTES + PLACES_BYTES
     most, start = compiled_room(cover(args[AT.inputs], LANES), args[AT.blocks])
     ring, step = points + most * POINTS_BYTES, args[AT.dilation_y]

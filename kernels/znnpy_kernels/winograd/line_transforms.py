@@ -39,6 +39,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 # F(4, 3): larger tiles take fewer products, but their transforms lose more bits and do not fit 32 registers.
 TAPS, NEW = 3, 4
+# As many products as a line of outputs has voxels to see: the least possible (Winograd 1980).
 POINTS = TAPS + NEW - 1
 # LOW * HIGH = 1 keeps the magnitudes of powers near 1: see docs/design/winograd.md, *Rounding*.
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
@@ -48,6 +49,7 @@ TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
 PLANE = POINTS * POINTS
 # Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
 SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
+# Outputs 0 and 2 take the even sums, 1 and 3 the odd ones; 0 and 3 one product more.
 TARGET_ROWS = (0, 2), (1, 3)
 # A line of values, transformed: emits code.
 Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
@@ -115,7 +117,7 @@ def _constant(value: float) -> Value:
 def _rows(
     b: ir.IRBuilder, line: Line, rows: tuple[int, ...], column: Callable[[int], list[Value]]
 ) -> list[Value]:
-    """These rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
+    """Return these rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
     # The first axis is transformed for all columns, but only these rows are kept; the others are made again, as
     # they would not fit the registers.
     columns = [[made[row] for row in rows] for made in (line(b, column(x)) for x in range(POINTS))]
@@ -140,7 +142,7 @@ def _places(b: ir.IRBuilder, start: Value, step_row: Value, rows: Sequence[int])
 
 
 def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
-    """Bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
+    """Return the bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
     # By these three the others are shifts, which x86 has in its addressing modes.
     steps = [_kept(b, b.mul(step, word(number))) for number in (1, 3, 5)]
     made = [
@@ -198,7 +200,7 @@ def source_plane(
 
 
 def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
-    """Numbers of `count` slots of a ring of POINTS, from slot `first` on."""
+    """Return the numbers of `count` slots of a ring of POINTS, from slot `first` on."""
     numbers = [b.add(first, word(number)) for number in range(count)]
     past = [b.icmp_signed(">=", number, word(POINTS)) for number in numbers]
     # A comparison and a selection: a division by POINTS for each slot would take longer than the transform.
@@ -212,7 +214,7 @@ def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
 def source_depth(
     typingctx: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """One value of each of POINTS planes in a ring, from slot `first` on, transformed across them.
+    """Transform one value of each of POINTS planes in a ring, from slot `first` on, across the planes.
 
     `slot`, `step`: bytes from slot to slot and from point to point.
     """

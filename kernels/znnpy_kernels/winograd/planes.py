@@ -45,7 +45,7 @@ _target_plane = target_plane_of(AT)
 
 
 def places_bytes(tiles: int) -> int:
-    """Bytes for the places of so many tiles: two words each, in whole cache lines."""
+    """Return the bytes for the places of so many tiles: two words each, in whole cache lines."""
     # Whole lines, as vectors follow that are aligned to their bytes.
     return -(-2 * 8 * tiles // 64) * 64
 
@@ -189,7 +189,7 @@ def clear_bias_gradient(args: Any) -> None:
 
 @inlined
 def _inside(first: int, end: int, dilation: int, size: int) -> Any:
-    """How many of a range of tiles begin inside."""
+    """Return how many of a range of tiles begin inside."""
     count = 0
     for tile in range(first, end):
         count += origin(tile, dilation) < size
@@ -198,13 +198,13 @@ def _inside(first: int, end: int, dilation: int, size: int) -> Any:
 
 @inlined
 def along_zx(args: Any) -> Any:
-    """Tiles of this task along z and x; the last ones may lie outside."""
+    """Return the number of tiles of this task along z and x; the last ones may lie outside."""
     return (args[AT.z1] - args[AT.z0]) * tiles_along(args[AT.target_size_x], args[AT.dilation_x])
 
 
 @inlined
 def tiles_inside(args: Any) -> Any:
-    """Tiles of this task along z and x that begin inside."""
+    """Return the number of tiles of this task along z and x that begin inside."""
     along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
     count = _inside(args[AT.z0], args[AT.z1], args[AT.dilation_z], args[AT.target_size_z])
     return count * _inside(0, along_x, args[AT.dilation_x], args[AT.target_size_x])
@@ -212,7 +212,7 @@ def tiles_inside(args: Any) -> Any:
 
 @inlined
 def place(args: Any, number: int, places: Any, count: int) -> Any:
-    """Where a tile along z and x begins, if that is inside: one more of `count` places."""
+    """Note where a tile along z and x begins, if that is inside; return the number of places, `count` before."""
     along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
     z = origin(args[AT.z0] + number // along_x, args[AT.dilation_z])
     x = origin(number % along_x, args[AT.dilation_x])

@@ -81,7 +81,7 @@ def columns_floats(inputs: int, outputs: int, tiles: int) -> int:
 
 @inlined
 def _placed(args: Any, places: Any) -> Any:
-    """Where all tiles along z and x begin that do so inside; their number."""
+    """Note where all tiles along z and x begin that do so inside; return their number."""
     count = 0
     for number in range(along_zx(args)):
         count = place(args, number, places, count)

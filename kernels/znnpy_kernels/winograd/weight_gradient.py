@@ -72,6 +72,7 @@ AT = words(
 # 16 tiles: see docs/design/winograd.md, *Filter gradient*.
 GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
 CUBE = POINTS**3
+# A tile's voxels at a border; at the end a cube of points of one pair of images.
 CUBE_BYTES = CUBE * VECTOR_BYTES
 # Words z, y, x: 384 bytes are six lines, and a vector follows.
 PLACES_BYTES = 3 * 8 * GROUP  # three words a tile; whole cache lines
@@ -295,7 +296,7 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
 
 @inlined
 def _taps(args: Any, sums: int, cube: int) -> None:
-    """Sums of all pairs of channels to packed filter gradients."""
+    """Transform the sums of all pairs of channels to packed filter gradients."""
     inputs, blocks = args[AT.inputs], args[AT.blocks]
     point = inputs * blocks * VECTOR_BYTES
     for block in range(blocks):
