@@ -359,7 +359,7 @@ class Messenger:
         """Return a persistent request, made once for all steps."""
         prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
         if not transfer.spans:
-            # Empty messages say that memory shared between hosts' ranks is ready, or free again.
+            # Empty messages say that memory which ranks of a host share is ready, or free again.
             return prepare((MPI.BOTTOM, 0, MPI.BYTE), transfer.peer, transfer.tag)
         if len(transfer.spans) == 1:  # which MPI moves without packing
             room = MPI.buffer.fromaddress(*transfer.spans[0])

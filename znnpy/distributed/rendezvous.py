@@ -40,8 +40,9 @@ BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
 """The environment variable that sets how long a rank that has started waits for the others to start."""
 # As shells count.
 SIGNALLED = 128  # and the signal's number: the exit status
-# `BEGIN` covers processes that load Python from a busy disk; it is what a user waits for when a rank never
-# comes, hence BEGIN_SECONDS. `END` is as long as a rank that ends may be silent.
+# BEGIN is long beside what ranks need to load before they meet (docs/design/distributed.md), and what a user
+# waits when one never comes; BEGIN_SECONDS changes it. END is as long as a rank may be silent before it counts
+# as dead.
 BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
 _met = False  # or tried to, once
 

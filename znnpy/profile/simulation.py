@@ -31,7 +31,7 @@ Cells = list[dict[str, Any] | None]
 # As `Pieces.bytes`: other sums are of float32, so this tells both apart.
 DOUBLES = 8
 """Bytes of the numbers that running statistics are updated by."""
-# Enough that the slack of buffers has reached its most: beyond, plans do not differ.
+# Beyond the threads that are measured: a plan with the slack of so many workers stands for all larger numbers.
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]

@@ -172,7 +172,7 @@ class _Drawn:
         ends = [place(first, self._task(r, exchange, after=exchange.after)) for r in every]
         gets = [place(first, self._task(r, exchange, comes=True, before=before)) for r in every]
         rounds, piece = self.ranks - 1, exchange.size / self.ranks
-        # A ring sends each piece to all others and back: 2 (P - 1) rounds, of which P - 1 add.
+        # Reduce-scatter, then all-gather: P - 1 rounds each, of which only the first ones add.
         seconds = 2 * rounds * (self.links.latency + self.links.lasts(piece))
         seconds += rounds * piece * self.links.adding
         # The port of its own: a collective occupies all ranks at once (`simulated_ranks`).

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 # Compiled code is for the host alone, so this is decided once, when modules are loaded.
 IS_ARM = platform.machine() in ("aarch64", "arm64")
-# Both also for results: FTZ flushes what is computed, DAZ what is read. ARM's FZ does both.
+# FTZ flushes what is computed, DAZ what is read: both are needed. ARM's FZ does both.
 FLUSH = 1 << 24 if IS_ARM else 0x8040
 """Bits to set: FZ of the ARM FPCR; FTZ and DAZ of the x86 MXCSR."""
 

@@ -35,7 +35,7 @@ from znnpy_kernels.spectral.packed_columns import columns_back, columns_down, pa
 from znnpy_kernels.spectral.register_blocks import PAIR
 from znnpy_kernels.spectral.tile_transforms import prepare
 
-# Runs of tiles in one row: a row's tiles lie in few blocks of lanes, and the words of a kernel are fixed.
+# A bound on the words, which are fixed: the engine makes groups whose tiles lie in no more runs.
 RUNS = 8
 RUN = words("lane first tiles")
 AT = words(COLUMNS, "runs", *(f"{word}{run}" for run in range(RUNS) for word in RUN._fields))

@@ -82,7 +82,7 @@ def backward_floats(inputs: int) -> int:
 
 @inlined
 def _floats(tiles: int, tile: int, parts: int) -> Any:
-    """Return the floats of one frequency of tiles, which lie one by one or with all real parts before imaginary ones."""
+    """Return the floats of one frequency of tiles, which lie one by one or as all real, then all imaginary parts."""
     return max(tiles * tile, 2 * parts)
 
 

@@ -44,7 +44,7 @@ POINTS = TAPS + NEW - 1
 # LOW * HIGH = 1 keeps the magnitudes of powers near 1: see docs/design/winograd.md, *Rounding*.
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 # Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
-# Each is the inverse of the factor with which a pair enters the first or last output.
+# LOW is the first pair's factor in output 1, HIGH^2 the second pair's in output 2: there they enter as they are.
 TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
 PLANE = POINTS * POINTS
 # Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.

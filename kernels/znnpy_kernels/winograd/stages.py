@@ -58,7 +58,6 @@ AT = words(planes.AT, "rows planes")
 COLUMNS = words(
     "source target inputs blocks filters tiles rows column0 column1 scratch scratch_worker"
 )
-# Two rows.
 SHARED = POINTS - NEW  # rows that a tile along y shares with the next
 
 
