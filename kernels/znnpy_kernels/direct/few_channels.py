@@ -14,7 +14,7 @@ Argument words are those of `forward` with another meaning of
     bias_gradient               LANES floats for each output channel: sums of every LANES-th position, to be
                                 added up (`reduction.sum_lanes`)
 
-Forward, filters are those of `filters.transpose_filters` for planar outputs; in the data gradient those
+Forward, filters are those of `packed_filters.transpose_filters` for planar outputs; in the data gradient those
 packed for a planar source.
 """
 

@@ -5,7 +5,7 @@ neighbouring x positions. Every turn of the innermost loop takes one input chann
 OUTPUTS filter vectors, broadcasts one input voxel per position and multiplies and adds.
 
 The data gradient is the correlation of the output gradient with transposed filters
-(`filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
+(`packed_filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
 y are left out; along x the gradient may stand between zero halos of `gradient_halo` voxels: a tap is then
 left out where it lies outside for all positions of a register block.
 
@@ -34,7 +34,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
                                 common divisor of stride and sparsity. Planar sources and `few`: 1, 1 along x
     limit_*, shift_*            tap number k of a lattice is taken at place p only if
                                 0 <= p + k * shift < limit: forward (NO_LIMIT, 0); data gradient (size of
-                                the output gradient without halo, -sparsity / g); see `lattices`
+                                the output gradient without halo, -sparsity / g); see `full_words`
     halo                        1: zeros stand round the rows of the source (`gradient_halo`); 0: no
                                 voxel outside of them is read
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer

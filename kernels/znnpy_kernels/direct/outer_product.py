@@ -9,7 +9,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
 
     source, source_batch        voxel of the first sample's input block read by tap 0; step between samples
     channels                    input channels in this block
-    taps_y, taps_x, tap_z, tap_y, tap_x, tap_row0, tap_row1    as in `gradient`
+    taps_y, taps_x, tap_z, tap_y, tap_x, tap_row0, tap_row1    as in `weight_gradient`
     gradient, gradient_block, gradient_batch    the voxel of the output group's first block; steps
     outputs                     vectors of the output group: 1 or 2
     samples                     1 to TOGETHER

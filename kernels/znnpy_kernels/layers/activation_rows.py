@@ -13,7 +13,7 @@ planar image sums of every LANES-th voxel). `target` may be `gradient`. Where f'
 forward kernels without `affine` leave v at `source` unless that is the target, and backward kernels take
 it for `output`.
 
-`normed`: a node's values are f(v), with the sum x at `summed` and `coefficients` as `statistics` leaves
+`normed`: a node's values are f(v), with the sum x at `summed` and `coefficients` as `normalization_statistics` leaves
 them. From v both passes make d = gradient * f'(v) again, which read x and the gradient alone:
 
     target 0    the part's sums of d and of d * (x - centre) are left at `sums`, 2 LANES float64

@@ -19,7 +19,7 @@ far apart, and so whole cache lines of six of them are written at a time. They p
 them first. Scratch of a worker, in this order: planes in float64 [x][y][z][vector]; vectors whose lanes lay
 apart [tap][vector].
 
-Transforms of filters for Winograd's minimal filtering: three taps to six points (`lines`: G g).
+Transforms of filters for Winograd's minimal filtering: three taps to six points (`line_transforms`: G g).
 
 Sums are taken in float64 and rounded once, after all three axes. A vector of LANES filters takes two
 registers of float64. All addresses and steps are int64 in bytes.

@@ -23,7 +23,7 @@ planes of a group [block][tile][z][PLANE], a column of points [z][block][tile], 
 
 Transforms of Winograd's minimal filtering for filter gradients: six voxels, four gradients, three taps.
 
-    dg = G' [(A dy) * (B' d)]       the transpose of `lines`, by the filter
+    dg = G' [(A dy) * (B' d)]       the transpose of `line_transforms`, by the filter
 
 Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 """
