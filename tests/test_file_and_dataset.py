@@ -13,7 +13,7 @@ from znnpy.config.data_section import VolumeSection
 from znnpy.config.training_section import RunSection
 from znnpy.data.opening import open_volume
 from znnpy.data.writing.destination import Destination
-from znnpy.dataset_path import joined, split
+from znnpy.dataset_path import joined, split, split_source
 from znnpy.errors import VolumeError
 
 NAMES = {
@@ -101,3 +101,11 @@ def test_what_is_there_decides_where_suffixes_say_nothing(
     context = {"folder": tmp_path}
     section = VolumeSection.model_validate({"image": "noname:x:y"}, context=context)
     assert section.image[""].dataset == "x:y"
+
+
+def test_text_is_split_and_a_path_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert split_source("~/a.h5:x/y") == (Path("/home/me/a.h5"), "x/y")
+    assert split_source(Path("a.h5:x")) == (Path("a.h5:x"), None)
+    with pytest.raises(VolumeError, match="names a home that is not known"):
+        split_source("~nobody_there/a.h5")

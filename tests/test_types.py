@@ -108,7 +108,7 @@ CASES = {
 
         from znnpy.engine.emit import EMITTERS, Emitter
         from znnpy.engine.layers import data_movement
-        from znnpy.layers.crop import CropLayer, cropped, cropped_gradient
+        from znnpy.layers.data_movement import CropLayer, cropped, cropped_gradient
         from znnpy.layers.activation_functions import Function
         from znnpy.layers.edge_kind import EdgeKind
         from znnpy.layers.edge_kind import NodeKind

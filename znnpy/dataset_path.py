@@ -1,4 +1,4 @@
-"""Parses names of volumes, FILE or FILE:DATASET, in configs, on the command line and in calls alike."""
+"""Names of volumes, FILE or FILE:DATASET, in configs, on the command line and in calls alike; usual datasets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _WITH_DATASETS = re.compile(
 )
 _URL = re.compile(r"(?P<kind>file):/+(?P<path>.*)|[a-z][a-z0-9+-]+://.*", re.IGNORECASE | re.DOTALL)
 _WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECASE | re.DOTALL)
+RAW_NAMES = ("volumes/raw", "raw", "main")
+"""Dataset names that are tried for raw images, in order."""
+LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
+"""Dataset names that are tried for labels, in order."""
 
 
 def there(path: str) -> bool:
@@ -40,6 +44,20 @@ def split(text: str, exists: Callable[[str], bool] = there) -> tuple[str, str | 
     return path, named
 
 
+def split_source(source: str | Path) -> tuple[Path, str | None]:
+    """Return file and dataset of "path:dataset", as `split`; a Path is a file as a whole."""
+    if isinstance(source, Path):
+        return _expanded(source), None
+    path, dataset = split(source)
+    return _expanded(Path(path)), dataset
+
+
+def local_path(text: str) -> Path:
+    """Return a typed path with ~ expanded; raise VolumeError for what is not a path of this machine."""
+    refuse_elsewhere(text)
+    return _expanded(Path(text))
+
+
 def joined(path: Path | str, dataset: str) -> str:
     """Return the name FILE:DATASET; dataset "" means the image of a Zarr folder itself."""
     return f"{path}:{dataset}" if dataset else str(path)
@@ -60,6 +78,13 @@ def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:
         raise VolumeError(
             f"{text} is a path of Windows, which this system does not have{_wsl(found)}"
         )
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise VolumeError(f"{path} names a home that is not known") from error
 
 
 def _wsl(found: re.Match[str]) -> str:

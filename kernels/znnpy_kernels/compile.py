@@ -47,16 +47,21 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
     worker thread. If a process dies, its kernels are compiled here, so that the error shows where it can be read; an
     interrupt here ends the processes.
     """
+    # A single process, as of tests, compiles what it needs when it needs it.
     asked: set[Kernel | Native] = {*kernels, *(RUNTIME if processes > 1 else ())}
+    # In one order everywhere, so that processes which compile the same meet the same names.
     wanted: list[Compiled] = sorted(asked, key=lambda kernel: (kernel.__module__, kernel.name))
     for kernel in wanted:
+        # Before it is asked what is missing: from now on no other process removes any of it.
         hold(kernel.function)
     missing = _missing(wanted)
     if missing:
         _compile(missing, processes, report)
+    # From disk now; and here what no process could compile, so that the error shows.
     for kernel in wanted:
         kernel.compile()
     if missing:
+        # Only then: a command that compiles nothing has no new version, and need not look.
         remove_unused()
     return len(missing)
 
@@ -64,7 +69,9 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
 def _missing(wanted: Iterable[Compiled]) -> dict[Compiled, set[Shared]]:
     """Return the functions to compile, in order, each with the shared functions that must be compiled before it."""
     calls = {kernel: reached(kernel.function) for kernel in wanted if _absent(kernel)}
+    # First, and before all kernels: several of them wait for each.
     shared = sorted(filter(_absent, set().union(*calls.values())), key=lambda made: made.symbol)
+    # Then kernels that call none, which keep the processes busy meanwhile.
     ready = [kernel for kernel, needed in calls.items() if not needed]
     return {made: set() for made in (*shared, *ready)} | calls
 
@@ -74,6 +81,7 @@ def _absent(kernel: Compiled) -> bool:
 
 
 def _compile(missing: dict[Compiled, set[Shared]], processes: int, report: Report | None) -> None:
+    # One function is compiled as fast here, without starting a process.
     if len(missing) > 1 and processes > 1:
         _share(_Jobs(missing), min(processes, len(missing)), report)
 
@@ -92,6 +100,8 @@ class _Jobs:
         with self._changed:
             if not self._left:
                 return None
+            # In order, so a name whose calls are not finished yet is waited for, not passed over: its calls
+            # were taken before it, by others.
             name, calls = self._left.pop(0)
             self._changed.wait_for(lambda: not calls & self._unfinished)
             return name
@@ -99,6 +109,7 @@ class _Jobs:
     def finish(self, name: str) -> int:
         """Mark a name as finished, on disk or its process dead; return how many are finished."""
         with self._changed:
+            # Also if its process died: those that wait must not wait for ever.
             self._unfinished.discard(name)
             self._changed.notify_all()
             return self.total - len(self._unfinished)
@@ -107,6 +118,7 @@ class _Jobs:
         """Hand out no more names."""
         with self._changed:
             self._left.clear()
+            # Wakes those who wait for functions that will never be finished.
             self._unfinished.clear()
             self._changed.notify_all()
 
@@ -130,10 +142,12 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
             ) as process,
         ):
             running.append(process)
+            # It may have been started while the others were being ended.
             if stopped.is_set():
                 process.terminate()
             for name in iter(jobs.take, None):
                 answered = _ask(process, name)
+                # None of the rest is left undone: the other threads take it, or `compile_all` compiles it here.
                 done = jobs.finish(name)
                 if not answered:
                     return
@@ -145,6 +159,7 @@ def _share(jobs: _Jobs, processes: int, report: Report | None) -> None:
             try:
                 for each in as_completed([pool.submit(run, number) for number in range(processes)]):
                     each.result()
+            # Also KeyboardInterrupt: processes are in a group of their own and would not hear of it.
             except BaseException:
                 stopped.set()
                 jobs.stop()
@@ -160,6 +175,7 @@ def _ask(process: subprocess.Popen[str], name: str) -> bool:
     """Have a process compile a kernel; return False if it died meanwhile."""
     assert process.stdin
     assert process.stdout
+    # One line at a time: the answer says that the kernel is on disk.
     print(name, file=process.stdin, flush=True)
     return bool(process.stdout.readline())
 
@@ -174,6 +190,7 @@ def main(names: Iterable[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the process that asked is gone
     for name in names:
         declared, *others = name.split()
+        # A family may be given helpers of other modules, whose import declares it.
         for module in (declared.partition(":")[0], *others):
             importlib.import_module(module)
         try:

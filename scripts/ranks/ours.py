@@ -20,7 +20,7 @@ from peers.cases import Case
 
 import znnpy
 from ranks.cases import case_of, compared
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.strategies import STRATEGIES
 from znnpy.distributed.world import World
 

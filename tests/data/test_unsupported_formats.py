@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from znnpy.data.formats import other_format, plain_stem
 from znnpy.data.opening import open_volume
-from znnpy.data.unsupported_formats import other_format, plain_stem
 from znnpy.errors import VolumeError
 
 

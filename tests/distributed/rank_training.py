@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.transfers import Delays
 from znnpy.distributed.world import World
 from znnpy.engine import Hardware, Model, Training

@@ -9,7 +9,7 @@ from launched import launched
 
 SCRIPT = """
 import json, sys
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Hardware, Model, Training
 
@@ -30,7 +30,7 @@ with World.open() as world:
 
 STATES = """
 import json, sys
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine import Hardware, Model, Optimizer, Training
 

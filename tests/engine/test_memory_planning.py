@@ -11,7 +11,7 @@ from model_settings import model_of
 from small_models import small
 
 from znnpy import load_network
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.strategies import strategy
 from znnpy.distributed.world import World

@@ -12,8 +12,8 @@ from killing import content, predict, remove
 
 from znnpy.config.models import VolumeSection
 from znnpy.data.scene import Scene
+from znnpy.data.writing.block_output import open_output
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
-from znnpy.data.writing.formats import open_output
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer import dask_prediction
 from znnpy.infer.dask_cluster import cluster

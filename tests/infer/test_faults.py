@@ -25,10 +25,9 @@ from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
+from znnpy.data.writing.block_output import Finished, open_output
 from znnpy.data.writing.destination import Destination, journal_of
-from znnpy.data.writing.formats import open_output
 from znnpy.data.writing.journal import Journal
-from znnpy.data.writing.protocol import Finished
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.block_writer import run_job
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobs import EXTENT, Small, small
 from killing import content, predict, remove
 
-from znnpy.cli.prediction_summary import print_job
+from znnpy.cli.prediction_display import print_job
 from znnpy.config.models import VolumeSection
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import normalisation

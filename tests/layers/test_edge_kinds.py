@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from znnpy.layers.convolution import convolve, convolve_data_gradient, convolve_weight_gradient
-from znnpy.layers.dropout import dropped
+from znnpy.layers.data_movement import dropped
 from znnpy.layers.edge_kind import Applied
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.max_pooling import maximum, maximum_gradient
-from znnpy.layers.operation import Numbers
+from znnpy.layers.pooling import maximum, maximum_gradient
+from znnpy.layers.types import Numbers
 
 small = st.tuples(*[st.integers(1, 3)] * 3)
 

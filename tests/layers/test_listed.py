@@ -19,8 +19,7 @@ from znnpy.geometry import fit
 from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.keys import InitSection
-from znnpy.layers.operation import EdgeKindName
-from znnpy.layers.types import InitKind
+from znnpy.layers.types import EdgeKindName, InitKind
 from znnpy.network.types import Edge, Network, Node
 from znnpy.reference import forward, gradients
 

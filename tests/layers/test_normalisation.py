@@ -1,4 +1,4 @@
-"""Normalisation in float64: definitions and gradients."""
+"""Normalisation of nodes and filters in float64: definitions and gradients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from znnpy.layers import normalization
+from znnpy.layers.normalization import standardized, standardized_gradient
 from znnpy.layers.types import Norm
 
 KINDS = [
@@ -62,3 +63,21 @@ def test_running_statistics_take_unbiased_variances() -> None:
     over = (0, 2, 3, 4)
     np.testing.assert_allclose(mean, 0.75 * 5 + 0.25 * x.mean(over))
     np.testing.assert_allclose(variance, 0.75 * 7 + 0.25 * x.var(over, ddof=1))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_filters_have_mean_0_and_variance_1_by_output(seed):
+    filters = np.random.default_rng(seed).normal(3, 2, (4, 5, 2, 3, 3))
+    found = standardized(filters)
+    np.testing.assert_allclose(found.mean((1, 2, 3, 4)), 0, atol=1e-12)
+    np.testing.assert_allclose(found.var((1, 2, 3, 4)), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_gradient_is_that_of_finite_differences(seed):
+    rng = np.random.default_rng(seed)
+    filters, gradient, along = rng.standard_normal((3, 2, 3, 1, 2, 2))
+    step = 1e-6 * along
+    slope = np.vdot(standardized(filters + step) - standardized(filters - step), gradient) / 2e-6
+    found = np.vdot(standardized_gradient(filters, gradient), along)
+    assert found == pytest.approx(slope, rel=1e-6)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from znnpy.layers.operation import Numbers
-from znnpy.layers.padding import MODES, folded, framed, sides
+from znnpy.layers.types import Numbers
+from znnpy.layers.windows import MODES, folded, framed, sides
 
 PADDING = ((2, 1), (0, 3), (1, 0))
 

@@ -1,6 +1,8 @@
-"""Voxel error and average precision against definitions and hand-computed cases."""
+"""Scores of decisions and of values against definitions, NumPy's, and cases by hand."""
 
 from __future__ import annotations
+
+from math import isnan
 
 import numpy as np
 import pytest
@@ -8,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.metrics import accuracy, average_precision, voxel_error
+from znnpy.metrics import (
+    absolute_error,
+    accuracy,
+    average_precision,
+    correlation,
+    squared_error,
+    voxel_error,
+)
 
 VOXELS = st.lists(
     st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from([0.0, 0.5, 1.0, 3.0])),
@@ -86,3 +95,40 @@ def test_accuracy_is_the_share_of_largest_images():
     weight = np.broadcast_to(np.array([3.0, 1.0, 0.0, 0.0])[:, None, None], target.shape)
     assert accuracy(found, target, weight) == 0.75
     assert np.isnan(accuracy(found, target, np.zeros_like(target)))
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def test_by_hand() -> None:
+    found, wanted = np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 4.0])
+    assert squared_error(found, wanted) == pytest.approx(5 / 3)
+    assert absolute_error(found, wanted) == 1
+    assert squared_error(found, wanted, np.array([0, 1, 3])) == pytest.approx(7 / 4)
+    assert absolute_error(found, wanted, np.array([0, 1, 3])) == pytest.approx(5 / 4)
+
+
+def test_correlation_is_numpys_and_counts_by_weight() -> None:
+    found, wanted = RANDOM.normal(size=(2, 3, 4, 5))
+    assert correlation(found, wanted) == pytest.approx(
+        np.corrcoef(found.reshape(-1), wanted.reshape(-1))[0, 1]
+    )
+    weight = RANDOM.integers(0, 4, found.shape)
+    many = [np.repeat(values.reshape(-1), weight.reshape(-1)) for values in (found, wanted)]
+    wanted[weight == 0] = np.nan  # whatever it is, it does not count
+    assert correlation(found, wanted, weight) == pytest.approx(np.corrcoef(*many)[0, 1])
+
+
+def test_what_has_no_score_is_nan() -> None:
+    some, none = RANDOM.normal(size=(2, 3)), np.zeros((2, 3))
+    assert isnan(correlation(some, np.full((2, 3), 0.1)))
+    assert isnan(correlation(np.full((2, 3), 0.1), some))
+    assert all(isnan(score(some, some, none)) for score in (squared_error, absolute_error))
+    assert isnan(correlation(some, some, none))
+
+
+def test_values_that_are_refused() -> None:
+    with pytest.raises(ShapeError, match="one shape"):
+        squared_error(np.zeros(3), np.zeros(4))
+    with pytest.raises(VolumeError, match=r"NaN at \[1\]"):
+        correlation(np.array([0, np.nan]), np.zeros(2))

@@ -9,9 +9,8 @@ import pytest
 
 from znnpy.layers.edge_kind import Applied
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.operation import Numbers
-from znnpy.layers.padding import sides
-from znnpy.layers.types import BARE
+from znnpy.layers.types import BARE, Numbers
+from znnpy.layers.windows import sides
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402, N812

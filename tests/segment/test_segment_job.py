@@ -15,8 +15,7 @@ from znnpy.data.opening import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.segment import job as jobs
-from znnpy.segment.job import Request, segment
-from znnpy.segment.prediction import meaning, probabilities
+from znnpy.segment.job import Request, meaning, probabilities, segment
 
 RNG = np.random.default_rng(0)
 OFFSETS = [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from znnpy.cli.plan_saving import save_plan
+from znnpy.cli.config import write_plan
 from znnpy.config import load_config
 from znnpy.config.template import template
 from znnpy.config.unet_section import UnetSection
@@ -213,7 +213,7 @@ def trained(*settings: str, volume: int = 0) -> None:
         given.append(f"data.validation={here}")
     if "training.plan=plan.json" in settings:
         pinned = [setting for setting in given if setting != "training.plan=plan.json"]
-        save_plan(load_config("config.yaml", pinned), Path("plan.json"))
+        write_plan(load_config("config.yaml", pinned), Path("plan.json"))
     config = load_config("config.yaml", given)
     assert train(config, reporter=Quiet()).finished
     assert list(Path("run/checkpoints").iterdir())

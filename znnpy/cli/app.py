@@ -19,7 +19,7 @@ import typer
 import znnpy
 from znnpy import plugins
 from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
-from znnpy.cli.manners import Manners, adopt, without
+from znnpy.cli.options import Manners, adopt, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told

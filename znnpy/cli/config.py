@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from os.path import realpath
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
 from znnpy.cli.options import (
     AsJson,
     ConfigFile,
@@ -17,10 +16,15 @@ from znnpy.cli.options import (
     Overrides,
     SavePlan,
     Threads,
+    manners,
     new_path,
     overrides,
+    suggest,
 )
 from znnpy.cli.preconditions import refuse_ranks
+
+if TYPE_CHECKING:
+    from znnpy.config import Config
 
 SCHEMA_FILE = "znnpy.schema.json"
 SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}"
@@ -61,9 +65,7 @@ def check(
             share_host(world.exchange(member()), world.rank)
         found = summarise(loaded, measure=first and (measure or save_plan is not None))
         if save_plan is not None and first:
-            from znnpy.cli import plan_saving
-
-            plan_saving.save_plan(loaded, save_plan)
+            write_plan(loaded, save_plan)
     if not first:
         return
     if as_json:
@@ -72,6 +74,33 @@ def check(
         print_summary(found)
         if loaded.data is not None and loaded.data.train:
             suggest("train", config, *(word for it in changed for word in ("--set", it)))
+
+
+def write_plan(config: Config, path: Path) -> None:
+    """Write the plan of a config's updates for `training.plan`; measures layers that are not in wisdom."""
+    from znnpy.atomic_files import write_text
+    from znnpy.engine.autotune import planned
+    from znnpy.engine.layers.optimizer import Optimizer
+    from znnpy.engine.memory.feature_maps import Layout
+    from znnpy.engine.memory_planning import planned_memory
+    from znnpy.engine.step_tasks import Settings
+    from znnpy.geometry import trained_geometry
+    from znnpy.infer.config_model import pinned_plan, plan_room
+    from znnpy.network import trained_network, training_losses
+    from znnpy.plan.record import saved_plan, to_text
+
+    training = config.training
+    network = trained_network(config)
+    geometry = trained_geometry(config, network)
+    known = pinned_plan(config, network)
+    sizes = network, geometry, training.at_once
+    with plan_room(config, network) as most:
+        plan = planned(*sizes, training.conv, known, max_memory=most)
+    layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
+    losses = training_losses(config, network)
+    optimizer = Optimizer.of(training.optimizer)
+    planned_memory(layout, Settings(losses, optimizer, training.clip_norm, 1))  # plans FFTs
+    write_text(path, to_text(saved_plan(plan)))
 
 
 def init(

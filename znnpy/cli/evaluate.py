@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from znnpy.cli.manners import suggest
 from znnpy.cli.options import (
     AsJson,
     MaxMemory,
@@ -17,6 +16,7 @@ from znnpy.cli.options import (
     Threads,
     overrides,
     replacing,
+    suggest,
     volume_section,
 )
 from znnpy.cli.preconditions import refuse_ranks

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
 from znnpy.cli.options import (
     SIZES,
     MaxMemory,
@@ -17,8 +16,10 @@ from znnpy.cli.options import (
     RunPath,
     Threads,
     block_sizes,
+    manners,
     overrides,
     replacing,
+    suggest,
     volume_section,
 )
 from znnpy.cli.preconditions import refuse_ranks
@@ -186,7 +187,7 @@ def _predict(
     seams: int,
     dask: str | None,
 ) -> None:
-    from znnpy.cli.prediction_summary import nothing_wanted, print_job
+    from znnpy.cli.prediction_display import nothing_wanted, print_job
     from znnpy.data.config_volumes import open_inputs
     from znnpy.data.writing.preflight import refuse_loss, refuse_output
     from znnpy.infer.job import plan_job
@@ -228,7 +229,7 @@ def _note(text: str) -> None:
 
 
 def _write(job: Job, section: VolumeSection, destination: Destination, dask: str | None) -> None:
-    from znnpy.cli.block_progress import BlocksBar
+    from znnpy.cli.prediction_display import BlocksBar
     from znnpy.infer.block_writer import run_job
     from znnpy.infer.dask_cluster import cluster, risk
 

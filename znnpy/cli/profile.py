@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.manners import manners
 from znnpy.cli.options import (
     SIZES,
     AsJson,
     MaxMemory,
     Overrides,
     block_sizes,
+    manners,
     new_path,
     overrides,
 )

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
-from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, manners, overrides, suggest
 
 
 def train(

@@ -22,7 +22,6 @@ from znnpy.config.data_section import (
     Target,
     VolumeSection,
 )
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.network_section import (
     EdgeSection,
     LayerSection,
@@ -33,6 +32,7 @@ from znnpy.config.training_section import (
     CheckpointSection,
     ConstantSchedule,
     CosineSchedule,
+    DistributedSection,
     ExponentialSchedule,
     InverseSchedule,
     RunSection,

@@ -24,8 +24,8 @@ from znnpy.layers.keys import (
     Slope,
     refuse_other_shape,
 )
-from znnpy.layers.normalization_keys import BiasKey, NormField
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.normalization import BiasKey, NormField
+from znnpy.layers.types import EdgeKindName
 from znnpy.registered_types import registered
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from znnpy.fields import Channels, Int, Size3, Strict, shorthand, shown, wrong
-from znnpy.layers.dropout import DropoutLayer
+from znnpy.layers.data_movement import DropoutLayer
 from znnpy.layers.keys import FunctionKey, Slope, refuse_other_shape
-from znnpy.layers.normalization_keys import BiasKey, NormField, biased, norm_of
+from znnpy.layers.normalization import BiasKey, NormField, biased, norm_of
 from znnpy.layers.types import MOST_EDGES, BorderName, Triple
 
 Value = TypeVar("Value")

@@ -8,13 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from znnpy.data.dataset_names import LABEL_NAMES, RAW_NAMES, split_source
-from znnpy.data.formats import FORMATS, Asked, Format
+from znnpy.data.formats import FORMATS, Asked, Format, other_format
 from znnpy.data.process_memory import available, available_memory, readable, take
 from znnpy.data.safety_limits import Trust
-from znnpy.data.unsupported_formats import other_format
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
-from znnpy.dataset_path import joined
+from znnpy.dataset_path import LABEL_NAMES, RAW_NAMES, joined, split_source
 from znnpy.errors import VolumeError, reason
 
 Role = Literal["raw", "labels"]

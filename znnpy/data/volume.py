@@ -1,4 +1,4 @@
-"""Volumes: arrays of shape (C, Z, Y, X) in a file or in memory, read by region, mirrored at borders on demand."""
+"""Volumes: arrays (C, Z, Y, X) in a file or in memory, read by region, mirrored at borders; units of length."""
 
 from __future__ import annotations
 
@@ -234,3 +234,21 @@ def _mirror(lower: int, upper: int, size: int) -> NDArray[np.int64]:
     period = max(1, 2 * (size - 1))
     index = np.arange(lower, upper, dtype=np.int64) % period
     return np.minimum(index, period - index) if size > 1 else index
+
+
+_NANOMETRES = {
+    ("angstrom", "å", "ångström"): 0.1,
+    ("picometer", "picometre", "pm"): 1e-3,
+    ("nanometer", "nanometre", "nm"): 1.0,
+    ("micrometer", "micrometre", "micron", "microns", "um", "µm", "μm"): 1e3,
+    ("millimeter", "millimetre", "mm"): 1e6,
+    ("centimeter", "centimetre", "cm"): 1e7,
+    ("meter", "metre", "m"): 1e9,
+    ("inch", "in"): 2.54e7,
+}
+NANOMETRES = {name: size for names, size in _NANOMETRES.items() for name in names}
+
+
+def nanometres(unit: str) -> float | None:
+    """Return the nanometres of one unit, None if it is unknown; knows ImageJ's escape of the letter mu."""
+    return NANOMETRES.get(unit.strip().replace("\\u00B5", "µ").lower())

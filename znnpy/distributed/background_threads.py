@@ -32,7 +32,9 @@ class Later:
 
     def __init__(self) -> None:
         self._given: SimpleQueue[tuple[float, int, Callable[[], object]]] = SimpleQueue()
+        # Tells actions of one moment apart, as functions cannot be compared.
         self._order = itertools.count()
+        # Started here, not when it is needed: by then the system may allow no thread.
         start(threading.Thread(target=self._live, name="znnpy later", daemon=True))
 
     def after(self, seconds: float, what: Callable[[], object]) -> None:
@@ -42,6 +44,8 @@ class Later:
     def _live(self) -> None:
         waiting: list[tuple[float, int, Callable[[], object]]] = []
         while True:
+            # None waits for the next action without end; 0 takes what is due, after what has been given
+            # meanwhile.
             left = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
             try:
                 heapq.heappush(waiting, self._given.get(timeout=left))

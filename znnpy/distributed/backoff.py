@@ -11,8 +11,10 @@ from znnpy_kernels.scheduling.backoff import REST, rest
 from znnpy.distributed.mailbox import Mailbox
 from znnpy.distributed.mpi import MPI, address_of
 
+# Beyond the range of CLOCK_MONOTONIC, and still an int64 after a nap is added.
 NEVER = 1 << 62
 """A time, in nanoseconds, that never comes."""
+# Sizes of the library's own types: handles are ints in MPICH and pointers in Open MPI.
 HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
 
 
@@ -26,6 +28,7 @@ class Resting:
         self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
         self._address = int(self._block.ctypes.data)
         self._status = np.zeros(STATUS, np.uint8)
+        # Room for most networks' messages under way; grown where there are more.
         self._rooms(16)
         self._fill(
             shortest=int(shortest * 1e9),
@@ -35,9 +38,11 @@ class Resting:
             probe=address_of("MPI_Iprobe"),
             source=MPI.ANY_SOURCE,
             tag=MPI.ANY_TAG,
+            # A word holds the handle of either library.
             comm=ctypes.c_int64(MPI._handleof(comm)).value,
             status=self._status.ctypes.data,
         )
+        # Compiled now: the first wait must not be a compilation.
         rest.compile()
 
     def rest(self, requests: Sequence[MPI.Request], active: float, until: float) -> list[int]:
@@ -47,8 +52,11 @@ class Resting:
         Requests that are complete become null or inactive, and MPI.Exception is raised, as by MPI.Request.Testsome.
         """
         if len(requests) > len(self._indices):
+            # Doubled, so that it is seldom made anew.
             self._rooms(2 * len(requests))
         places = [MPI._addressof(request) for request in requests]
+        # Copies of the handles lie side by side, as MPI_Testsome takes an array; it changes them, so they are
+        # copied back below.
         for number, place in enumerate(places):
             ctypes.memmove(self._handles + HANDLE * number, place, HANDLE)
         self._fill(
@@ -61,8 +69,10 @@ class Resting:
         rest(self._mailbox.address, self._address)
         if self._block[REST.error]:
             raise MPI.Exception(int(self._block[REST.error]))
+        # Negative (MPI_UNDEFINED) where no request was active.
         complete: list[int] = self._indices[: max(0, self._found[0])].tolist()
         for number in complete:
+            # Only those: MPI sets the handles of complete requests to null, or leaves persistent ones inactive.
             ctypes.memmove(places[number], self._handles + HANDLE * number, HANDLE)
         return complete
 
@@ -80,6 +90,7 @@ class Resting:
     @property
     def _found(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         """Return the number of complete requests as a C int, where a word is."""
+        # MPI writes a C int, which is the word's low half on little-endian machines.
         return self._block[REST.found :].view(np.int32)
 
     def _fill(self, **values: int) -> None:

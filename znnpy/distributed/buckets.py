@@ -11,6 +11,8 @@ from typing import Self, TypeVar
 
 from znnpy.distributed.strategies import Strategy
 
+# 32 KiB: above, a copy into a packed message costs more than a message of its own; see the measurements at the
+# end of docs/design/distributed.md.
 ALONE = 32 << 10
 """Bytes from which a message is better contiguous and alone: MPI takes scattered ones apart, and packs them."""
 
@@ -57,10 +59,13 @@ def in_turn(
     Messages of a fixed tree are of one layer; those that the library adds up may be of several.
     """
     if strategy.fixed:
+        # Layer by layer: a message of two layers would leave only when the later of both is ready.
         bundles = [it for layer in layers for it in bundled(layer, strategy.chunk, ALONE)]
     else:
+        # Over layers: the library's sums must be few, and have no fixed order that a layer could break.
         bundles = bundled([it for layer in layers for it in layer], strategy.chunk)
     for number, bundle in enumerate(bundles):
+        # In turn, so that each color carries about as many messages.
         yield number % strategy.colors, bundle
 
 
@@ -74,6 +79,7 @@ def bundled(pieces: Sequence[P], most: int, alone: int | None = None) -> list[tu
         if run.size >= limit:
             found.append((run,))
             continue
+        # Numbers of different sizes need different additions, so they never share a message.
         if now and (size_of(now) + run.size > most or now[0].bytes != run.bytes):
             found.append(tuple(now))
             now = []
@@ -91,6 +97,7 @@ def _runs(whole: P, most: int) -> Iterator[P]:
     low = 0
     for high in range(1, whole.pieces + 1):
         last = high == whole.pieces
+        # A piece larger than `most` goes alone: pieces are not cut, as tasks declare them as a whole.
         if last or whole.bytes * (whole.ends[high] - whole.start(low)) > most:
             yield whole.cut(low, high)
             low = high

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
 PATIENCE = 8
 """A sleep takes 1 / PATIENCE of the time for which nothing has happened."""
+# The interpreter's default of 5 ms would be added to each message that ends while the main thread computes in
+# Python; a shorter one makes more switches.
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
 KEPT_PASSAGES = 1 << 16  # latest messages whose times are kept for profiles, which bounds memory
@@ -79,10 +81,12 @@ class _Graph:
         self.sums_in_order = [n for n, it in enumerate(self.transfers) if it.way is Way.SUM]
 
 
+# All state but `_words` and the mailbox belongs to that thread: so nothing here has a lock.
 class Messenger:
     """One rank's communication thread. Other threads only leave requests for it."""
 
     def __init__(self, delays: Delays | None = None) -> None:
+        # Other threads call MPI too, when it begins and ends: a library that allows only one is refused.
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise DistributedError(
                 "this MPI library lets only one thread of a process use it; znnpy needs one built with "
@@ -92,13 +96,17 @@ class Messenger:
         self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
         self.carried = Carried(0, 0, 0.0)
         self.failed: Callable[[BaseException], None] = lambda error: None
+        # Communicators of their own: tags of messages, small values, sums and blocks need not be told apart,
+        # and collectives of one do not wait behind another's.
         self._data, self._control, self._sums, self._parcels = (
             MPI.COMM_WORLD.Dup() for _ in range(4)
         )
+        # MPI guarantees 32767 at least.
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._mailbox: Mailbox | None = None
         self._resting: Resting | None = None
         self._delays: Delays | None = None
+        # `deque.append` and `popleft` are atomic: others leave words without a lock.
         self._words: deque[Callable[[], None]] = deque()
         self._timed: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -113,11 +121,13 @@ class Messenger:
         self._ending = False
         if delays:
             self.delay(delays)
+        # A daemon: a thread that waits in MPI must not keep a failed process from ending.
         self._thread = threading.Thread(target=self._live, name="znnpy messages", daemon=True)
 
     @property
     def address(self) -> int:
         """Where tasks post: the word `mailbox` of `post`; compiles the reading code once there are tasks."""
+        # Only where there are tasks: loading compiled code would delay the moment at which ranks meet.
         if self._mailbox is None:
             from znnpy.distributed.backoff import Resting
             from znnpy.distributed.mailbox import Mailbox
@@ -134,6 +144,7 @@ class Messenger:
 
     def start(self) -> None:
         """Start the thread, once all first listeners are known; NoThreadError where the system allows no thread."""
+        # Before the first message: the thread that wants the interpreter waits one interval at most.
         sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         start(self._thread)
 
@@ -148,17 +159,21 @@ class Messenger:
         Several graphs take turns: each attaches its messages before it begins a step, and `finish` waits for the
         steps that it has begun, before another's take their numbers and tags. Attaching what is attached does nothing.
         """
+        # By identity: each model has a list of its own, whatever is in it.
         if transfers is self._attached.transfers:
             return
+        # Refused here, on the main thread: within the communication thread an error ends all ranks.
         tags = [transfer.tag for transfer in transfers]
         if len(transfers) > NUMBERS or max(tags, default=0) > self._most_tag:
             raise DistributedError(
                 f"this network's messages are too many: {len(transfers)}, {NUMBERS} at most, numbered to "
                 f"{max(tags, default=0)}, {self._most_tag} at most; larger chunks or fewer colors make fewer"
             )
+        # Before the numbers change their meaning: what was posted by the graph before is complete then.
         self._attached.finish()
         graph = self._graphs.setdefault(id(transfers), _Graph(transfers, release, finish))
         self._in_thread(partial(self._turn_to, graph))
+        # Waits until the thread has turned: a post after this may be taken as the new graph's.
         self._attached = graph
 
     def delay(self, delays: Delays) -> None:
@@ -167,6 +182,7 @@ class Messenger:
 
     def detach(self, transfers: Sequence[Transfer]) -> None:
         """Forget a graph whose steps are complete, if it was attached."""
+        # By identity, as its entry holds the list: no other list can have that address meanwhile.
         graph = self._graphs.pop(id(transfers), None)
         if graph is None:
             return
@@ -181,6 +197,7 @@ class Messenger:
 
     def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
         """Send memory to a rank and receive some from one, with all ranks at once; call `then` when both are done."""
+        # Delays of tests come before the exchange, which all ranks join in any order of time.
         late = self._delays.of_message() if self._delays else 0
         swap = partial(self._swap, out, into, time.monotonic_ns(), then)
         self.call(partial(self._later, late, swap))
@@ -193,6 +210,7 @@ class Messenger:
         """Run a function in the communication thread."""
         self._words.append(word)
         if self._mailbox:
+            # Without a mailbox the thread sleeps for LONGEST_SLEEP at most, and sees the word then.
             self._mailbox.wake()
 
     def every(self, seconds: float, what: Callable[[], None]) -> None:
@@ -218,25 +236,31 @@ class Messenger:
             done.set()
 
         self.call(then)
+        # The thread may have failed, and would never set it.
         while not done.wait(0.1):
             if not self._thread.is_alive():
                 raise DistributedError("the communication thread has ended")
 
     def _end(self) -> None:
+        # Only marks: what is under way is completed before `_live` returns.
         self._ending = True
 
     def _live(self) -> None:
         try:
             self._look()
+            # Requests and words last: `close` promises that what was told and posted has gone.
             while not self._ending or self._requests or self._words:
                 self._complete_all(self._rest())
                 self._look()
+        # Whatever it is: without this thread no rank can go on, so the others must hear of it.
         except BaseException as error:
             self.failed(error)
 
     def _look(self) -> None:
+        # Tests hold a rank up as a whole now and then.
         if self._delays and (held := self._delays.of_rank()):
             time.sleep(held)
+        # Posts before words and timed ones: tasks wait for these.
         for number in self._mailbox.take() if self._mailbox else ():
             self._later(
                 self._delays.of_message() if self._delays else 0, partial(self._begin, number)
@@ -244,6 +268,7 @@ class Messenger:
         while self._words:
             self._words.popleft()()
             self._active = time.monotonic()
+        # After the words, which may have added some that are due at once.
         while self._timed and self._timed[0][0] <= time.monotonic():
             heapq.heappop(self._timed)[2]()
         self._receive_told()
@@ -253,13 +278,17 @@ class Messenger:
         until = self._timed[0][0] if self._timed else math.inf
         if self._resting:
             return self._resting.rest(self._requests, self._active, until)
+        # In Python only until there are tasks: then messages are few, and compiled code need not be loaded.
         if complete := MPI.Request.Testsome(self._requests) if self._requests else None:
             return complete
         now = time.monotonic()
+        # An eighth of what was waited for: a message is late by an eighth of its own time, and long waits cost
+        # little.
         wanted = min(max(SHORTEST_SLEEP, (now - self._active) / PATIENCE), LONGEST_SLEEP)
         time.sleep(max(0.0, min(wanted, until - now)))
         return ()
 
+    # At once where nothing delays it: a detour through the heap would change the order.
     def _later(self, seconds: float, what: Callable[[], None]) -> None:
         if seconds <= 0:
             what()
@@ -271,6 +300,7 @@ class Messenger:
         if not found:
             return
         self._active = time.monotonic()
+        # All taken out before any is run: what follows from one may start new requests, and change these lists.
         complete, gone = [self._complete[index] for index in found], set(found)
         self._requests = [it for index, it in enumerate(self._requests) if index not in gone]
         self._complete = [it for index, it in enumerate(self._complete) if index not in gone]
@@ -297,6 +327,8 @@ class Messenger:
             graph.sums_posted.add(number)
             self._begin_sums(graph)
             return
+        # Made at the first step, then started again and again: a persistent request costs MPI less than a new
+        # one.
         request = graph.prepared.get(number)
         if request is None:
             request = graph.prepared[number] = self._prepare(graph.transfers[number])
@@ -306,14 +338,18 @@ class Messenger:
     def _begin_sums(self, graph: _Graph) -> None:
         """Start sums in the order of their numbers: all ranks must start them in one order."""
         while graph.sums_posted:
+            # MPI matches collectives by their order alone; a rank that started them as they are posted would
+            # add up different layers.
             number = graph.sums_in_order[graph.sum_next]
             if number not in graph.sums_posted:
                 return
             graph.sums_posted.remove(number)
+            # Round and round: each step posts each of them once.
             graph.sum_next = (graph.sum_next + 1) % len(graph.sums_in_order)
             transfer = graph.transfers[number]
             room = MPI.buffer.fromaddress(*transfer.spans[0])
             kind = MPI.FLOAT if transfer.number == 4 else MPI.DOUBLE
+            # In place, without a copy of the gradients.
             request = self._sums.Iallreduce(
                 MPI.IN_PLACE, [room, transfer.bytes // transfer.number, kind]
             )
@@ -323,10 +359,12 @@ class Messenger:
         """Return a persistent request, made once for all steps."""
         prepare = self._data.Send_init if transfer.way is Way.SEND else self._data.Recv_init
         if not transfer.spans:
+            # Empty messages say that memory which ranks of a host share is ready, or free again.
             return prepare((MPI.BOTTOM, 0, MPI.BYTE), transfer.peer, transfer.tag)
         if len(transfer.spans) == 1:  # which MPI moves without packing
             room = MPI.buffer.fromaddress(*transfer.spans[0])
             return prepare([room, MPI.BYTE], transfer.peer, transfer.tag)
+        # Addresses from the bottom of memory: spans may belong to different arrays.
         kind = _datatype(transfer.spans)
         request = prepare((MPI.BOTTOM, 1, kind), transfer.peer, transfer.tag)
         kind.Free()  # when the request is
@@ -334,26 +372,31 @@ class Messenger:
 
     def _passed(self, graph: _Graph, number: int, started: int) -> None:
         """Release the tasks that wait for a complete message."""
+        # First of all, as the time that is reported.
         arrived = time.monotonic_ns()
         posted = self._mailbox.posted_ns(number) if self._mailbox else started
         passage = Passage(number, posted, started, arrived)
         self.passages.append(passage)
         self.carried = self.carried.and_(passage, graph.transfers[number])
+        # The release is what tasks wait for; everything else here is for reports.
         self._later(
             self._delays.of_message() if self._delays else 0,
             partial(graph.release, graph.transfers[number].phase),
         )
 
     def _tell(self, rank: int, channel: int, message: bytes) -> None:
+        # Straight to the listener: MPI need not send to oneself.
         if rank == self.rank:
             self._listeners[channel](rank, message)
             return
         request = self._control.Isend([message, MPI.BYTE], rank, channel)
+        # The message must not be freed before MPI has sent it, so the callback holds it.
         self._wait_for(request, partial(_delivered, message))
 
     def _swap(
         self, out: Parcel | None, into: Parcel | None, began: int, then: Callable[[], None]
     ) -> None:
+        # All ranks take part, most of them with nothing: a collective needs no agreement on who meets whom.
         request = self._parcels.Ialltoallv(self._side(out), self._side(into))
         sizes = [parcel.memory.nbytes for parcel in (out, into) if parcel]
 
@@ -373,9 +416,11 @@ class Messenger:
 
     def _receive_told(self) -> None:
         status = MPI.Status()
+        # A matched probe: the message is taken from the queue with it, so no other receive can get it.
         while message := self._control.Improbe(status=status):
             source = status.source
             arrival = _Arrival(status.tag, bytearray(status.Get_count(MPI.BYTE)))
+            # In the order of probes, which is that of sending; receives may be complete in another order.
             self._arriving[source].append(arrival)
             request = message.Irecv([arrival.room, MPI.BYTE])
             self._wait_for(request, partial(self._told, source, arrival))
@@ -384,6 +429,7 @@ class Messenger:
         """Pass on what has come from a rank, in the order in which it was sent."""
         arrival.complete = True
         waiting = self._arriving[source]
+        # A message that is complete waits for earlier ones of its rank.
         while waiting and waiting[0].complete:
             first = waiting.popleft()
             self._listeners[first.channel](source, bytes(first.room))

@@ -28,4 +28,5 @@ class Place(NamedTuple):
 
 def threads_of(places: Sequence[Place], rank: int) -> int:
     """Return the number of threads of a rank: an equal share among the ranks with the same cores."""
+    # Counted with itself, as a rank shares its cores with itself.
     return available_cores(sum(places[rank].shares(other) for other in places))

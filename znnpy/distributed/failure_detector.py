@@ -22,11 +22,18 @@ from znnpy.errors import reason, screenful, told
 
 BEATS = FIRST_FREE_CHANNEL
 """The channel of beats (empty messages) and of ends (exit status and message)."""
+# Short beside SILENCE, so that one lost second ends nobody; a beat costs an empty message.
 BEAT = 1.0  # seconds
+# 15 beats: longer than what a busy host or file system takes from a process now and then, and short beside the
+# time of a run.
 SILENCE = 15  # beats without a word after which a rank counts as dead
+# Long enough for rank 0 to write a line before the launcher kills it for another's exit.
 GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
+# What a user can do next, at the end of each message.
 GO_ON = "the last checkpoint is good; run the same command again to go on"
+# Longer than what rank 0 needs to receive the error, say it and end all.
 FOR_RANK_0 = 5.0  # seconds after which others leave without an order
+# Progress bars hide the cursor; a process that leaves by `_exit` has nobody to show it again.
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -44,6 +51,7 @@ class Watch:
 
     def start(self, name: str) -> None:
         """Start; every rank does, and tells the others its name in messages."""
+        # Listeners before the exchange: a rank that is ahead may send a beat as soon as that is over.
         self._messenger.listen(BEATS, self._hear)  # before anybody sends a beat
         self._messenger.failed = self._broken
         self._names = self._world.exchange(name)
@@ -68,6 +76,7 @@ class Watch:
             done.set()
 
         self._messenger.call(tell)
+        # A messenger that has failed never sets it.
         done.wait(GRACE)
 
     def _explained(self, error: BaseException) -> str:
@@ -82,6 +91,7 @@ class Watch:
     def _beat(self) -> None:
         for rank in () if self._over else self._watched:
             self._messenger.tell(rank, BEATS, b"")
+            # Counted by one's own beats, not by time: a process that was suspended has counted none.
             self._silence[rank] += 1
             if self._silence[rank] > SILENCE:
                 self._lose(rank)
@@ -89,6 +99,7 @@ class Watch:
 
     def _lose(self, rank: int) -> None:
         say(f"{self._names[rank]} has not answered for {SILENCE * BEAT:.0f} s; {GO_ON}")
+        # The silent rank does not hear it: the launcher must end it.
         self._end("", 1)
         self._later.after(0, partial(kill_all, 1))
 
@@ -103,6 +114,7 @@ class Watch:
             self._over = True
             self._world.fail(DistributedError("another rank has failed"))
             # Rank 0 has a word to say before.
+            # Twice, so that rank 0 has ended by then.
             self._later.after(2 * GRACE, partial(leave, int(status)))
 
     def _end(self, words: str, status: int) -> None:
@@ -110,6 +122,7 @@ class Watch:
 
         On rank 0 the words are an error for whoever waits for other ranks, and printed a little later if nobody does.
         """
+        # Once: what follows from an error on other ranks is no news.
         if self._over:
             return
         self._over = True
@@ -118,6 +131,7 @@ class Watch:
         if self._first and words:
             self._words = words
             self._world.fail(DistributedError(words))
+        # Others stay for as long as rank 0 may take to order their end.
         self._later.after(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
 
     def _leave(self, status: int) -> None:
@@ -147,6 +161,7 @@ def leave(status: int) -> NoReturn:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
+    # Not `sys.exit`: threads in MPI or in kernels cannot be ended otherwise.
     os._exit(status)
 
 

@@ -8,13 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
+# Of Open MPI; of MPICH, Intel MPI and srun's PMI-2; of srun with Slurm's own.
 _COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+# Where srun gives no count by itself; a batch script has these, too (see `_of_step`).
 _STEP, _OF_STEP = "SLURM_STEP_ID", "SLURM_NTASKS"
 _LAST_STEP = 0xFFFFFFF0  # greater numbers are a job's batch script and its shells, which nobody started by srun
 # Of torchrun, and what starts processes like it: they know no MPI.
 _UNSPOKEN, _UNSPOKEN_RANK = "WORLD_SIZE", "RANK"
+# Of PMIx and of PMI-1: their counts are asked by a protocol, not by the environment.
 _UNCOUNTED = ("PMI_RANK", "PMIX_RANK")  # say by themselves that there are others
+# Ranks within a host, each launcher's own name for it.
 _PLACES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMIX_LOCAL_RANK", "SLURM_LOCALID")
+# Of Open MPI, of PMI-1 and 2, of PMIx, of srun.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
@@ -68,6 +73,7 @@ def rank_in(environment: Mapping[str, str]) -> int | None:
 def _counted(environment: Mapping[str, str]) -> int | None:
     """Return the number of ranks that MPI's launchers give; None where none does."""
     counts = (environment.get(name, "") for name in _COUNTS)
+    # Positive numbers alone: a variable that is set but empty says nothing.
     found = [int(count) for count in counts if count.isdigit() and int(count) > 0]
     if not found and _of_step(environment):
         return _number((_OF_STEP,), environment)

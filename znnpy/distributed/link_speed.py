@@ -17,8 +17,12 @@ from znnpy.distributed.strategies import STRATEGIES, Strategy, adjusted
 from znnpy.distributed.transfers import Span, Transfer, Way
 from znnpy.distributed.world import World
 
+# A message that is all latency, and one that is mostly bandwidth: the difference is the bandwidth's.
 SMALL, LARGE = 1 << 10, 1 << 20  # bytes
+# Odd, so that the median is one of them.
 TRIALS = 5  # of which the median counts: another program may delay some
+# A round figure for starting, completing and releasing one; it keeps `auto` from many small messages where
+# links are fast.
 MESSAGE_SECONDS = 30e-6
 """Time that a message costs the communication thread, whatever its size."""
 Layers = Sequence[Sequence[Pieces]]
@@ -42,6 +46,7 @@ class Traffic(NamedTuple):
 def measured(world: World) -> Link:
     """Measure the slowest rank's messages, with all ranks sending at once; takes some milliseconds."""
     own = [_seconds(world, size) for size in (SMALL, LARGE)]
+    # The slowest rank's: every sum waits for it.
     small, large = (max(column) for column in zip(*world.exchange(own), strict=True))
     return Link(small, max(0.0, large - small) / (LARGE - SMALL))
 
@@ -60,8 +65,11 @@ def chosen(
 
 def estimated(link: Link, ranks: Ranks, strategy: Strategy, layers: Layers) -> float:
     """Return the seconds of an update's messages up and down a tree, if nothing is computed meanwhile."""
+    # Levels of the tree over ranks; up and down again.
     levels = (ranks.size - 1).bit_length()
     found = traffic(ranks, strategy, layers)
+    # A model, not a simulation: latencies of the levels one after the other, and what the busiest rank sends
+    # and starts.
     return 2 * levels * link.latency + found.messages * MESSAGE_SECONDS + found.bytes * link.byte
 
 
@@ -74,11 +82,13 @@ def traffic(ranks: Ranks, strategy: Strategy, layers: Layers) -> Traffic:
             for rank in (into, source):  # who sends up gets as much back, and the other way round
                 messages[rank] += 2
                 sent[rank] += size_of(bundle)
+    # Of different ranks perhaps: the busiest by either measure bounds the update.
     return Traffic(max(messages), max(sent))
 
 
 def _seconds(world: World, size: int) -> float:
     """Return the seconds of messages round a ring of ranks, through the communication thread."""
+    # Half-way round: with several ranks a host, neighbours would often be of the same host.
     messenger, half = world.messenger, max(1, world.size // 2)
     mine, theirs = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     to, back = (world.rank + half) % world.size, (world.rank - half) % world.size
@@ -94,6 +104,7 @@ def _seconds(world: World, size: int) -> float:
 
 
 def _trial(world: World, complete: threading.Semaphore, count: int) -> float:
+    # All begin together, or a rank would measure how late the others are.
     world.exchange(None)
     begin = time.perf_counter()
     for number in range(count):

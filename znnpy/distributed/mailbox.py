@@ -15,12 +15,15 @@ class Mailbox:
     """A ring of posted numbers: tasks write, one thread reads. Its address stays as long as it lives."""
 
     def __init__(self) -> None:
+        # A line more than needed, to begin on one.
         words = (native.SLOTS + native.LINE) // 8 + 2 * NUMBERS
         space = np.zeros(words, np.int64)
         first = -(space.ctypes.data // 8) % (native.LINE // 8)
         self._words: Ints = space[first : first + native.SLOTS // 8 + 2 * NUMBERS]
+        # `NUMBERS` is a power of two: an index wraps by an `and`.
         self._words[native.MASK // 8] = NUMBERS - 1
         self._posted = self._words[native.SLOTS // 8 + NUMBERS :]
+        # As many as one call takes; the rest comes with the next one.
         self._taken = np.zeros(256, np.int64)
         self.address = int(self._words.ctypes.data)
         native.prepare(self.address)

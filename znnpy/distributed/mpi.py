@@ -10,8 +10,10 @@ import ctypes
 
 import mpi4py
 
+# Set before `MPI` is imported, which would begin it.
 mpi4py.rc.initialize = False
 if mpi4py.rc.finalize is None:
+    # Only where the caller has not decided: a run over ranks ends MPI itself.
     mpi4py.rc.finalize = True  # at exit, as where an import begins it
 
 from mpi4py import MPI  # noqa: E402
@@ -23,6 +25,7 @@ def begin() -> None:
     """Start MPI, which waits for all ranks, however long; other threads run meanwhile."""
     if MPI.Is_initialized():
         return
+    # The level that was provided is asked from mpi4py later (`Messenger`), so its place is dropped.
     _library().MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py does, for exceptions
 
@@ -33,4 +36,5 @@ def address_of(name: str) -> int:
 
 
 def _library() -> ctypes.CDLL:
+    # mpi4py's own extension module: its symbols are those of the library that it was built for or has found.
     return ctypes.CDLL(MPI.__file__)  # finds what it is linked with

@@ -30,6 +30,7 @@ class Subtree(NamedTuple):
     @property
     def halves(self) -> tuple[Subtree, Subtree]:
         """Return the two nodes that it joins."""
+        # The largest power of two below the leaves; for a power of two, half of them.
         left = 1 << (self.leaves - 1).bit_length() - 1
         return Subtree(self.first, left), Subtree(self.first + left, self.leaves - left)
 
@@ -54,6 +55,7 @@ class _Node:
             left, right = self.subtree.halves
             return _Node(self.subtree, (_Node(left), _Node(right)))
         left_node, right_node = self.children
+        # `>=`: of equal leaves the first, the same on every rank.
         if left_node.largest >= right_node.largest:
             return _Node(self.subtree, (left_node.split(), right_node))
         return _Node(self.subtree, (left_node, right_node.split()))
@@ -90,6 +92,7 @@ class Ranks:
                 f"at least one: start at most {microbatches}, or make training.microbatch smaller"
             )
         top = _Node(Subtree(0, microbatches))
+        # One leaf more each time, so `size - 1` splits.
         for _ in range(size - 1):
             top = top.split()
         return cls(microbatches, tuple(top.owned), top)
@@ -113,6 +116,7 @@ class Ranks:
         sums = list(values)
         for into, source in self.hops():
             sums[into] = add(sums[into], sums[source])
+        # With color 0 every addition is at the left child's place, so the sum ends at rank 0.
         return sums[0]
 
     def _hops(self, node: _Node, first: int, color: int) -> tuple[int, int, list[Hop]]:
@@ -123,6 +127,8 @@ class Ranks:
         low, low_height, before = self._hops(left, first, color)
         high, high_height, more = self._hops(right, first + len(left.owned), color)
         height = 1 + max(low_height, high_height)
+        # Bit h of the color, h = height - 1: two colors differ in some bit, and so have different adding ranks
+        # at that height.
         hop = Hop(high, low) if color >> height - 1 & 1 else Hop(low, high)
         return hop.into, height, [*before, *more, hop]
 
@@ -134,4 +140,5 @@ def largest_microbatch(batch: int, ranks: int) -> int:
             f"training.batch is {batch}, and {ranks} ranks were started, each of which needs a sample of its "
             f"own: start at most {batch}, or make the batch larger"
         )
+    # Divisors from large to small; 1 divides everything.
     return next(size for size in range(batch // ranks, 0, -1) if batch % size == 0)

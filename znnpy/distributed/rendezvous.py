@@ -32,12 +32,17 @@ from znnpy.distributed.transfers import Delays
 from znnpy.distributed.world import World
 from znnpy.errors import reason, told
 
+# 4 s: enough for an earlier rank's message to reach the terminal and for its launcher to end the others.
 TURN = 4.0  # seconds between ranks: where rank 0 is not there to speak, others have a word in turn
 
 INSTALL = 'pip install "znnpy[mpi]"'
 BEGIN_SECONDS = "ZNNPY_BEGIN_SECONDS"
 """The environment variable that sets how long a rank that has started waits for the others to start."""
+# As shells count.
 SIGNALLED = 128  # and the signal's number: the exit status
+# BEGIN is long beside what ranks need to load before they meet (docs/design/distributed.md), and what a user
+# waits when one never comes; BEGIN_SECONDS changes it. END is as long as a rank may be silent before it counts
+# as dead.
 BEGIN, END = 20.0, 15.0  # seconds for all ranks to begin, and to end when their work is done
 _met = False  # or tried to, once
 
@@ -48,7 +53,9 @@ def in_time(seconds: float, words: Callable[[], str]) -> Iterator[None]:
 
     Rank 0 is the first to do so, at once; where the launcher then ends the others, it is the only one.
     """
+    # Rank 0 first, then rank 1, then all others: at most two turns, or large runs would wait long.
     until = min(seconds + TURN * min(announced_rank(), 2), threading.TIMEOUT_MAX)
+    # A timer's thread, since this one waits within MPI and cannot look at a clock.
     timer = threading.Timer(until, _give_up, (words,))
     timer.daemon = True
     start(timer)
@@ -90,8 +97,10 @@ def joined(*, debug: bool = False) -> Iterator[World]:
         return
     try:
         yield world
+        # All ranks have done their work, or one would wait for another within MPI_Finalize.
         world.exchange(None)
         with in_time(END, _unended):
+            # In this order: no beats, no thread that calls MPI, then MPI itself.
             watch.stop()
             world.close()
             _finalize()
@@ -108,6 +117,7 @@ def end_together(error: BaseException, *, debug: bool = False) -> None:
     all know, nor where a signal ends them, which the launcher has sent to all.
     """
     status = status_of(error)
+    # Those who have met tell each other by the watch; a signal reaches all ranks by the launcher.
     if _met or announced() == 1 or status == 0 or status >= SIGNALLED:
         return
     if isinstance(error, KnownToAllError) or without_mpi():
@@ -140,6 +150,7 @@ def _end_all(world: World, watch: Watch, error: BaseException) -> None:
         _end(world)
         # In order, or the launcher kills rank 0 before it has spoken.
         raise SystemExit(status) from None
+    # On rank 0 at exit: the error is reported by then.
     atexit.register(_end, world)  # once it is said why
 
 
@@ -173,6 +184,7 @@ def _begun(debug: bool) -> tuple[World, Watch | None]:
 def _meeting(debug: bool, too_late: Callable[[], str]) -> tuple[World, Watch | None]:
     """Meet all others, or end this process with the words of `too_late`; DistributedError where MPI cannot start."""
     global _met
+    # Before it is tried: a second attempt would wait for ranks that have given up.
     _met = True
     try:
         with in_time(_patience(), too_late):
@@ -197,6 +209,7 @@ def _patience() -> float:
     given, seconds = os.environ.get(BEGIN_SECONDS, BEGIN), math.nan
     with suppress(ValueError):
         seconds = float(given)
+    # NaN fails the comparison, too.
     if not 0 < seconds < math.inf:
         raise DistributedError(
             f"{BEGIN_SECONDS} is {given!r}, which is no number of seconds above 0"
@@ -244,6 +257,7 @@ def _opened() -> World:
 def _delays() -> Delays | None:
     """Return the delays that tests ask for: a seed and seconds."""
     seed, _, seconds = os.environ.get("ZNNPY_DELAYS", "").partition(":")
+    # Each rank has a seed of its own; 1000 leaves room for ranks between two seeds of tests.
     return Delays(1000 * int(seed) + announced_rank(), float(seconds)) if seconds else None
 
 

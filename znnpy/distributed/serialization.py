@@ -10,12 +10,14 @@ from typing import Any
 Value = Any
 """bytes, or a JSON value: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
 
+# The same on all hosts, whatever their byte order.
 _LENGTH = Struct("<Q")
 _BYTES, _JSON = b"b", b"j"
 
 
 def packed(value: Value) -> bytes:
     """Return a value as bytes; raise TypeError for one that JSON cannot hold."""
+    # A byte in front tells both apart, so bytes need not go through JSON as text.
     if isinstance(value, bytes):
         return _BYTES + value
     return _JSON + json.dumps(value).encode()
@@ -23,6 +25,7 @@ def packed(value: Value) -> bytes:
 
 def unpacked(data: bytes) -> Value:
     """Return the value that `packed` made bytes of."""
+    # JSON keeps the bits of floats: Python writes the shortest text that reads back the same.
     return data[1:] if data[:1] == _BYTES else json.loads(data[1:])
 
 
@@ -36,6 +39,7 @@ def split(data: bytes) -> list[bytes]:
     parts, at = list[bytes](), 0
     while at < len(data):
         begin = at + _LENGTH.size
+        # The length stands before each part, 8 bytes.
         at = begin + int(_LENGTH.unpack_from(data, begin - _LENGTH.size)[0])
         parts.append(data[begin:at])
     return parts

@@ -9,6 +9,7 @@ from typing import Literal
 StrategyName = Literal["tree", "multicolor", "allreduce", "blocking"]
 
 KIB = 1 << 10
+# Larger than any gradient, and an int64 in sums.
 WHOLE = 1 << 62  # bytes: all in one message
 
 
@@ -34,11 +35,18 @@ class Strategy:
         return not self.weights_down or rank == 0
 
 
+# In the order in which `auto` compares them: of equal estimates the first is taken.
 STRATEGIES: Mapping[StrategyName, Strategy] = {
     it.name: it
     for it in (
+        # Chunks: large enough that a message's own cost is small beside its bytes, small enough that the first
+        # are under way while the rest is computed; a value may be given in the config. See
+        # docs/design/distributed.md.
         Strategy("tree", 1024 * KIB, weights_down=True),
+        # Smaller chunks than of the one tree, since trees take them in turn. As many colors as ranks send the least
+        # possible (docs/design/distributed.md, *The tree*): 8 do for up to 8 ranks.
         Strategy("multicolor", 256 * KIB, colors=8),
+        # As `tree`, for a fair comparison.
         Strategy("allreduce", 1024 * KIB, fixed=False),
         Strategy("blocking", WHOLE, fixed=False, whole=True),
     )
@@ -53,5 +61,6 @@ def strategy(name: StrategyName, colors: int | None = None, chunk: int | None = 
 def adjusted(found: Strategy, colors: int | None = None, chunk: int | None = None) -> Strategy:
     """Return a strategy with other colors or bytes of a message where it has them."""
     if colors is not None and found.colors > 1:
+        # `colors` is a number of trees; a strategy with one tree keeps it.
         found = replace(found, colors=colors)
     return replace(found, chunk=chunk) if chunk is not None and not found.whole else found

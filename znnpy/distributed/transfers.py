@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+# A bound on the mailbox, whose ring has a slot for each number; a power of two, as indices wrap by an `and`.
 NUMBERS = 1 << 16
 """Messages of one graph at most: 0 to NUMBERS - 1."""
 
@@ -97,12 +98,15 @@ class Delays:
     rank: int = 0
 
     def __post_init__(self) -> None:
+        # From text, which random.Random hashes the same in every process.
         self._random = random.Random(f"{self.seed} {self.rank}")
 
     def of_message(self) -> float:
         """Return the seconds by which to delay the next message: none for half of them."""
+        # Half of the uniform draws are negative: no delay.
         return max(0.0, self._random.uniform(-self.seconds, self.seconds))
 
     def of_rank(self) -> float:
         """Return the seconds for which the thread shall do nothing now: seldom any."""
+        # One look in a hundred, up to four times a message's delay: enough to let others run ahead.
         return self._random.uniform(0, 4 * self.seconds) if self._random.random() < 0.01 else 0.0

@@ -29,8 +29,10 @@ def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
     if world.size == 1:
         return {name: job() for name, job in jobs.items()}
     names = list(jobs)
+    # In turn, so that neighbours in the list, often of one size, are on different ranks.
     own = [_done(jobs[name]) for name in names[world.rank :: world.size]]
     told = world.exchange({"names": names, "found": own})
+    # Before results are used: other names would be other files.
     _refuse_others([it["names"] for it in told])
     found = {}
     for number, name in enumerate(names):
@@ -44,6 +46,7 @@ def divided(world: World, jobs: Mapping[str, Job]) -> dict[str, Value]:
 def _done(job: Job) -> tuple[Value, list[str]]:
     """Return a job's result and its warnings."""
     with warnings.catch_warnings(record=True) as said:
+        # Always: Python would show a warning once for each place, and another rank never.
         warnings.simplefilter("always")
         for kind in _FOR_PROGRAMMERS:
             warnings.simplefilter("ignore", kind)

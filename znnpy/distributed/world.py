@@ -16,6 +16,7 @@ from znnpy.distributed.transfers import Delays, Parcel
 if TYPE_CHECKING:
     from znnpy.distributed.communication_thread import Messenger
 
+# The rest belongs to others: beats, blocks.
 TO_FIRST, TO_ALL, FIRST_FREE_CHANNEL = range(3)
 """Channels of small messages: one value to rank 0, the values of all ranks back; others may take the rest."""
 
@@ -29,11 +30,13 @@ class World:
     def __init__(self, messenger: Messenger | None = None) -> None:
         self.rank, self.size = (messenger.rank, messenger.size) if messenger else (0, 1)
         self._messenger = messenger
+        # One queue a rank: a rank may be several exchanges ahead of another.
         self._told: list[deque[bytes]] = [deque() for _ in range(self.size)]  # to rank 0
         self._expected: deque[Future[list[Value]]] = deque()
         self._moving: Future[None] | None = None
         self._failure: BaseException | None = None
         if messenger:
+            # Listeners before the thread starts: the first message may be there already.
             messenger.listen(TO_FIRST, self._collect)
             messenger.listen(TO_ALL, self._distribute)
             messenger.failed = self.fail
@@ -51,6 +54,7 @@ class World:
         begin()
 
         messenger = Messenger(delays)
+        # Alone: a launcher may start one rank, and nothing needs a thread then.
         return cls(messenger) if messenger.size > 1 else cls()
 
     @property
@@ -66,7 +70,9 @@ class World:
         if self._messenger is None:
             pending.set_result([value])
             return pending
+        # Before it is told: the answer may come at once, from the other thread.
         self._expected.append(pending)
+        # After it is entered: whoever fails the world meanwhile finds it, or is found here.
         if self._failure:
             raise self._failure
         self._messenger.tell(0, TO_FIRST, packed(value))
@@ -87,6 +93,7 @@ class World:
         No further memory is allocated: large transfers are made in slices by the caller.
         """
         pending: Future[None] = Future()
+        # Before the failure is looked at, for the same reason.
         self._moving = pending
         if self._failure:
             raise self._failure
@@ -108,6 +115,7 @@ class World:
 
     def fail(self, error: BaseException) -> None:
         """Raise this error in all that wait for other ranks, now or later. From any thread."""
+        # First the mark, then those who wait: whoever comes in between sees the mark.
         self._failure = error
         while self._expected:
             self._expected.popleft().set_exception(error)
@@ -137,6 +145,7 @@ class World:
     def _collect(self, source: int, data: bytes) -> None:
         """On rank 0: store what a rank tells; when all have told, tell all."""
         self._told[source].append(data)
+        # Once all have told: with the first of each, as exchanges are in one order everywhere.
         while all(self._told):
             every = joined([told.popleft() for told in self._told])
             for rank in range(self.size):

@@ -9,9 +9,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field
 
 from znnpy.config import check_section
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.problems import Key, MalformedConfigError, dotted
-from znnpy.config.training_section import RunSection, TrainingSection
+from znnpy.config.training_section import DistributedSection, RunSection, TrainingSection
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.progress import Report
@@ -27,6 +26,8 @@ WHO = "Model"
 """Begins what is said of its arguments."""
 
 
+# Keys of `Model` that are checked by the sections `training` and `run` of a config, under the same
+# names.
 LEARNING = ("batch", "microbatch", "seed", "loss", "conv", "clip_norm", "precision")
 RUNNING = ("max_memory", "policy", "steal_seed")
 
@@ -34,6 +35,7 @@ RUNNING = ("max_memory", "policy", "steal_seed")
 class _Own(Strict):
     """Arguments that no config has, or not so."""
 
+    # More than machines have cores: each worker takes deques and scratch of its own.
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
     record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
 
@@ -63,10 +65,13 @@ class Arguments:
         refuse_unknown(
             given["unknown"], [name for name in given if name not in ("self", "unknown")]
         )
+        # Before the groups: a Training may stand where a truth value is taken.
         trains = _trains(given["training"])
         flat = {**given, **_of_groups(given)}
         factors = _mapping("factors", "output nodes to numbers", flat["factors"])
         outputs = {name: {"weight": factor} for name, factor in factors.items()}
+        # The section needs some output shape; the real one may be a mapping and is checked by
+        # `fit`.
         settings = {"output_shape": 1, "outputs": outputs} | {key: flat[key] for key in LEARNING}
         learning = _checked(TrainingSection, settings)
         own = _checked(_Own, {key: flat[key] for key in _Own.model_fields})
@@ -93,7 +98,7 @@ class Arguments:
 
 
 def _trains(given: Any) -> bool:
-    """Whether there are updates, which a Training implies."""
+    """Return whether there are updates, which a Training implies."""
     given = of_python(given)
     if not isinstance(given, bool | Training):
         raise _wrong("training", "a Training, true or false", given)
@@ -101,7 +106,7 @@ def _trains(given: Any) -> bool:
 
 
 def _of_groups(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of all groups; those of groups that are not given are as if there were none."""
+    """Return the settings of all groups; a group that is not given has its defaults."""
     found: dict[str, Any] = {}
     for name, kind in GROUPS.items():
         group = given[name]
@@ -115,16 +120,18 @@ def _of_groups(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
-    """A config's section of what `Model` was given, whose problems have the keys that `Model` has for them."""
+    """Return a config's section of what `Model` was given; problems are told by the keys that `Model` has for them."""
     try:
         return check_section(section, values, WHO)
     except MalformedConfigError as error:
         problems = [replace(problem, key=_key(problem.key)) for problem in error.problems]
+        # `from None`: the first error names keys of the section, which users of `Model` have not
+        # written.
         raise MalformedConfigError(problems) from None
 
 
 def _key(key: Key) -> Key:
-    """A key of a config's section as `Model` takes it; outputs have nothing but factors here."""
+    """Return a key of a config's section as `Model` takes it; outputs have nothing but factors here."""
     if not key or key[0] != "outputs":
         return (*place(str(key[0])), *key[1:]) if key else key
     return (*place("factors"), *(part for part in key[1:] if part != "weight"))

@@ -31,6 +31,7 @@ from znnpy.network.parameters import repeated, repeats_of
 
 VARIANCES = (".running_variance", "/variance")
 """Endings of the names of arrays that are never negative."""
+# Every finite float64 is allowed; a whole number of Python may be larger than that.
 LARGEST = sys.float_info.max
 Batch = tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]
 """Inputs, targets and weights, by node."""
@@ -49,6 +50,7 @@ class Given:
     def inputs(self, x: Arrays) -> dict[str, Floats]:
         """Return checked inputs by node; ShapeError says which one is wrong."""
         shapes = self.geometry.input_shapes
+        # Inputs cannot be masked: a hidden voxel has no value that a filter could read.
         inputs = by_node(x, self.network.inputs, self.samples, shapes, "input", self.dtype)
         for name, array in inputs.items():
             refuse_mask(array, f"input of node {name!r}")
@@ -64,6 +66,7 @@ class Given:
             weights = by_node(weight, outputs, samples, shapes, "weight", kind, one_channel=True)
             refuse_weights(weights)
         whole = {name for name, loss in self.losses.items() if loss.reading.whole_voxels}
+        # Masks become weights of 0, so that kernels know of weights alone.
         targets, weights = unmasked(targets, weights, whole_voxels=whole)
         for name, array in targets.items():
             _refuse_target(name, self.losses[name], array, weights.get(name))
@@ -77,6 +80,8 @@ class Given:
         if unknown:
             raise ShapeError(f"no parameter {unknown[0]!r}; this network has {sorted(shapes)}")
         return {
+            # Filters with equal taps must begin equal: updates keep them so, and never make them
+            # so.
             name: repeated(self._shaped(name, array, shapes[name]), repeats.get(name))
             for name, array in values.items()
         }
@@ -101,6 +106,7 @@ class Given:
             raise ShapeError(
                 f"parameter {name!r}: shape {describe(found.shape)}, but this network has {describe(shape)}"
             )
+        # Written so that NaN is refused as well.
         if name.endswith(VARIANCES) and not found.min() >= 0:
             raise ZnnpyError(f"parameter {name!r}: {found.min()} among them, which no variance is")
         return found
@@ -109,6 +115,8 @@ class Given:
 def learning_rate_of(given: Any) -> float:
     """Return a finite number of at least 0 as a float; ZnnpyError for anything else."""
     plain = of_python(given)
+    # `type`, not isinstance: a bool is an int. The comparison is false for NaN, and LARGEST rules
+    # out infinity and whole numbers that no float holds.
     if type(plain) not in (int, float) or not 0 <= plain <= LARGEST:
         raise ZnnpyError(
             f"learning_rate: must be a finite number of at least 0; found {shown(given)}"
@@ -137,13 +145,16 @@ def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floa
     """Raise ZnnpyError for values that a loss does not take, at voxels whose weight is not 0."""
     taken = objective.reading.taken(objective.keys.kind)
     counts = None if weight is None else objective.counting(weight, target.shape)
+    # One quick look at all values; which one is wrong is only found out for the message.
     if taken.takes(target, None if counts is None else counts[:, 0]):
         return
     wrong = taken.wrong(target)
     if counts is not None:
+        # A target that weighs 0 may be anything, also NaN.
         wrong = wrong & (counts != 0)
     if not wrong.any():
         return
+    # The first wrong value; all that follows is for the message.
     place = np.unravel_index(int(wrong.argmax()), wrong.shape)
     where, more = tuple(map(int, place)), int(wrong.sum()) - 1
     value, channels = target[place], np.moveaxis(target, 1, -1)[place[:1] + place[2:]]

@@ -42,9 +42,12 @@ def planned(
     if not measuring:
         costs = partial(known_or_estimated, max_memory=max_memory)
         return choose(network, geometry, batch, conv, costs, training)
+    # All layers are compiled for and measured before any is chosen, so that compilation uses all
+    # cores at once and no measurement runs beside it.
     if conv == "auto":
         shapes = close_calls(network, geometry, batch, training)
         measure_all(shapes, report, max_memory)
+        # After measuring, so that the costs it asks for are known; one warning for the whole plan.
         _tell_left_out(shapes, max_memory)
     costs = partial(measured, max_memory=max_memory)
     return choose(network, geometry, batch, conv, costs, training)
@@ -65,6 +68,8 @@ def measure_all(
         for method in methods:
             kernels |= lone_kernels(smaller(shape, method, max_memory), method)
     tell = partial(report, COMPILING) if report else None
+    # Before the first measurement: a kernel that is compiled while another runs would disturb its
+    # time.
     compile_all(kernels, available_cores(), tell)
     for done, shape in enumerate(unknown):
         if report:
@@ -119,10 +124,12 @@ def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, st
     if found := known(shape, max_memory):
         return found, MEASURED
     methods, key = candidates(shape), _key(shape)
+    # A limit that is no limit here: the measurement serves every run, under the name without bytes.
     if max_memory is None or as_without_limit(shape, methods, max_memory):
         return remember(key, timed(shape, methods)), MEASURED
     if fitting := measurable(shape, methods, max_memory):
         return remember(_within(key, max_memory), timed(shape, fitting, max_memory)), MEASURED
+    # Not remembered: with more memory the layer must still be measured.
     return estimated_costs(shape, methods), ESTIMATED
 
 
@@ -133,6 +140,8 @@ def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
     """
     found = recall(key := _key(shape))
     if found and max_memory is not None:
+        # What competes must not depend on what was measured before (docs/design/convolution.md,
+        # "auto").
         found = {it: found[it] for it in measurable(shape, list(found), max_memory)}
     return found or (None if max_memory is None else recall(_within(key, max_memory)))
 
@@ -147,6 +156,8 @@ def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple
 
 
 def _key(shape: ConvShape) -> str:
+    # The candidates belong to the key: with another set of methods the times do not compare what
+    # has to be chosen among.
     return f"{shape!r} by {', '.join(map(str, candidates(shape)))}"
 
 

@@ -55,13 +55,18 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
     if training:
         refuse_untrainable(network, learning.loss)
     logits = logits_network(network, learning.loss)
+    # Folding rounds filters once more, and running statistics still move in training; so prediction
+    # alone folds.
     run = logits if training else folded(logits)
     losses = _weighed_objectives(run, network, arguments)
+    # Refused in the order of what it costs to find out: kernels, sizes, ranks, memory, and only
+    # then plans.
     if learning.precision == "float32":
         refuse_without_tasks(network)
         if training:
             refuse_without_kernel(losses)
             _ = arguments.optimizer.kernel
+    # Shapes are those of the network as written; folding and logits change none.
     geometry, party = fit(network, output_shape), None
     microbatch = learning.at_once
     if training:
@@ -69,10 +74,13 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
         _refuse_ranks(arguments)
         microbatches = learning.batch // microbatch
         party = Party.of(arguments.ranks, microbatches, run, arguments.distributed)
+    # Inputs are staged for the samples of this rank alone.
     own = len(party.numbers) * microbatch if party else learning.batch
     settings, sizes = _settings(losses, arguments, party), (network, geometry, microbatch)
     limit, states = settings.max_memory, settings.states
+    # Planning declares every task, which takes minutes for a network that no machine holds.
     refuse_hopeless(*sizes, training, limit, staged=own, states=states)
+    # The plan comes before the layout: which algorithms run decides which nodes lie planar.
     plan = _planned(run, geometry, microbatch, arguments, party)
     layout = _laid_out((run, geometry, plan), microbatch, arguments, party)
     layout, engine = _opened(layout, settings, learning.precision, arguments.report)
@@ -181,6 +189,7 @@ def _opened(
         return memory.layout, SingleEngine(memory, settings, report)
     from znnpy.engine.float64_engine import DoubleEngine  # with SciPy, which others need not load
 
+    # Float64 reserves nothing by plan, but a limit that float32 refuses is refused here, too.
     if settings.max_memory is not None:
         planned_within(layout, settings)
     return layout, DoubleEngine(layout, settings)

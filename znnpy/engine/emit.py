@@ -34,7 +34,7 @@ from znnpy.engine.tasks.rematerialization import repeated
 from znnpy.engine.tasks.step import Step, tree
 from znnpy.errors import NetworkError
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.types import EdgeKindName
 from znnpy.network.objectives import Objectives
 from znnpy.network.types import Edge, Network, Node
 
@@ -51,6 +51,8 @@ def turns(count: int, slots: int) -> list[Turn]:
 
     Slots are reused in the order in which they become free, so that a new user seldom has to wait.
     """
+    # First in, first out: the slot that has been free for longest is the least likely to be read
+    # still.
     free, found = deque(range(slots)), list[Turn]()
     for ready in _ready(count):
         found.append(Turn(free.popleft(), []))
@@ -64,6 +66,8 @@ def _ready(count: int) -> list[list[tuple[int, int]]]:
     """Return the pairs of the tree by the leaf after which both of their sums are complete."""
     found: list[list[tuple[int, int]]] = [[] for _ in range(count)]
     for into, other in tree(count):
+        # A pair `distance` apart joins leaves into..2 * other - into - 1; the last of these, or the
+        # last of all, completes it.
         found[min(2 * other - into, count) - 1].append((into, other))
     return found
 
@@ -83,6 +87,7 @@ class Emitter:
     derive: Callable[[Step, Build, Edge], None] | None = None
 
 
+# Bound by name here, not in `layers`: what a layer means knows no task (docs/design/layers.md).
 EMITTERS: dict[EdgeKindName, Emitter] = {
     "conv": Emitter(
         convolution.forward,
@@ -107,7 +112,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
 
 
 def emitter_of(edge: Edge) -> Emitter:
-    """The tasks of an edge's kind; NetworkError for a kind that float64 alone knows."""
+    """Return the functions that declare an edge's tasks; NetworkError for a kind that float64 alone knows."""
     if edge.kind in EMITTERS:
         return EMITTERS[edge.kind]
     tasks = edge_kind(edge.kind).tasks
@@ -119,7 +124,7 @@ def emitter_of(edge: Edge) -> Emitter:
 
 
 def refuse_without_tasks(network: Network) -> None:
-    """NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
+    """Raise NetworkError for an edge that `emitter_of` refuses, before anything is planned."""
     for edge in network.edges:
         emitter_of(edge)
 
@@ -139,9 +144,14 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
         return
     for edge in build.layout.network.incoming(node.name):
         emitter_of(edge).forward(step, build, edge)
+        # Each pass of each edge is a stage of its own: the policy `layers` runs it like one call of
+        # a framework.
         step.stage += 1
+    # Before edges converge: edges by FFT are summed as spectra, and what they make is then one of
+    # the addends.
     convolution.finish_forward(step, build, node)
     converge_forward(step, build, node)
+    # Last: the frame repeats or surrounds finished values.
     padding.fill(step, build, node.name)
     step.stage += 1
 
@@ -150,11 +160,16 @@ def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
     """Declare the losses and the backward pass: gradients of all parameters."""
     network = build.layout.network
     trained = trained_nodes(network)
+    # All losses before any backward pass: they fill the gradients that it begins with, and mark
+    # where forward ends.
     for node in network.outputs:
         emit_loss(step, build, node, losses[node.name])
     step.stage += 1
     for node in reversed(network.nodes):
         if node.name in trained:
+            # In this order: spectra become gradients, gradients of all readers are summed and taken
+            # through the function, and only then do the node's own edges read them, with zeros
+            # around.
             convolution.finish_backward(step, build, node)
             converge_backward(step, build, node, losses.get(node.name))
             padding.clear(step, build, node.name)
@@ -163,6 +178,7 @@ def emit_backward(step: Step, build: Build, losses: Objectives) -> None:
 
 
 def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]) -> None:
+    # Channels of a concat node that lie before those of this edge.
     first = 0
     for edge in build.layout.network.incoming(node.name):
         gradient = build.maps.gradients[node.name]
@@ -172,8 +188,12 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             gradient = winner_gradient(step, build, node, edge)
         first += build.maps.contributions[edge.name].channels
         emitter = emitter_of(edge)
+        # Weight gradient first: a spectral one may make the data gradient on its way, and the other
+        # order keeps more memory alive (docs/design/order.md, "Tried").
         if emitter.weight_gradient:
             emitter.weight_gradient(step, build, edge, gradient)
+            # Constraints follow the products and precede sums over microbatches, all of them
+            # linear, so that every sum is over constrained gradients.
             average_gradient(step, build, edge)
             clear_gradient(step, build, edge)
             standardized_gradient(step, build, edge)
@@ -190,12 +210,15 @@ def emit_gradients(
     layout = build.layout
     for microbatch, (slot, pairs) in enumerate(turns(len(layout.numbers), layout.slots)):
         own = build.of(microbatch, slot, pairs)
+        # What edges share within a microbatch is made again for the next one.
         step.begin()
         first = len(step.tasks)
         emit_forward(step, own)
         emit_backward(step, own, losses)
+        # Per microbatch, before sums over microbatches are declared: these are never made again.
         step.tasks[first:] = repeated(step.tasks[first:], own.again)
         for number, (into, other) in enumerate(pairs):
+            # Direct weight gradients may have added their first pairs themselves.
             made = {name for name, count in step.added.items() if number < count}
             add_totals(step, build, into, other, made)
     if exchange:
@@ -212,12 +235,14 @@ def emit_update(
 ) -> None:
     """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters."""
     emit_gradients(step, build, losses, exchange)
+    # With rank 0 handing out weights the others move nothing and wait for them.
     if exchange is None or exchange.moves:
         emit_updates(step, build, optimizer, clip_norm)
         step.stage += 1
     if exchange:
         exchange.hand_out(step, build)
         step.stage += 1
+        # Before derived filters are declared: no other rank waits for these.
         exchange.hasten(step, build.layout.workers)
     emit_derived(step, build)
 
@@ -226,5 +251,6 @@ def emit_derived(step: Step, build: Build) -> None:
     """Declare what is derived from filters after an update: standardised ones, transposed copies, spectra."""
     for edge in build.layout.network.edges:
         if derive := emitter_of(edge).derive:
+            # Spectra and transposed copies are made of standardised filters, so these come first.
             standardize(step, build, edge)
             derive(step, build, edge)

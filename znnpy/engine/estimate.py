@@ -30,6 +30,7 @@ def estimated_graph(
     geometry = fit(network, output_shape)
     plan = choose(network, geometry, 1, conv, _costs)
     layout = Layout(network, geometry, plan, 1, training=True, workers=workers)
+    # Any loss and optimiser will do: their tasks are a small share of an update.
     settings = Settings(objectives(network, "square"), Optimizer(), None, 1)
     return declared_graph(planned_memory(layout, settings), settings)
 

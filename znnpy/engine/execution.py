@@ -60,6 +60,8 @@ class Graphs:
     def add_gradients(self) -> str:
         """Declare the graph that computes gradients without an update, if it is new; return its name."""
         name = "gradients"
+        # Declared on demand: a training run seldom asks, and the tasks would take memory for
+        # nothing.
         if name not in self._declared and name not in self._executors:
             self._declared[name] = [declare_gradients(self._build, self._settings)]
             compile_all({task.kernel for task in self._declared[name][0]}, 1)
@@ -69,10 +71,14 @@ class Graphs:
         """Return the executor of a graph, made on first use."""
         if name not in self._executors:
             settings = self._settings
+            # Gates are added here and not when tasks are declared: planning declares them without
+            # places in memory.
             workers = self._build.layout.workers
             runs = [in_runs(tasks, workers) for tasks in self._declared[name]]
             steps = [gated(tasks, self._sharing) for tasks in runs]
             graph = connect(steps).build(settings.policy)
+            # Derived filters are made once in a while by few tasks: threads of their own would
+            # mostly be parked.
             if settings.threads == 0 or name == "derive":
                 self._executors[name] = SerialExecutor(graph, record=settings.record)
             else:
@@ -80,12 +86,16 @@ class Graphs:
                     graph, settings.threads, seed=settings.steal_seed, record=settings.record
                 )
             self._groups[name] = frozenset(graph.group.tolist())
+            # The graph has all that is needed; declarations of a large network take as much memory
+            # again.
             del self._declared[name]
         return self._executors[name]
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""
         self.drain()
+        # A network without derived filters has no tasks in `derive`, and no graph can be made of
+        # none.
         if name in self._executors or self._declared[name][0]:
             self.release(name, 0)
             self.finish(name, 0)
@@ -97,6 +107,7 @@ class Graphs:
         """
         self.drain()
         layout = self._build.layout
+        # The same dropout as in the update whose values are looked for.
         self._build.dropping = layout.training
         for microbatch in range(len(layout.numbers)):
             step, done, own = Step(), 0, self._build.of(microbatch, 0)
@@ -104,6 +115,7 @@ class Graphs:
                 emit_values(step, own, node)
                 tasks, done = step.tasks[done:], len(step.tasks)
                 if tasks:
+                    # Only a node's own tasks are connected, so all that they read counts as filled.
                     there = {region.buffer for task in tasks for region in task.reads}
                     executor = SerialExecutor(connect([gated(tasks, self._sharing)], there).build())
                     executor.release(0)
@@ -114,6 +126,7 @@ class Graphs:
         """Start one step of this parity; does not wait."""
         executor = self.executor(name)
         if name == "update":
+            # Each time: models of one world take turns with its messages.
             self._attach(executor)
         executor.release(parity)
 
@@ -141,6 +154,8 @@ class Graphs:
         if party := self._settings.party:
             if "update" in self._executors:
                 self.drain()
+                # Before windows are closed and threads stopped: other ranks may still read this
+                # one's memory.
                 party.world.messenger.detach(self._transfers)
             party.close()
         for executor in self._executors.values():

@@ -35,9 +35,13 @@ class SingleEngine:
         self._arena = Arena.of(plan.arena, plan.sharing)
         self._build = Build.new(self._arena, layout, settings.states, plan.workspace)
         if settings.party:
+            # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
+            # compiling the same ones at once.
             if settings.party.rank == 0:
                 compile_planned(layout, settings, report)
             settings.party.tell(layout.plan)  # the other ranks wait for it in `planned`
+            # Windows cover parameters and gradients, which must have their addresses and hold
+            # nothing yet.
             settings = replace(settings, party=settings.party.seeing(self._build))
             self.settings = settings
         self._graphs = Graphs(self._build, plan.sharing, settings, report)
@@ -69,6 +73,7 @@ class SingleEngine:
             self._flat(parameter.stored.address, parameter.floats)[...] = pack_parameter(
                 parameter, array
             )
+        # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
 
     def states(self) -> dict[str, Floats]:
@@ -91,10 +96,12 @@ class SingleEngine:
         self.drain()
         count, together = len(self.layout.numbers), self.layout.replicas
         found: list[dict[str, Floats]] = []
+        # As many microbatches at a time as have feature maps of their own.
         for first in range(0, count, together):
             now = range(first, min(first + together, count))
             for place, microbatch in enumerate(now):
                 self._stage_inputs(0, place, self._microbatch(inputs, microbatch))
+            # The forward graph was declared with the even step's staging.
             self._build.parity = 0
             self._graphs.run("forward")
             found += [self._outputs(place) for place in range(len(now))]
@@ -131,6 +138,7 @@ class SingleEngine:
             if parameter.learned
         }
         if party := self.settings.party:
+            # By the same tree as in an update, so that both have the same bits.
             results, gradients = party.added_pairs(results), party.added_arrays(gradients)
         return _added(results, self.settings.losses), gradients
 
@@ -148,16 +156,20 @@ class SingleEngine:
 
         `borrow`: targets and weights are read where they are and must stay until the result is known.
         """
+        # Even and odd updates alternate: one is staged while the other runs, so at most STEPS are
+        # in flight.
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
         if ticket >= STEPS:
             self.result(ticket - STEPS)  # read before its staging buffers are overwritten
+        # Bounded, as a run has millions of updates.
         self._results.pop(ticket - KEPT, None)
         self._stage(parity, inputs, iteration)
         self._stage_normalizers(
             parity, self._stage_targets(parity, targets, weights, borrow=borrow)
         )
         self._stage_hyper(parity, learning_rate, iteration)
+        # Last: from here on tasks read what was staged.
         self._graphs.release("update", parity)
         return ticket
 
@@ -175,6 +187,8 @@ class SingleEngine:
     def drain(self) -> None:
         """Wait until every submitted update is complete, and keep the results."""
         self._graphs.drain()
+        # Only these may still lie in staging buffers; older ones were read when theirs were used
+        # again.
         for ticket in range(max(0, self._submitted - STEPS), self._submitted):
             self.result(ticket)
 
@@ -240,12 +254,15 @@ class SingleEngine:
     ) -> dict[str, tuple[float, float]]:
         """Stage targets and weights of all microbatches; return by output their total weights."""
         for name, array in targets.items():
+            # Keeps borrowed arrays alive until the next step of this parity.
             self._borrowed[parity, name] = (array, weights.get(name)) if borrow else ()
         totals: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
         for microbatch, staging in enumerate(self._build.staging[parity]):
             own = self._microbatch(weights, microbatch)
             for name, array in self._microbatch(targets, microbatch).items():
                 weight = own.get(name)
+                # Tasks have the address of these two words, not of the arrays, which may lie
+                # elsewhere in each step.
                 places = self._room(staging.places[name], (2,), "i8")
                 places[0] = self._place(array, staging.targets[name], borrow)
                 places[1] = (
@@ -261,6 +278,7 @@ class SingleEngine:
         for name, pair in totals.items():
             room = self._room(self._build.staging[parity][0].normalizers[name], (2,))
             factor = self.settings.losses[name].factor
+            # Nothing that counts: loss and gradient are 0 rather than NaN.
             room[...] = [factor / total if total else 0.0 for total in pair]
 
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
@@ -322,17 +340,23 @@ class SingleEngine:
         if tensor.lanes == 1:
             return view.copy()
         shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
+        # (batch, block, z, y, x, lane): lanes go next to their blocks, so that both together count
+        # channels.
         planar = np.moveaxis(view, -1, 2).copy().reshape(shape)  # of one voxel it were a view
+        # Idle lanes of the last block are left out.
         return np.ascontiguousarray(planar[:, : tensor.channels])
 
     def _view(self, tensor: Tensor) -> Floats:
         """Return a view of a tensor: (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
+        # Strides of the tensor, not of a dense array: there may be a frame between rows, and other
+        # blocks between blocks.
         shape = [tensor.batch, tensor.blocks, *tensor.shape]
         strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
         strides.append(tensor.lanes)
         if tensor.lanes > 1:
             shape.append(tensor.lanes)
             strides.append(1)
+        # One float to begin at; the strides lead to all others within the tensor's buffer.
         whole = self._flat(tensor.address, 1)
         return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
 

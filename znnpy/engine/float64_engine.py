@@ -59,6 +59,7 @@ class DoubleEngine:
             for node in layout.network.inputs
         }
         values = (node.channels * np.prod(layout.shape(node.name)) for node in layout.network.nodes)
+        # What NumPy takes besides is not planned; this is for reports.
         self.bytes = int(16 * layout.samples * sum(values))  # 8 each, and as much for gradients
 
     def parameters(self) -> dict[str, Doubles]:
@@ -106,8 +107,11 @@ class DoubleEngine:
         parts = [_Microbatch(*own) for own in zip(*given, strict=True)]
         values = [self._trained_values(part) for part in parts]
         self._values = joined(values)
+        # All weights first: each microbatch's gradient is divided by the weight of the whole batch.
         whole = self._whole_weights(parts, values)
         found = [self._gradients_of(part, whole) for part in parts]
+        # By the tree of the float32 engine, so that differences between both come from precision
+        # alone.
         gradients = {name: added([own[name] for _, own in found]) for name in found[0][1]}
         loss = added([total for total, _ in found])
         return StepResult(loss, self._error(parts, values)), gradients
@@ -175,6 +179,8 @@ class DoubleEngine:
     ) -> int:
         """Make one update and return its ticket."""
         result, gradients = self.gradients(inputs, targets, weights, iteration)
+        # Before parameters change: statistics are those of the forward pass that the gradients come
+        # from.
         moved = self._moved(iteration)
         scale = self._clip_scale(gradients)
         for name, gradient in gradients.items():
@@ -257,13 +263,17 @@ class DoubleEngine:
         if self.settings.clip_norm is None:
             return 1.0
         norm = float(np.sqrt(sum((g**2).sum() for g in gradients.values())))
+        # 1e-6 as in PyTorch's `clip_grad_norm_` and in the float32 kernel (`clip_scale`): no
+        # division by 0.
         return min(1.0, self.settings.clip_norm / (norm + 1e-6))
 
     def _update(self, name: str, gradient: Doubles, learning_rate: float, update: int) -> None:
         """Update one parameter by its optimiser's float64 formula (`learning/optimizers.py`)."""
         optimizer, value = self.settings.optimizer, self._parameters[name]
+        # Filters have five axes; biases and norms are never decayed.
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
         if optimizer.decoupled:
+            # AdamW: weights shrink by themselves, and the moments never see the decay.
             value *= 1 - learning_rate * decay
         else:
             gradient = gradient + decay * value

@@ -36,6 +36,7 @@ LeNet, 64 samples in 8 microbatches, was simulated on 16 workers: 13.1, 14.8 and
 0.25 and 0.1, in 39, 55 and 59 MB.
 """
 
+# The name under which reports tell what tasks take, beside the uses of buffers.
 TASKS = "tasks"
 TASK_BYTES = 3600
 """Bytes of a task: arguments, edges, identity, and what the system keeps of the memory in which its order was found.
@@ -43,7 +44,9 @@ TASK_BYTES = 3600
 By how much processes grew beyond their arenas: 3.3 to 4.2 kB a task, for 2,300 to 5,200 tasks of 16 and of 8 lanes.
 """
 LEAF_BYTES = 1000  # of these, for arguments: each leaf of a run has its own
-DEQUE_BYTES = 8  # of a task in each worker's deques, whose lengths are powers of two
+# Of a task in each worker's deques, whose lengths are powers of two: each has room for all tasks, as no worker may
+# have to wait to put one away.
+DEQUE_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,12 @@ class _OneMicrobatch:
     def of(cls, layout: Layout, settings: Settings) -> _OneMicrobatch:
         """Declare the first microbatch of a layout; the others are alike."""
         arena = Arena()
+        # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
+        # others have as many.
         build = _alone(Build.new(arena, layout, settings.states))
         declared = declare_all(build, settings, settings.exchange, updates=1)
         step = declared["update" if layout.training else "forward"][0]
+        # Read after all tasks are declared: emitters reserve as they go.
         uses = Counter(arena.uses)
         runs = in_runs(step, layout.workers)
         uses[TASKS] = _task_bytes(layout, step, runs)
@@ -100,6 +106,8 @@ class _OneMicrobatch:
         own = Counter(build.replica.uses)
         room = None
         if settings.max_memory is not None:
+            # What all microbatches have in common comes off first; the rest is divided among those
+            # in flight.
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
         return cls(layout, build, step, uses, own, _share(arena, runs, layout, room), room)
 
@@ -115,10 +123,12 @@ class _OneMicrobatch:
         uses, own = Counter(self.uses), Counter(self.own)
         for name in sharing.busiest:
             own[arena.shared[name].use.told] += arena.shared[name].bytes
+        # What is left between buffers at the peak, so that the uses add up to the bytes.
         own["gaps"] = self.own.total() + sharing.bytes - own.total()
         for what, bytes_ in own.items():
             uses[what] += bytes_ * layout.replicas
         seconds *= len(layout.numbers)
+        # Told beside the plan, so that users see what limit would spare the repeated work.
         kept = self.bytes(self.kept)
         return MemoryPlan(
             layout, self.bytes(sharing), sharing, arena.most_scratch, uses, seconds, kept
@@ -135,6 +145,8 @@ def _count(layout: Layout, step: Sequence[Declared]) -> int:
     if not layout.training:
         return layout.replicas * len(step)
     once = sum(task.what.serves is Pass.UPDATE for task in step)
+    # Tasks of the optimiser are there once a step, all others once a microbatch; both parities are
+    # one graph.
     return STEPS * (once + len(layout.numbers) * (len(step) - once))
 
 
@@ -152,12 +164,15 @@ def _alone(build: Build) -> Build:
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
     """Return places of shared buffers with as much slack as fits; a single worker never waits and needs none."""
     workers = layout.workers if layout.training and layout.workers > 1 else 0
+    # Quadratic in few workers: 0.5 ms each of two, 2 ms each of eight or more
+    # (docs/design/order.md).
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
     return replace(share(_sizes(arena), step, most, room), replicas=layout.replicas)
 
 
 def _sizes(arena: Arena) -> dict[Name, int]:
     """Return the bytes of the shared buffers of one replica, by name."""
+    # Replicas have the same buffers at the same places, one replica behind the other.
     return {name: buffer.bytes for name, buffer in arena.shared.items() if not name.replica}
 
 
@@ -168,8 +183,11 @@ def _spared(
     sizes, end = _sizes(build.arena), len(declare_gradients(build, settings))
     sparing = Sparing(sizes, step, end)
     best, seconds, aim = kept, 0.0, room
+    # The choice counts bytes alone; placing leaves gaps. So each try aims lower by what the one
+    # before was over.
     for left in reversed(range(MOST_AIMS)):
         saved = sparing.to(aim)
+        # Without slack: time between uses is given up before anything is computed twice.
         tasks = [*repeated(step[:end], saved.names), *step[end:]]
         found = share(sizes, in_runs(tasks, build.layout.workers))
         if found.bytes < best.bytes:
@@ -177,6 +195,7 @@ def _spared(
             seconds = saved.seconds
         if best.bytes <= room:
             break
+        # The last try aims at 0, that is, at the least that can be reached.
         aim = aim - max(0, found.bytes - room) if left > 1 else 0
     return best, seconds
 
@@ -190,6 +209,7 @@ def planned_within(layout: Layout, settings: Settings) -> MemoryPlan:
     """Return `planned_with_replicas`; raise PlanError if it needs more than `max_memory`."""
     found = planned_with_replicas(layout, settings)
     if settings.max_memory is not None:
+        # Only for the hint of a refusal, which plans other sizes.
         needs = partial(planned_bytes, settings=settings)
         refuse_above(settings.max_memory, found.bytes, found.layout, needs)
     return found
@@ -203,12 +223,17 @@ def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
     fits. The number in flight is reduced before anything is recomputed to save memory.
     """
     layout = replace(layout, replicas=1)
+    # Nothing can be kept for other microbatches, nor be in flight beside this one.
     if len(layout.numbers) == 1:
         return planned_memory(layout, settings)
     one = found = _OneMicrobatch.of(replace(layout, filters_kept=True), settings)
     ranks = settings.party.beside if settings.party else 1
+    # Half of the machine, divided among the ranks on it: more microbatches in flight are a gain of
+    # speed, not worth swapping.
     room = whole_memory() // (2 * ranks) if settings.max_memory is None else settings.max_memory
     wanted = _wanted(one, settings)
+    # First as many as wanted, then half as many, down to one; for each number with derived filters
+    # kept, then without.
     for halved in range(wanted.bit_length()):
         for kept in (True, False):
             tried = replace(layout, replicas=wanted >> halved, filters_kept=kept)
@@ -224,6 +249,10 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     most = min(layout.workers, len(layout.numbers))
     if most == 1:
         return 1
+    # With gates: the chain is what a microbatch takes in shared memory, where tasks also wait for
+    # buffers.
+    # n in flight take work * count / workers in time, and their chains span * count / n: solved for
+    # the n at which these are CHAIN_SHARE of the former.
     leaves = declare_gradients(one.build, settings)
     graph = connect([gated(in_runs(leaves, layout.workers), one.kept)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))

@@ -75,6 +75,7 @@ class Model(Closing):
         execution: Execution | None = None,
         **unknown: Never,
     ) -> None:
+        # First of all, while there are no other names in here.
         given = dict(locals())
         arguments = Arguments.of(given)
         parts = made(network, output_shape, arguments)
@@ -89,9 +90,11 @@ class Model(Closing):
         self._close = weakref.finalize(self, parts.engine.close)  # dropped, it leaves no threads
         samples, dtype = self._layout.samples, parts.engine.dtype
         self._given = Given(self.network, self.geometry, self.losses, samples, dtype)
+        # Folded filters do not tell what they were made of, so a folded model keeps what was set.
         self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
         party, self._staging, self._iteration = parts.settings.party, Staging(), 0
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
+        # On every rank from the same seed: nothing has to be sent.
         self.set_parameters(initial_parameters(self.network, self.seed))
 
     @property
@@ -171,7 +174,9 @@ class Model(Closing):
         given = self._given.parameters(values)
         if self._unfolded is not None:
             self._unfolded |= {name: array.copy() for name, array in given.items()}
+            # Always of all parameters: one that changes may be folded into filters that do not.
             given = fold(self.network, self._unfolded)
+        # Derived filters are made again there.
         self._engine.set_parameters(given)
 
     @property
@@ -283,6 +288,7 @@ class Model(Closing):
         Of all ranks, which must ask together.
         """
         own, party = self._engine.first_non_finite(), self._settings.party
+        # Ranks see different samples, and one of them may have met NaN first.
         found = [it for it in (party.world.exchange(own) if party else [own]) if it]
         nodes = [node.name for node in self._logits.nodes if node.name in found]
         return next(iter(nodes + found), None)
@@ -298,6 +304,7 @@ class Model(Closing):
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """
+        # The bound of `Model(threads=...)`.
         workers = max(1, whole_number_of("threads", threads, 0, 4096))
         memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
         return declared_graph(memory, self._settings)
@@ -317,6 +324,7 @@ class Model(Closing):
 
         Waits for calls of other threads; those that come later are refused.
         """
+        # First, so that calls are refused even if stopping the workers is interrupted.
         self._opened = None
         self._close()
 
@@ -331,6 +339,7 @@ class Model(Closing):
     ) -> int:
         rate, batch = learning_rate_of(learning_rate), self._batch(x, target, weight)
         ticket = self._engine.submit(*batch, rate, self.iteration, borrow=borrow)
+        # After the engine has taken it: a refused update must not change what dropout draws next.
         self._iteration += 1
         return ticket
 

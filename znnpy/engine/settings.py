@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from znnpy.config.distributed_section import DistributedSection
 from znnpy.config.problems import Key
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.world import World
 from znnpy.engine.progress import Report
 from znnpy.errors import ArgumentError
@@ -79,22 +79,25 @@ GROUPS: dict[str, type[Training | Hardware | Execution]] = {
 }
 """Groups by the keyword of `Model` that takes one."""
 
+# Names of fields are unique over all groups, so that a bare name in an error tells its place.
 HOMES = {key.name: name for name, group in GROUPS.items() for key in fields(group)}
 """The group of each key."""
 
 
 def place(key: str) -> Key:
-    """Where `Model` takes a setting: in a group, or itself."""
+    """Return where `Model` takes a setting: in a group, or as a keyword."""
     return (HOMES[key], key) if key in HOMES else (key,)
 
 
 def refuse_unknown(given: Mapping[str, Any], known: list[str]) -> None:
-    """ArgumentError for the first of some keywords that `Model` does not take, with the place that it has."""
+    """Raise ArgumentError for the first keyword that `Model` does not take, with the place where it belongs."""
     for name in given:
         if name in HOMES:
             home = HOMES[name]
             right = f"give {home}={GROUPS[home].__name__}({name}=...)"
         else:
+            # Fields of the groups are looked among as well: a misspelt field is given as a keyword
+            # most often.
             near = get_close_matches(name, [*known, *HOMES], n=1)
             meant = ".".join(map(str, place(near[0]))) if near else None
             right = f"did you mean {meant}?" if meant else f"it takes {', '.join(known)}"

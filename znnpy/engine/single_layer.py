@@ -33,10 +33,13 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         output_padding=_added(shape),
     )
     target = Node("target", "sum", shape.outputs)
+    # Planar only as an input that feeds convolutions alone, so the layer reads it directly.
     if shape.planar:
         network = Network((Node("source", "input", shape.inputs), target), (edge,))
     else:
         # An input that feeds other kinds of edges too is blocked; other nodes of few channels may be planar.
+        # Behind a crop a source of few channels may lie planar, as a node between convolutions
+        # does. Behind an identity it is blocked, as an input is that feeds other edges too.
         learns = "gradient" in shape.passes or not shape.training
         lift = Edge("lift", "crop" if learns else "identity", "input", "source")
         if shape.transposed:  # an output must not be finer than the input
@@ -75,6 +78,7 @@ def given(build: Build, edge: Edge) -> list[Buffer]:
 
 def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
     """Declare derived filters and the wanted passes of one edge."""
+    # In the order of an update: derived filters, then the passes, with what nodes finish for them.
     step, network = Step(), build.layout.network
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
@@ -91,6 +95,7 @@ def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
 def derived(build: Build, edge: Edge) -> set[Identity]:
     """Return the tasks of derived filters if they cost nothing: in prediction, where filters never change."""
     step = Step()
+    # In training filters change with each update, so what is derived from them is paid each time.
     if not build.layout.training:
         convolution.derive(step, build, edge)
     return {task.what for task in step.tasks}

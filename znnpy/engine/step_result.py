@@ -23,6 +23,7 @@ class StepResult:
 
 def refuse_ticket(ticket: int, submitted: int) -> None:
     """Raise ZnnpyError for a ticket whose result is not kept, after `submitted` updates."""
+    # The same bound by which engines drop results.
     first = max(0, submitted - KEPT)
     if not first <= ticket < submitted:
         known = f"{first} to {submitted - 1} are kept" if submitted else "no update was submitted"

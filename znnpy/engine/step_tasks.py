@@ -49,6 +49,8 @@ def declare_all(
 
     `updates`: 2 declares an even and an odd one, 1 the even one alone, which needs the same memory.
     """
+    # `derive` is a graph of its own for parameters that are set from outside; updates have the same
+    # tasks at their end.
     derive = Step()
     emit_derived(derive, build)
     declared: Declarations = {"derive": [derive.tasks]}
@@ -56,6 +58,7 @@ def declare_all(
         declared["update"] = [
             declare_update(build, settings, parity, exchange) for parity in range(updates)
         ]
+    # After the updates: the forward graph has the even step's staging and drops nothing.
     build.parity, build.dropping = 0, False
     declared["forward"] = [_declare_forward(build)]
     return declared
@@ -64,6 +67,8 @@ def declare_all(
 def _declare_forward(build: Build) -> list[Declared]:
     """Declare the forward pass of as many microbatches as have feature maps of their own."""
     step = Step()
+    # Prediction keeps nothing for a backward pass, so only what runs at once needs to be declared;
+    # `forward` calls it again for the rest.
     for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
         step.begin()
         emit_forward(step, build.of(microbatch, 0))
@@ -82,6 +87,7 @@ def declare_update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> list[Declared]:
     """Declare the even or odd update."""
+    # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step()
     emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)

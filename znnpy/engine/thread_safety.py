@@ -59,11 +59,14 @@ def in_turn(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P
         turn = self._turn
         # The lock itself: Ctrl-C may strike between the lines of a context manager in Python.
         with turn.lock:
+            # The lock is reentrant, so a call of the same thread gets here: it must be refused, not
+            # let in.
             turn.refuse_within(name)
             try:
                 turn.within = name
                 return method(self, *args, **kwargs)
             finally:
+                # In `finally`: an exception, or Ctrl-C, ends the call as well.
                 turn.within = ""
 
     return called

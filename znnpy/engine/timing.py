@@ -25,8 +25,11 @@ from znnpy.scheduler import SerialExecutor
 
 MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on a smaller patch
 SMALLEST = 24  # voxels along an axis: patches are not made smaller
+# Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
+# run before.
 FLUSHED_BYTES = 1 << 25  # touched between runs: in a network other layers use the caches as well
 # Parts of the cost that passes of an edge share, by the tasks that compute them.
+# Tasks of any other part belong to the pass that they serve.
 SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.IMAGE_SPECTRA: "images",
     Part.KEPT_TILES: "images",
@@ -36,7 +39,9 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.OUTPUT_SPECTRA: "gradients",
     Part.OUTPUT_TILES: "gradients",
 }
+# Gates do no work; biases belong to nodes and cost the same whatever the method.
 OF_NO_EDGE = {Part.GATE, Part.BIAS}
+# Plans name passes in one word, tasks in an enumeration: this leads from tasks to plans.
 _NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
 
 
@@ -48,6 +53,7 @@ def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = 
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
     needed = max(lone_bytes(less, method) for method, less in shapes.items())
     flushed = trial_bytes(shape, methods, max_memory) - needed
+    # One block for all trials: methods must not differ by the pages that they happened to get.
     memory = aligned_bytes(needed)
     memory.fill(0)  # now, rather than in the first run
     others = np.zeros(flushed // 4, np.float32)
@@ -79,6 +85,7 @@ def fits(shape: ConvShape, method: Method, max_memory: int | None) -> bool:
     """Return whether a method can be measured in so many bytes, at least on the smallest patch."""
     if max_memory is None:
         return True
+    # Ends: patches shrink to SMALLEST, then the batch to 1, and then nothing changes.
     while (less := _shrunk(shape)) != shape:
         shape = less
     return lone_bytes(shape, method) <= max_memory
@@ -92,6 +99,7 @@ def as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: in
 def _scales(shape: ConvShape, less: ConvShape, method: Method) -> PartSeconds:
     """Return how much longer each part takes on the whole shape, by estimate; unestimated ones as the forward pass."""
     whole, part_of = estimated(shape, method), estimated(less, method)
+    # Parts that cost nothing by estimate on the small patch cannot be scaled by their own ratio.
     scales = {part: seconds / part_of[part] for part, seconds in whole.items() if part_of[part]}
     return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
 
@@ -101,6 +109,7 @@ def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> 
 
     Another size may fill tiles differently, so a fast layer is measured as it is.
     """
+    # First by time, then by memory: the second loop begins with what the first one left.
     while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
         shape = _shorter(shape)
     if max_memory is None:
@@ -126,6 +135,8 @@ def _set_aside(max_memory: int) -> int:
 def _shorter(shape: ConvShape) -> ConvShape:
     """Return the shape with the patch shorter by a quarter along its longest axis, but at least `SMALLEST`."""
     longest = shape.places.index(max(shape.places))
+    # A quarter at a time, along the longest axis: patches stay near cubes, and shrink little below
+    # what is allowed.
     less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
     by = less, less * shape.stride[longest]  # at the strided end, and at the other
     source, target = reversed(by) if not shape.transposed else by
@@ -159,7 +170,9 @@ class Trial:
 
     def look(self) -> Look:
         """Run once and return the seconds of each task, by part, from the serial executor's recording."""
+        # Evicts what the last run left in the caches.
         self._others += 1.0
+        # Recordings begin anew, so `events` are those of this run.
         self._executor.reset()
         self._executor.release(0)
         self._executor.wait(last_group(0), 1)
@@ -174,6 +187,7 @@ def _by_part(
     """Return the numbers of tasks by the part of the cost that they belong to, of wanted parts."""
     found: dict[CostPart, list[int]] = {}
     for number, task in enumerate(identities(graph)):
+        # Derived filters in prediction are made once and for all, so they cost nothing.
         if task in free or task.part in OF_NO_EDGE:
             continue
         part = SHARED_PARTS.get(task.part) or _NAME_OF[task.serves]

@@ -2,7 +2,6 @@
 
 from znnpy.geometry.axes import AXES, describe, voxels
 from znnpy.geometry.finest_outputs import trained_geometry
-from znnpy.geometry.normalization_samples import refuse_single_values
 from znnpy.geometry.shape_inference import (
     Extent,
     Geometry,
@@ -10,6 +9,7 @@ from znnpy.geometry.shape_inference import (
     fit,
     fit_input,
     largest,
+    refuse_single_values,
     smallest,
 )
 

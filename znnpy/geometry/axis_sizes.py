@@ -76,13 +76,18 @@ class Line:
         possible = self.possible(wanted)
         if isinstance(possible, Conflict):
             return possible
+        # The usual case, without padding: going back decides every size, and nothing has to be
+        # tried.
         alone = {name: min(sizes) for name, sizes in possible.items() if sizes and len(sizes) == 1}
         if len(alone) == len(possible):
             return alone
         names = [node.name for node in self.network.inputs]
+        # Going back each edge was looked at alone; only going forward shows which combination of
+        # inputs makes all outputs at once.
         choices = [self._in_order(possible[name] or frozenset()) for name in names]
         whole = self.output_period
         last: Found | Conflict = Conflict(lambda: f"no wanted output sees {names}", whole)
+        # In order of preference, so the first that works is the one to take.
         for sizes in product(*choices):
             last = self.made(dict(zip(names, sizes, strict=True)))
             if not isinstance(last, Conflict) and wanted.items() <= last.items():
@@ -95,6 +100,8 @@ class Line:
         if not self._pads:
             return sorted(sizes)
         period = self.lattice.period[self.axis]
+        # With padding larger inputs lose nothing that was asked for, and whole periods keep padded
+        # strides aligned: 8 voxels of 7 and 8 (docs/design/geometry.md, "Fit").
         return sorted(sizes, key=lambda size: (size % period == 0, size), reverse=True)
 
     def possible(self, wanted: Mapping[str, int], before: str = "") -> Possible | Conflict:
@@ -103,6 +110,7 @@ class Line:
         Goes from the outputs to the inputs and ends before the node named `before`, if any.
         """
         found: Possible = {}
+        # Nodes are in topological order, so all targets of a node are known before it is asked.
         for node in reversed(self.network.nodes):
             if node.name == before:
                 break
@@ -111,12 +119,15 @@ class Line:
             first: Edge | None = None
             for edge, sizes in self._outgoing[node.name]:
                 target = found[edge.target]
+                # No wanted output depends on that target, so it puts no bound on this node.
                 if target is None:
                     continue
                 sources = frozenset(n for made in target for n in sizes.sources(made))
                 if not sources:
                     say = partial(_never, edge, sizes, self.axis, min(target))
                     return Conflict(say, self.output_periods[node.name])
+                # `first` is the edge that narrowed `known`; without it the wanted size itself is to
+                # blame, and is refused further below.
                 if known is not None and first and not known & sources:
                     both, needs = (first, edge), (min(known), min(sources))
                     say = partial(_disagree, node.name, both, needs, "needs", self.axis)
@@ -145,6 +156,8 @@ class Line:
                 size = found[node.name]
                 made = sizes.made(size)
                 period = self.input_periods[edge.target]
+                # A size that leaves a remainder would make `made`, too, but the voxels left over
+                # would go unseen.
                 if made < 1 or size not in sizes.sources(made):
                     return Conflict(partial(_untaken, edge, sizes, self.axis, size), period)
                 if found.setdefault(edge.target, made) != made:
@@ -152,6 +165,8 @@ class Line:
                     sizes_ = (found[edge.target], made)
                     say = partial(_disagree, edge.target, both, sizes_, "brings", self.axis)
                     return Conflict(say, period)
+                # The first edge into a node sets its size; it is the one that a later edge
+                # disagrees with.
                 brought.setdefault(edge.target, edge)
         return found
 
@@ -160,7 +175,10 @@ class Line:
         """A size of inputs, in voxels, that is large enough for every edge."""
         views = [view[self.axis] for view in self.lattice.views.values()]
         edges = (edge for edges in self._outgoing.values() for edge in edges)
+        # Every edge's loss, in input voxels, as if all followed each other: an upper bound for any
+        # path.
         lost = sum(lost_voxels(sizes) * self._step(edge.source) for edge, sizes in edges)
+        # Two periods: one to reach a whole period from any size, one for the search within it.
         return max(views) + 2 * self.lattice.period[self.axis] + ceil(lost)
 
     def _step(self, node: str) -> Step:
@@ -188,6 +206,8 @@ class Line:
 
     def _periods(self, nodes: Sequence[Node], step: Step) -> dict[str, int]:
         strides = [self.lattice.strides[node.name][self.axis] for node in nodes]
+        # A shift moves a node by whole voxels if it is a multiple of the numerator of its stride,
+        # so nodes passed so far need the least common multiple.
         whole = accumulate((Fraction(stride, step).numerator for stride in strides), lcm)
         return {node.name: period for node, period in zip(nodes, whole, strict=True)}
 
@@ -197,6 +217,7 @@ class Line:
 
 
 def _never(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
+    # The nearest size on each side, for the message alone.
     below = next((n for n in range(size - 1, 0, -1) if sizes.sources(n)), None)
     above = next((n for n in range(size + 1, size + MOST) if sizes.sources(n)), None)
     nearest = " or ".join(str(n) for n in (below, above) if n is not None)
@@ -205,6 +226,8 @@ def _never(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
 
 
 def _untaken(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
+    # Two reasons for a refusal: the size is too small for one target voxel, or it leaves voxels
+    # over.
     made, along = sizes.made(size), f"voxels along {AXES[axis]}"
     if made < 1 or not sizes.sources(made):
         more = ((n, sizes.made(n)) for n in range(size + 1, size + MOST))

@@ -7,9 +7,8 @@ from math import prod
 
 from znnpy.config import Config
 from znnpy.errors import ConfigError, NetworkError, ShapeError
-from znnpy.geometry.normalization_samples import refuse_single_values
 from znnpy.geometry.receptive_field import lattice_of
-from znnpy.geometry.shape_inference import Geometry, fit
+from znnpy.geometry.shape_inference import Geometry, fit, refuse_single_values
 from znnpy.network.types import Network
 
 
@@ -37,9 +36,11 @@ def finest(network: Network) -> Network:
     """
     strides = lattice_of(network).strides
     apart = {node.name: prod(strides[node.name]) for node in network.outputs}
+    # The product over axes compares outputs that are coarser along some axes only.
     needed = {name for name, step in apart.items() if step == min(apart.values())}
     if len(needed) == len(apart):
         return network
+    # From the outputs back: a node's readers have been decided on before it is.
     for node in reversed(network.nodes):
         if node.name in needed:
             needed |= {edge.source for edge in network.incoming(node.name)}

@@ -54,6 +54,8 @@ def lattice_of(network: Network) -> Lattice:
     Raises NetworkError where edges that converge disagree on stride or sparsity, where an output is finer than the
     input, and where voxels or the period lie more than `MOST_APART` apart.
     """
+    # Refused in this order, since each step takes what the one before has checked: the sizes of an
+    # edge grow with its dilation, and fields of view with the period.
     sparsities, dilations = _sparsities(network)
     _refuse_far_apart(dilations, "edge {!r}: the taps of its filter")
     _refuse_far_apart(sparsities, "node {!r}: the voxels that what follows sees")
@@ -79,6 +81,7 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
         for edge in network.incoming(node.name):
             inherited = sparsities[edge.source]
             dilations[edge.name] = scale(inherited, edge.sparsity)
+            # The first edge that brings a value stands for it in an error.
             found.setdefault(scale(inherited, edge.sparsens), edge.name)
         sparsities[node.name] = _agreed(found, node.name, "sparsity") or ONE
     return sparsities, dilations
@@ -87,6 +90,8 @@ def _sparsities(network: Network) -> tuple[dict[str, Triple], dict[str, Triple]]
 def _refuse_far_apart(distances: Mapping[str, Steps], what: str) -> None:
     """Refuse networks that no machine has memory for; their sizes would also take long to find."""
     for name, apart in distances.items():
+        # Both ends of a fraction: upsampling far below the input's voxels is as hopeless as far
+        # above.
         if any(max(step.numerator, step.denominator) > MOST_APART for step in apart):
             raise NetworkError(
                 f"{what.format(name)} lie {describe(apart)} voxels apart (z, y, x), beyond {MOST_APART} or "
@@ -117,8 +122,12 @@ def _strides(network: Network, sizes: Mapping[str, AllSizes]) -> dict[str, Steps
     strides: dict[str, Steps] = {}
     for node in network.nodes:
         found: dict[Steps, str] = {}
+        # Reversed, so that the first edge with a value overwrites the others and names it in
+        # errors.
         for edge in reversed(network.incoming(node.name)):
             z, y, x = (
+                # Exact: a float would make 3 * (1 / 3) differ from 1, and paths disagree that do
+                # not.
                 whole(before * Fraction(along.shrinks, along.grows))
                 for before, along in zip(strides[edge.source], sizes[edge.name], strict=True)
             )
@@ -164,6 +173,8 @@ def _views(
     edges = [(edge, sizes[edge.name][axis]) for edge in _backwards(network)]
     found = dict.fromkeys((node.name for node in network.inputs), 0)
     for output in network.outputs:
+        # Behind a period everything repeats, so these places show the largest field of view
+        # exactly.
         places = np.arange(int(period // strides[output.name][axis]))
         seen = _seen(edges, output.name, places)
         for name in found.keys() & seen.keys():
@@ -175,6 +186,8 @@ def _views(
 def _backwards(network: Network) -> Iterator[Edge]:
     """Yield all edges from the outputs to the inputs: those into a node before those into its sources."""
     for node in reversed(network.nodes):
+        # Topological order backwards: all readers of a node have been followed before its own edges
+        # are.
         yield from network.incoming(node.name)
 
 
@@ -187,5 +200,6 @@ def _seen(
         if edge.target in seen:
             low, high = along.seen(*seen[edge.target])
             before = seen.get(edge.source, (low, high))
+            # Paths that part and meet again see the union of what each sees.
             seen[edge.source] = (np.minimum(low, before[0]), np.maximum(high, before[1]))
     return seen

@@ -1,4 +1,4 @@
-"""Computes the shapes of all nodes of a network: `fit` for a wanted output, `fit_input` for a given input."""
+"""Computes and checks the shapes of all nodes: `fit` for a wanted output, `fit_input` for a given input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from znnpy.geometry.axes import ONE, Steps, describe
 from znnpy.geometry.axis_sizes import Conflict, Found, Line
 from znnpy.geometry.receptive_field import Lattice, lattice_of
 from znnpy.geometry.size_suggestions import Search, refuse
-from znnpy.network.types import Network, Triple
+from znnpy.network.types import Network, Node, Norm, Triple
 
 Extent = int | Triple
 """A size in voxels, (z, y, x); one number stands for all three."""
@@ -61,6 +61,8 @@ class Geometry:
         """Return where the first output's patch begins in the patch of input `name`: both have one centre."""
         output, shape = next(iter(self.output_shapes.items()))
         sizes = zip(self.input_shapes[name], shape, self.output_stride(output), strict=True)
+        # Both centres are halfway between the first and the last voxel; an odd difference leaves
+        # the voxel more behind.
         z, y, x = ((size - 1 - (count - 1) * step) // 2 for size, count, step in sizes)
         return (z, y, x)
 
@@ -105,6 +107,7 @@ def smallest(network: Network, at_least: Triple = ONE) -> Triple:
     names = [node.name for node in network.outputs]
     wanted = _finest(dict.fromkeys(names, at_least), lattice)
     searches = [_outputs(line, wanted) for line in _lines(network, lattice)]
+    # The next larger size, or the wanted one itself if it is possible.
     sizes = [search.nearest()[1] for search in searches]
     if None in sizes:
         refuse("output", searches)
@@ -120,6 +123,7 @@ def largest(network: Network, at_most: Mapping[str, Triple]) -> dict[str, Triple
     below = [search.nearest()[0] for search in searches]
     if None in below:
         return {}
+    # One difference for all outputs: outputs of one stride lose the same number of voxels.
     dz, dy, dx = ((size or 0) - search.size for size, search in zip(below, searches, strict=True))
     return {name: (z + dz, y + dy, x + dx) for name, (z, y, x) in wanted.items()}
 
@@ -131,6 +135,8 @@ def _inputs(line: Line, given: Mapping[str, Triple]) -> Search:
 
 def _outputs(line: Line, wanted: Mapping[str, Triple]) -> Search:
     alike = len({line.lattice.strides[name] for name in wanted}) == 1
+    # Adding one number of voxels to outputs of different strides would move them apart, so nearby
+    # sizes are not searched then.
     far = line.output_reach if alike else 0
     periods = [*line.output_periods.values()]
     return Search(line, _along(wanted, line.axis), line.solved, far, periods)
@@ -168,6 +174,7 @@ def _shapes(what: str, names: list[str], given: Extent | Mapping[str, Extent]) -
 def _sizes(what: str, name: str, shape: Extent) -> Triple:
     """Return a shape as three ints; ShapeError for anything else."""
     given = of_python(shape)
+    # Bytes are sequences of ints, but nobody means a shape by them.
     several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, bytes | memoryview)
     try:
         sizes = [_size(size) for size in (given if several else [given] * 3)]
@@ -183,6 +190,7 @@ def _sizes(what: str, name: str, shape: Extent) -> Triple:
 
 def _size(given: object) -> int:
     """Return a size as an int; TypeError for anything that is no whole number."""
+    # `index` takes True for 1.
     if isinstance(given, bool | np.bool_):
         raise TypeError
     return index(given)  # type: ignore[arg-type]
@@ -219,3 +227,25 @@ def _geometry(network: Network, lattice: Lattice, found: list[Found]) -> Geometr
         fields_of_view=lattice.views,
         periods={node.name: lattice.period for node in network.inputs},
     )
+
+
+def refuse_single_values(network: Network, geometry: Geometry, batch: int | None) -> None:
+    """Raise ShapeError if a node would be normalised by statistics of one value, which always gives 0.
+
+    `batch`: samples at once; None for prediction, where batch normalisation uses running statistics.
+    """
+    for node in network.nodes:
+        if node.norm is None or (node.norm.kind == "batch" and batch is None):
+            continue
+        # One value minus its own mean is 0, whatever the image shows.
+        if _values(node, node.norm, geometry, batch or 1) == 1:
+            more = "a larger patch" + (" or batch" if node.norm.kind == "batch" else "")
+            raise ShapeError(
+                f"node {node.name!r}: its {node.norm.kind} normalisation has one voxel to take "
+                f"statistics from, which would always become 0; take {more}"
+            )
+
+
+def _values(node: Node, norm: Norm, geometry: Geometry, batch: int) -> int:
+    channels = node.channels // norm.parts(node.channels)
+    return channels * prod(geometry.nodes[node.name].shape) * (batch if norm.kind == "batch" else 1)

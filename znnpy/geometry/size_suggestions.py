@@ -12,6 +12,7 @@ from znnpy.geometry.axes import describe
 from znnpy.geometry.axis_sizes import Conflict, Found, Line
 from znnpy.network.types import Edge, Triple
 
+# The next smaller and the next larger possible size; None where there is none.
 Nearest = tuple[int | None, int | None]
 MOST_TELLING = 2  # the highest value of `_telling`: at it the search for a better example ends
 
@@ -52,6 +53,8 @@ class Search:
             return None, None
         least, period = min(self.given.values()), self.periods[-1]
         hopeful = self._hopeful()
+        # At most a period down: a possible size further below would come again within it, since
+        # what is possible stays so with periods more. Sizes stay at 1 or more.
         below = self._first(range(-1, -min(least, period + 1), -1), hopeful)
         return below, self._above(hopeful) if hopeful else None
 
@@ -65,7 +68,11 @@ class Search:
         def first(number: int) -> int | None:
             return self._first(range(number * period + 1, (number + 1) * period + 1), hopeful)
 
+        # From `far` voxels more on every edge has enough, so the last of these has a size if any
+        # has.
         periods = range(-(-self.far // period))
+        # `bisect_left` gives the end of the range where no earlier period has one: that is the
+        # period at `far`, which must have it.
         return first(bisect_left(periods, True, key=lambda number: first(number) is not None))
 
     def _first(self, steps: Iterable[int], hopeful: Container[int]) -> int | None:
@@ -79,6 +86,8 @@ class Search:
         A conflict that repeats after half the period rules out every second size at once. So the tries grow with
         the number of halvings of a network, not with the period, which doubles with each.
         """
+        # A sieve by ever longer periods: steps that survive one period are repeated within the
+        # next.
         found, step = [0], 1
         for period in self.periods:
             longer = (by for first in found for by in range(first, period, step))
@@ -88,7 +97,10 @@ class Search:
     def _never(self, by: int, period: int) -> bool:
         """Return whether no size is possible that is larger by `by` plus any number of periods."""
         whole = self.periods[-1]
+        # Looked at far out, where a conflict cannot come from an image that is merely too small.
         found = self.at(by + whole * -(-self.far // whole))
+        # Only a conflict that repeats within this period rules out all of its steps; one of a
+        # longer period may end within it.
         return isinstance(found, Conflict) and period % found.period == 0
 
 
@@ -131,8 +143,11 @@ def _never(
 
 def _typical(search: Search) -> Conflict:
     """Return the most useful conflict of nearby sizes: two edges an even difference apart, which a crop mends."""
+    # Conflicts repeat after a period; a second one is for sizes near the small end, where edges
+    # have too few voxels.
     most = min(search.far, 2 * search.line.output_period)
     found = (search.at(by) for by in range(most + 1))
+    # Period 0 marks that nothing was found yet: real conflicts have a period of 1 or more.
     best = Conflict(str, 0)
     for one in found:
         if isinstance(one, Conflict) and (not best.period or _telling(one) > _telling(best)):
@@ -146,6 +161,7 @@ def _telling(conflict: Conflict) -> int:
     if not conflict.sizes:
         return 0
     have, need = conflict.sizes
+    # A crop takes as much on both sides, so it mends even differences alone.
     return 1 if (need - have) % 2 else MOST_TELLING
 
 
@@ -159,10 +175,12 @@ def _disagreement(node: str, edges: tuple[Edge, ...], have: Triple, need: Triple
     if any(m % 2 for m in more):
         odd = describe([abs(m) for m in more])
         return f"{text}; no crop fits an odd difference {odd}: change a filter size"
+    # A crop that is there already is changed rather than another one added.
     for edge, way in ((first, 1), (second, -1)):
         offset = [o + way * m // 2 for o, m in zip(edge.offset, more, strict=True)]
         if edge.kind == "crop" and min(offset) >= 0:
             return f"{text}; offset {describe(offset)} for {edge.name!r} fits"
+    # The edge that needs fewer voxels gets the crop: it reads the same node as the other.
     smaller = second if max(more) <= 0 else first
     half = describe([abs(m) // 2 for m in more])
     return f"{text}; a crop edge with offset {half} before {smaller.name!r} fits"

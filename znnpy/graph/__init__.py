@@ -1,7 +1,7 @@
 """Task graphs: tasks, successors in CSR form, join counters, priorities, work T1 and span Tinf."""
 
 from znnpy.graph.builder import GraphBuilder
-from znnpy.graph.errors import GraphError
+from znnpy.graph.critical_path import GraphError
 from znnpy.graph.policies import BANDS, POLICIES
 from znnpy.graph.task_description import BARRIER, Described, Named
 from znnpy.graph.task_graph import TaskGraph

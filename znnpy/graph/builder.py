@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
-from znnpy.graph.critical_path import Edges, Floats, csr, refuse_cycle
-from znnpy.graph.errors import GraphError
+from znnpy.graph.critical_path import Edges, Floats, GraphError, csr, refuse_cycle
 from znnpy.graph.policies import bands, priorities
 from znnpy.graph.task_description import BARRIER, Described
 from znnpy.graph.task_graph import TaskGraph
@@ -42,19 +41,26 @@ def barriers(step: Ints, stage: Ints, edges: Sequence[tuple[int, int]]) -> Itera
     members: dict[tuple[int, int], list[int]] = {}
     for task, key in enumerate(zip(step.tolist(), stage.tolist(), strict=True)):
         members.setdefault(key, []).append(task)
+    # Only an edge within a stage lets one task stand for another at the barrier: edges to other
+    # stages already cross a barrier of their own.
     inner = [
         (before, after)
         for before, after in edges
         if step[before] == step[after] and stage[before] == stage[after]
     ]
+    # `told`: tasks whose end another task of the stage implies; `waiting`: tasks whose start
+    # another one implies. Neither needs an edge to the barrier.
     told, waiting = {before for before, _ in inner}, {after for _, after in inner}
     keys = sorted(members)
+    # The last pair leads back to the first stage: with two steps the graph is cyclic, and the
+    # barrier between steps must stand as well.
     pairs = list(pairwise(keys)) + ([(keys[-1], keys[0])] if steps > 1 else [])
     for key, following in pairs:
         yield Barrier(
             *key,
             [task for task in members[key] if task not in told],
             [task for task in members[following] if task not in waiting],
+            # Only the pair that leads back to the first stage ends before it begins.
             following < key,
         )
 
@@ -84,6 +90,7 @@ class GraphBuilder:
         """Return a builder with the tasks and edges of a graph, without barriers, to build it under another policy."""
         builder = cls()
         keep = [task for task, what in enumerate(graph.tasks) if what != BARRIER]
+        # Task numbers are kept below, so dropping barriers must not renumber anything.
         if keep != list(range(len(keep))):
             raise GraphError("barriers must come after all other tasks")
         for task in keep:
@@ -98,6 +105,8 @@ class GraphBuilder:
                 stage=int(graph.stage[task]),
                 urgent=bool(graph.urgent[task]),
             )
+        # Edges to and from barriers are dropped, too: `build` makes new ones if the new policy has
+        # any.
         for carried in (False, True):
             before, after = graph.edges(carried=carried)
             inside = (before < len(keep)) & (after < len(keep))
@@ -149,6 +158,7 @@ class GraphBuilder:
     def connect(self, before: Ints, after: Ints, *, carried: bool = False) -> None:
         """Make each of `after` wait for that of `before`: `precede` for many edges at once."""
         known = len(self._tasks)
+        # The slow way, only for its message.
         wrong = (np.minimum(before, after) < 0) | (np.maximum(before, after) >= known)
         for edge in np.flatnonzero(wrong)[:1].tolist():
             self.precede(int(before[edge]), int(after[edge]))
@@ -159,14 +169,14 @@ class GraphBuilder:
         none = np.zeros(0, np.int64)
         before = np.concatenate([none, *(edges for edges, _, _ in self._edges)])
         after = np.concatenate([none, *(edges for _, edges, _ in self._edges)])
-        carried = np.repeat(
-            [it for *_, it in self._edges] or [False], [len(b) for b, *_ in self._edges] or [0]
-        )
-        order = np.lexsort((carried, before, after))  # of equal ones the carried come last
+        flags = [np.full(len(edges), carried) for edges, _, carried in self._edges]
+        carried = np.concatenate([np.zeros(0, bool), *flags])
+        # Of equal edges the carried come last, and the first stays: the plain edge is the stricter one.
+        order = np.lexsort((carried, before, after))
         before, after, carried = before[order], after[order], carried[order]
         first = np.ones(len(before), bool)
         first[1:] = (before[1:] != before[:-1]) | (after[1:] != after[:-1])
-        return (before[first], after[first]), carried[first].astype(bool)
+        return (before[first], after[first]), carried[first]
 
     def build(self, policy: str = "critical-path") -> TaskGraph:
         """Check and freeze the graph. Raises GraphError for cycles and for tasks that nothing would start.
@@ -200,10 +210,13 @@ class GraphBuilder:
         return other
 
     def _build(self, policy: str) -> TaskGraph:
+        # Carried edges may close cycles: they hold a token at the start, so such a cycle can run.
         edges, carried = self._distinct_edges()
         refuse_cycle((edges[0][~carried], edges[1][~carried]), [t.what for t in self._tasks])
         phase = self._column("phase")
+        # A phase is one more join: `release` takes it off like a predecessor.
         joins = np.bincount(edges[1], minlength=len(phase)) + (phase >= 0)
+        # The first run of a task finds the tokens of its carried edges there already.
         initial = joins - np.bincount(edges[1][carried], minlength=len(phase))
         self._refuse_unstartable(initial)
         return self._freeze(policy, edges, carried, joins, initial)
@@ -212,8 +225,10 @@ class GraphBuilder:
         return np.array([getattr(task, field) for task in self._tasks], np.int64)
 
     def _refuse_unstartable(self, initial: Ints) -> None:
+        # Executors start a task when its counter falls to 0; one that begins at 0 never falls.
         stuck = [self._tasks[task].what.label for task in np.flatnonzero(initial == 0)]
         if stuck:
+            # Five names: enough to recognise the layer, short enough for one line.
             more = f" and {len(stuck) - 5} more" if len(stuck) > 5 else ""
             raise GraphError(
                 f"nothing would ever start {', '.join(stuck[:5])}{more}: give a task without "
@@ -227,6 +242,7 @@ class GraphBuilder:
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
         urgent = self._column("urgent").astype(bool)
+        # What another rank waits for comes before everything here: no path of this graph shows it.
         priority[urgent] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
@@ -261,6 +277,9 @@ def edges_within(edges: Edges, carried: NDArray[np.bool_], step: Ints) -> Edges:
 
 def told_in_order(edges: Edges, priority: Floats) -> tuple[Ints, Ints, Ints]:
     """Return (starts, successors, order): successors by task, the least urgent first; `order` of the edges."""
+    # By task, then by priority from low to high, then by number from high to low. A worker takes
+    # the newest of its deque first, so the last one told is the next one run; among equals that is
+    # the one declared first.
     order = np.lexsort((-edges[1], priority[edges[1]], edges[0]))
     starts, successors = csr((edges[0][order], edges[1][order]), len(priority))
     return starts, successors, order
@@ -269,8 +288,11 @@ def told_in_order(edges: Edges, priority: Floats) -> tuple[Ints, Ints, Ints]:
 def _blocks(arguments: list[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
     """Return (words, offsets, lengths): all argument blocks in one array, each beginning on a 64-byte line."""
     lengths = np.array([len(block) for block in arguments], np.int64)
+    # A block without words still gets a line, so that every task has an address of its own.
     rounded = -(-np.maximum(lengths, 1) // WORDS_A_LINE) * WORDS_A_LINE
     offsets = np.cumsum(rounded) - rounded
+    # One line more than needed: NumPy aligns to 16 bytes only, and `first` moves up to the next
+    # line.
     space = np.zeros(int(rounded.sum()) + WORDS_A_LINE, np.int64)
     first = -(space.ctypes.data // 8) % WORDS_A_LINE
     words = space[first : first + int(rounded.sum())]

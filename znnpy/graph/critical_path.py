@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling.paths import longest_paths, topological_order
 
-from znnpy.graph.errors import GraphError
+from znnpy.errors import ZnnpyError
 from znnpy.graph.task_description import Described
 
 Ints = NDArray[np.int64]
@@ -16,9 +16,14 @@ Floats = NDArray[np.float64]
 Edges = tuple[Ints, Ints]
 
 
+class GraphError(ZnnpyError):
+    """A task graph cannot run: a cycle without a token, or a task that nothing would ever start."""
+
+
 def csr(edges: Edges, size: int) -> tuple[Ints, Ints]:
     """Return (starts, targets): the successors of each task in CSR form, in the order of the edges."""
     before, after = edges
+    # Stable: the order of a task's successors is the order in which they get their tokens.
     order = np.argsort(before, kind="stable")
     starts = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(before, minlength=size), out=starts[1:])
@@ -62,6 +67,7 @@ def refuse_cycle(edges: Edges, tasks: Sequence[Described]) -> None:
         return
     cycle = _cycle(edges, set(range(len(tasks))) - set(order.tolist()))
     shown = [tasks[task].label for task in cycle]
+    # A cycle through a whole step has thousands of tasks; six at each end show where it closes.
     if len(shown) > 12:
         shown = [*shown[:6], f"({len(shown) - 12} more)", *shown[-6:]]
     raise GraphError(
@@ -77,9 +83,12 @@ def _cycle(edges: Edges, left: set[int]) -> list[int]:
         for before, after in zip(edges[0].tolist(), edges[1].tolist(), strict=True)
         if before in left and after in left
     }
+    # Every task that is left has a predecessor that is left, so the walk never ends before it
+    # repeats.
     task = next(iter(previous))
     seen: list[int] = []
     while task not in seen:
         seen.append(task)
         task = previous[task]
+    # What was walked before the cycle is cut off; reversed, since the walk went backwards.
     return seen[seen.index(task) :][::-1]

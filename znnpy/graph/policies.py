@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.graph.critical_path import Edges, bottom_levels
-from znnpy.graph.errors import GraphError
+from znnpy.graph.critical_path import Edges, GraphError, bottom_levels
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -39,6 +38,7 @@ def lifo(edges: Edges, cost: Floats) -> Floats:
 
 def random(edges: Edges, cost: Floats) -> Floats:
     """Return a fixed random order, the baseline for the other policies."""
+    # The seed is fixed: runs that are compared must differ in the policy alone.
     return np.random.default_rng(0).permutation(len(cost)).astype(np.float64)
 
 
@@ -50,6 +50,8 @@ def layers(edges: Edges, cost: Floats) -> Floats:
     return fifo(edges, cost)
 
 
+# The first one is the default; the others are what it is compared with (docs/design/inference.md,
+# "Tried and left").
 POLICIES: dict[str, Callable[[Edges, Floats], Floats]] = {
     "critical-path": critical_path,
     "distance": distance,
@@ -72,10 +74,13 @@ def bands(priority: Floats, urgent: NDArray[np.bool_]) -> Ints:
 
     If any task is `urgent`, these have the first band to themselves, so that no other task of a deque precedes them.
     """
+    # Without urgent tasks all bands serve the others.
     first = int(urgent.any())
     low, high = priority.min(initial=np.inf), priority.max(initial=-np.inf)
+    # No tasks, or all alike (also NaN): one band, and no division by 0.
     if not high > low:
         return np.where(urgent, 0, first)
     count = BANDS - first
     part: Ints = ((high - priority) * (count / (high - low))).astype(np.int64)
+    # The least urgent task would fall just beyond the last band.
     return np.where(urgent, 0, first + part.clip(max=count - 1))

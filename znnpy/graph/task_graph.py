@@ -97,19 +97,18 @@ class TaskGraph:
     @property
     def span(self) -> float:
         """Tinf: seconds along the longest path over edges that are not carried."""
+        # Of a step on its own: carried edges, which lead into the next one, are left out.
         return float(self.levels().max(initial=0.0))
 
     def arguments(self, task: int) -> Ints:
         """Return the task's argument block as a writable int64 view; write only while it cannot run."""
+        # A view, not a copy: Python writes numbers that change between steps (a learning rate, say)
+        # here.
         first = int(self.offsets[task])
         return self.words[first : first + int(self.lengths[task])]
 
     def argument_address(self, task: int) -> int:
-        """Return the address in bytes of the task's argument block.
-
-        - # asked for in every update
-        + # cached: read in every update
-        """
+        """Return the address in bytes of the task's argument block."""
         return int(self.words.ctypes.data) + 8 * int(self.offsets[task])
 
     def levels(self) -> Floats:
@@ -122,6 +121,7 @@ class TaskGraph:
 
     def edges(self, *, carried: bool) -> tuple[Ints, Ints]:
         """Return (before, after) of all carried edges (their token is present at first), or of all others."""
+        # CSR back to pairs.
         before = np.repeat(np.arange(self.size), np.diff(self.successor_starts))
         chosen = self.carried if carried else ~self.carried
         return before[chosen], self.successors[chosen]

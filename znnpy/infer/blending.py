@@ -30,6 +30,7 @@ class SideBySide:
 
     def __init__(self, region: Region, channels: Mapping[str, int], dtype: np.dtype[Any]) -> None:
         self._region = region
+        # Zeros stay where no patch is computed, behind a mask.
         self._whole = {name: np.zeros((n, *region.shape), dtype) for name, n in channels.items()}
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
@@ -60,11 +61,13 @@ class Blended:
 
     def add(self, patch: Region, values: Mapping[str, Array]) -> None:
         """Add a window of float32 values, as `Joined.add`."""
+        # A window may reach over the region: only what both have in common is added.
         part = patch.within(self._region)
         here, there = part.slices(self._region.lower), part.slices(patch.lower)
         weight, total = self._weight[there], self._total[here]
         sums = [(self._sums[name][:, *here], found[:, *there]) for name, found in values.items()]
 
+        # Threads take planes, so each voxel's sum is still in the order of the windows.
         def planes(first: int, last: int) -> None:
             some = weight[first:last]
             total[first:last] += some
@@ -75,6 +78,7 @@ class Blended:
 
     def taken(self) -> dict[str, Array]:
         """Return the region, as `Joined.taken`."""
+        # Voxels of no window stay 0 rather than 0 / 0.
         covered = self._total > 0
 
         def planes(first: int, last: int) -> None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import BlockOutput, Finished
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
@@ -55,11 +54,15 @@ def overlapped(
             more = index + 1 < len(blocks)
             coming = reader.submit(read, blocks[index + 1]) if more else None
             made = compute(block, given)
+            # Freed before the next block is waited for: `memory.INPUTS` counts one that is computed
+            # from and one that is read.
             del given
             if going is not None:
                 going[1].result()
                 yield going[0]
             going = (block, writer.submit(write, block, made))
+            # The writer holds it now; keeping it here would let three outputs live while the next
+            # one is computed.
             del made
         if going is not None:
             going[1].result()
@@ -119,11 +122,14 @@ def writing(
             open_output(destination, job.spec) as output,
             BlockLog(log_of(path)) as log,
         ):
+            # `open_output` has compared finished blocks with their checksums; those that differ are
+            # among these.
             left = [block for block in job.order if job.placed(block) not in output.done]
             log.note(
                 "start", blocks=len(job.order), left=len(left), **job.spec.head(destination.dataset)
             )
             yield output, log, left
+            # Only if the body has ended without an error.
             output.finish()
             _note_end(log, path)
     except ChangedError as error:
@@ -132,6 +138,7 @@ def writing(
             "goes on once that is back, with its time of change; for other data add --overwrite"
         ) from error
     except OSError as error:
+        # Faults of znnpy's own code are not the disk's.
         refuse_own(error)
         raise VolumeError(f"{path} cannot be written: {reason(error)}") from error
 
@@ -150,6 +157,8 @@ def predicting(
     job: Job, report: Report | None = None, grid: AnyGrid | None = None
 ) -> Iterator[VolumePrediction]:
     """Yield the job's model with its weights, predicting in its patches, or in those of `grid`."""
+    # As it was planned, or recorded in the journal: an estimate of another version might choose
+    # otherwise.
     plan = job.candidate.plan.to_record()
     with patch_model(job.weights.config, job.network, job.patch, plan, report=report) as model:
         model.set_parameters(job.weights.parameters)

@@ -83,6 +83,7 @@ def whole_field(
         extent = images[names[0]].extent
         first, last = (0, 0, 0), triple(n - 1 for n in extent)
     else:
+        # The first and last voxel that each input alone would allow; the field is where all agree.
         lows = [add(corners[name], run.output_offset(name)) for name in names]
         ends = [sub(images[name].extent, views[name]) for name in names]
         highs = [add(*pair) for pair in zip(lows, ends, strict=True)]
@@ -90,6 +91,7 @@ def whole_field(
         last = triple(min(axis) for axis in zip(*highs, strict=True))
     shape = triple((b - a) // step + 1 for a, b, step in zip(first, last, stride, strict=True))
     if not mirror:
+        # Whole periods behind the first run: what a further run could not fill is left out.
         units = zip(shape, made(run), unit or lattice_unit(run), strict=True)
         shape = triple(one + (n - one) // step * step for n, one, step in units)
     if min(shape) < 1:
@@ -115,6 +117,8 @@ def middle(field: Field, most: int, unit: Triple = ONE) -> Field:
     shape = list(field.shape)
     while math.prod(shape) > most:
         axis = shape.index(max(shape))
+        # A sixteenth at a time, from the longest axis: the field stays near a cube and loses little
+        # more than it must.
         shape[axis] = shape[axis] * 15 // 16
     steps = zip(field.first, field.shape, shape, unit, field.stride, strict=True)
     first = triple(a + (n - part) // 2 // one * one * step for a, n, part, one, step in steps)
@@ -131,6 +135,8 @@ def region_of_interest(field: Field, roi: Region | None) -> Region:
         return whole
     steps = list(zip(roi.lower, roi.upper, field.first, field.stride, strict=True))
     asked = Region(
+        # Rounded up: the first output voxel at or behind the border; of the upper end, the first
+        # one beyond.
         triple(-((first - a) // step) for a, _, first, step in steps),
         triple(-((first - b) // step) for _, b, first, step in steps),
     )
@@ -154,6 +160,7 @@ def input_region(
     """
     steps = zip(field.first, region.lower, field.stride, strict=True)
     place = triple(a + i * step for a, i, step in steps)
+    # From output voxel to the place of its run's first input voxel, in that input's own voxels.
     lower = sub(sub(place, geometry.output_offset(name)), field.corners[name])
     sizes = zip(region.shape, size or made(geometry), field.stride, strict=True)
     beyond = triple((n - one) * step for n, one, step in sizes)
@@ -165,6 +172,7 @@ def lattice_unit(geometry: Geometry) -> Triple:
     output = next(iter(geometry.output_shapes))
     periods = zip(*geometry.periods.values(), strict=True)
     steps = zip(periods, geometry.output_stride(output), strict=True)
+    # Of several inputs the shift must suit all.
     return triple(math.lcm(*axis) // step for axis, step in steps)
 
 

@@ -26,6 +26,8 @@ from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
 from znnpy.plan.record import read_plan
 
+# Less: smaller patches, which repeat more halo. More: memory that whatever runs beside an
+# evaluation may need.
 BUDGET = 1 << 30  # bytes of a model that predicts in memory, unless told otherwise
 
 
@@ -52,8 +54,10 @@ def training_model(
     Without one those of `training.plan`, if the config names a file. `record` is the number of task
     events to keep for a profile; `report` is told of preparations. `ranks`: the world that shares each update.
     """
+    # A run's own plan first: it goes on as it was begun, even if the file has changed since.
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
+    # What is left of run.max_memory beside the copy that each checkpoint is written from.
     with plan_room(config, network) as most:
         return _trained(config, network, plan, most, record, report, ranks)
 
@@ -130,6 +134,7 @@ def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
     if config.training.plan is None:
         return None
     saved = read_plan(config.training.plan, network)
+    # Before the model plans its FFTs.
     if saved.fftw is not None:
         fftw.pin(saved.fftw)
     return saved.layers
@@ -176,12 +181,14 @@ def prediction_of(
     whole = tiling.field(scene.images, corners, mirror)
     field = whole if most is None else middle(whole, most, tiling.unit)
     chosen = tiling.window or patch or _best(weights, field)
+    # Windows keep their size, as values depend on it; patches need not be larger than the field.
     if tiling.window is None:
         chosen = covering(network, triple(min(p) for p in zip(chosen, field.shape, strict=True)))
     candidate = Candidate(network, chosen, config.training.conv, weights.plan)
     plan, norms = candidate.plan.to_record(), normalisations(scene, config.data)
     grid = tiling.grid(whole, candidate.geometry, field)
     region = Region((0, 0, 0), field.shape)
+    # In memory there is room for all patches that two pieces share.
     kept = grid.shared(region, grid.pieces(region)[0].shape, (0, 0, 0))
     with patch_model(config, network, chosen, plan) as model:
         model.set_parameters(weights.parameters)

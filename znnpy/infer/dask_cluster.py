@@ -20,6 +20,7 @@ from znnpy.errors import ZnnpyError
 
 TRACKER = "ignore:resource_tracker"
 """A warnings filter: Python's resource tracker warns of what killed processes leave, though it frees that."""
+# Protocols by which dask asks for certificates.
 ENCRYPTED = ("tls", "wss")
 MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
 # HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.
@@ -82,10 +83,12 @@ def _local(count: int) -> Iterator[Any]:
         from distributed import Client, LocalCluster
         from distributed.security import Security
 
+        # A key and certificate of this cluster alone, in memory: nobody else can talk to it.
         security = Security.temporary()
     except ImportError as error:
         raise ZnnpyError(MISSING) from error
     with ExitStack() as stack:
+        # Workers' scratch, which would otherwise lie in the working directory.
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="znnpy-dask-"))
         stack.enter_context(dask.config.set(CONFIG))
         local = LocalCluster(
@@ -99,6 +102,8 @@ def _local(count: int) -> Iterator[Any]:
             # Any free port: a second cluster would be warned that the first one has the usual one.
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             local_directory=folder,
+            # dask would end workers that take more than a share of the machine; memory is planned
+            # here.
             memory_limit=0,
             silence_logs=logging.CRITICAL,  # what fails in a worker is raised here
         )
@@ -114,8 +119,10 @@ def _uninterrupted() -> Iterator[Any]:
     """
     from distributed.utils import LoopRunner
 
+    # Before signals are blocked: started later, it would let them through again.
     _begin_tracker()
     runner = LoopRunner()
+    # Threads and processes inherit the mask; the main thread's own is put back at once.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         runner.start()

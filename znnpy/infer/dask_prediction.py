@@ -23,9 +23,8 @@ from znnpy.config.models import VolumeSection
 from znnpy.data.config_volumes import open_inputs
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
+from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import BlockOutput, Finished
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.infer.block_writer import Show, Tally, prediction_with, writing
 from znnpy.infer.blocks import Region, sub
@@ -35,8 +34,12 @@ from znnpy.infer.log import BlockLog
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.provenance import fingerprint
 
+# Stands for the scene while a job travels: open files cannot be pickled.
 UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})
+# One computes while the next waits; more would be lost with a worker.
 AHEAD = 2  # blocks that each thread of a worker is given before it asks
+# Errors may be the machine's, such as a disk that fails: dask repeats elsewhere. More would hide a
+# block that always fails.
 RETRIES = (
     3  # times that dask repeats a block that failed, before the prediction ends with its error
 )
@@ -63,6 +66,7 @@ def run_distributed(
     with suppress(Finished), writing(job, destination) as (output, log, left):
         if left:
             path = destination.path.resolve()
+            # The time tells a second job for the same file apart, whose plan may be another.
             token = f"{path} {time.time_ns()}"
             shipped = replace(job, scene=UNOPENED)
             shipment = Shipment(shipped, section, replace(destination, path=path), token)
@@ -80,6 +84,7 @@ class _Worker:
     """The state that a process keeps between the blocks of one job. Blocks are computed one at a time."""
 
     def __init__(self, shipment: Shipment) -> None:
+        # Before anything is built: the network may name entries from outside of the package.
         plugins.load()
         job = shipment.job
         weights, self.token = job.weights, shipment.token
@@ -88,11 +93,13 @@ class _Worker:
         scene = open_inputs(shipment.section, weights.config.data, weights.network)
         self._job = replace(job, scene=scene)
         _refuse_other_files(self._job)
+        # `attached`: writes blocks and keeps no journal, which the process that began does.
         self._output = open_output(shipment.destination, job.spec, attached=True)
         plan = job.candidate.plan.to_record()
         self._model = patch_model(weights.config, job.network, job.patch, plan)
         self._model.set_parameters(weights.parameters)
         self._prediction: VolumePrediction = prediction_with(self._job, self._model)
+        # Two threads read and write at the same time; the model takes one at a time.
         self._turn = threading.Lock()
 
     def block(self, block: Region) -> int:
@@ -110,6 +117,7 @@ class _Worker:
 
 
 _current: _Worker | None = None
+# Both threads of a process may come first.
 _change = threading.Lock()
 
 
@@ -147,12 +155,14 @@ def _run(
     from distributed.scheduler import KilledWorker
 
     job = shipment.job
+    # A plugin, not scattered data: workers that replace lost ones get it as well.
     client.register_plugin(_handed_out(shipment), name=shipment.token)
     waiting, blocks = iter(left), {}
 
     def more(count: int) -> list[Any]:
         found = []
         for block in itertools.islice(waiting, count):
+            # Not pure: dask must not take a block of an earlier job for this one.
             future = client.submit(
                 predict_block, shipment.token, block, pure=False, retries=RETRIES
             )
@@ -171,6 +181,7 @@ def _run(
             raise _lost(shipment, block, f"{died}; killed, or for want of memory") from None
         except CancelledError:
             raise _lost(shipment, block, "the dask scheduler gave it up") from None
+        # Only what is acknowledged is in the journal; a block written twice has the same bytes.
         output.acknowledge(job.placed(block), checksum)
         tally.add(block)
         for new in more(1):

@@ -56,8 +56,12 @@ def chosen_patch(
         text = f"the patch that the run remembers cannot be used: {error}; it is chosen anew"
         anew = chosen_patch(None, network, conv, region, search, needs, usual_limit, limit)
         return replace(anew, notes=(text, *anew.notes))
+    # The usual patch is found, and remembered, even if this prediction's limit takes another: the
+    # next one shall not depend on it.
     usual = remembered or _within(search, usual_limit)
+    # Only what is new has to be written.
     record = None if remembered or usual is None else recorded(usual)
+    # `least_bytes` first: it is known without planning an engine.
     if usual is not None and usual.least_bytes <= limit and needs(usual) <= limit:
         return Chosen(usual, record)
     other = search(limit)
@@ -80,6 +84,7 @@ def recalled(known: Any, network: Network, conv: Choice, region: Region) -> Cand
     if not isinstance(known, Mapping) or set(known) != {"patch", "plan"}:
         raise PlanError("its record needs patch and plan")
     patch = patch_of(known["patch"])
+    # A patch larger than what is predicted was remembered for another stack, or edited.
     most = covering(network, region.shape)
     if patch is None or any(n > m for n, m in zip(patch, most, strict=True)):
         raise PlanError(f"{known['patch']!r} is no patch of {_size(region.shape)} voxels")
@@ -99,6 +104,7 @@ def patch_of(value: Any) -> Triple | None:
 def warnings_of(memory: int, processes: int) -> tuple[str, ...]:
     """Return a line when what is planned for each process is more than is free at this moment."""
     free = available_memory()
+    # What is taken already is no longer free, so it does not count again.
     more = processes * (memory - rss())
     if more <= free:
         return ()

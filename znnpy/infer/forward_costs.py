@@ -48,6 +48,7 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
             seconds += values * MAXIMUM_SECONDS * sum(size > 1 for size in edge.size)
         elif not edge_kind(edge.kind).learns and edge.kind != "identity":
             seconds += 8 * values / STREAM_RATE
+    # Two operands read and one written for each further edge.
     seconds += 12 * values * max(0, len(edges) - 1) / STREAM_RATE
     alone = len(edges) == 1 and edge_kind(edges[0].kind).learns
     passed = alone and node.function in PASSED and node.norm is None
@@ -70,9 +71,11 @@ def _cheapest(shape: ConvShape) -> LayerPlan:
     costs: dict[Method, float] = {}
     for algorithm in ALGORITHMS.values():
         if takes(algorithm, shape):
+            # What is slower than the best so far need not be looked at closely.
             least = min(costs.values(), default=inf)
             for method in algorithm.patch_methods(shape, least):
                 costs[method] = seconds_by(method, shape)
+    # The first of equals, in the order of the registry.
     best = min(costs, key=costs.__getitem__)
     told = [method for method in (DIRECT, best) if method in costs]
     words = ", ".join(f"{method} {costs[method] * 1e3:.3g} ms" for method in told)

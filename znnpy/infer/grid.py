@@ -40,12 +40,16 @@ class Grid:
             raise ShapeError(
                 f"patches of {found} voxels (z, y, x) are smaller than what pooling joins, {unit}"
             )
+        # What a run has beyond its last whole period is left out: the next patch begins there and
+        # must see pooling alike.
         return cls(triple(n // step * step for n, step in zip(found, unit, strict=True)))
 
     def span(self, region: Region) -> Region:
         """Return all voxels of the patches that meet a region."""
         steps = list(zip(region.lower, region.upper, self.origin, self.patch, strict=True))
         return Region(
+            # Down to the patch that holds the first voxel, up to the end of the one that holds the
+            # last.
             triple(o + (a - o) // step * step for a, _, o, step in steps),
             triple(o - (o - b) // step * step for _, b, o, step in steps),
         )
@@ -88,6 +92,8 @@ class Grid:
 
     def order(self, blocks: list[Region]) -> list[Region]:
         """Return the blocks sorted so that those of one patch follow each other."""
+        # By the first patch: a patch that several blocks need is computed once and remembered for a
+        # short time.
         return sorted(blocks, key=lambda block: (self.span(block).lower, block.lower))
 
     def pieces(self, region: Region) -> list[Region]:
@@ -102,6 +108,7 @@ class Grid:
         steps = list(zip(block, self.patch, region.lower, phase, strict=True))
         if all(n % step == 0 and (low - before) % step == 0 for n, step, low, before in steps):
             return 0
+        # Twice the patches that meet a block: those of the block before and of this one.
         return 2 * math.prod(-(-n // step) + 1 for n, step, _, _ in steps)
 
     def runs(self, region: Region, block: Triple, phase: Triple, kept: int) -> int:

@@ -19,8 +19,7 @@ from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple
-from znnpy.data.writing.formats import aligned_phase, begun
-from znnpy.data.writing.protocol import OutputSpec
+from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
 from znnpy.infer.config_model import Weights
@@ -34,6 +33,8 @@ from znnpy.network import training_losses
 from znnpy.network.dense_conversion import densest
 from znnpy.network.types import Network, Node
 
+# Larger: more is computed again after a kill, and more memory is bound. Smaller: syncs take a share
+# of the time.
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
 LARGEST_SHARE = 8  # blocks, and remembered patches, may each take 1 / 8 of the memory; patches use the rest better
 
@@ -146,6 +147,8 @@ def plan_job(
     config = weights.config
     if request.flips and isinstance(config.data.target, AffinityTarget):
         raise ConfigError("flips change what affinities mean: predict affinities without them")
+    # Strides become sparsity, so that every voxel is predicted (docs/design/inference.md,
+    # "Pooling").
     network = weights.network if request.grid else densest(weights.network)
     corners = {name: scene.corner(volume) for name, volume in scene.images.items()}
     tiling = Tiling.of(config, network, request.patch)
@@ -153,6 +156,8 @@ def plan_job(
     _refuse_beyond(request.roi, scene)
     region = region_of_interest(field, request.roi)
     identity = _identity(weights, network, scene, request)
+    # What an earlier process wrote into the journal; patch and block are taken over if it was of
+    # the same weights.
     before = begun(path) or {}
     known = before if before.get("weights") == identity["weights"] else {}
     request = replace(
@@ -160,8 +165,10 @@ def plan_job(
         patch=tiling.window or request.patch or patch_of(known.get("patch")),
         block=request.block or patch_of(known.get("block")),
     )
+    # What the process takes already counts towards the limit, as the limit is for all of it.
     sizes, base = _sizes(tiling, scene, field, request), process_bytes()
     usual_limit = default_limit(base)
+    # `usual_limit` is not divided: patches must not depend on how many processes share the work.
     limit = (config.run.max_memory or usual_limit) // request.processes
 
     def needs(candidate: Candidate) -> int:
@@ -169,6 +176,8 @@ def plan_job(
         return base + needed_bytes(sizes, candidate, within(block, region))
 
     key = _depends(weights, field, region, request)
+    # First the patch, then blocks of whole patches in what is left, then patches to remember in
+    # what is left of that.
     chosen = _chosen(
         network,
         weights,
@@ -188,6 +197,7 @@ def plan_job(
     kept = _kept(candidate, grid.shared(region, block, phase), sizes, limit, limit - memory)
     memory = base + needed_bytes(sizes, candidate, within(block, region), kept)
     norms = normalisations(scene, config.data)
+    # Everything that decides a bit is in the journal, so that a rerun that differs is refused.
     identity |= {
         "patch": list(candidate.patch),
         "plan": plan_record(candidate.plan),
@@ -330,12 +340,14 @@ def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Tri
     rest = room - needed_bytes(sizes, candidate, within(unit, region))
     most = max(0, min(rest, room // LARGEST_SHARE))
     spent = block_bytes(sizes, candidate, within(unit, region))
+    # x first: rows of a file are contiguous along it.
     for axis in (2, 1, 0):
         while counts[axis] * unit[axis] < region.shape[axis]:
             counts[axis] += 1
             block = triple(n * step for n, step in zip(counts, unit, strict=True))
             written = sizes.written * math.prod(block)
             more = block_bytes(sizes, candidate, within(block, region)) - spent
+            # The last step was one too many.
             if more > most or written > WRITTEN:
                 counts[axis] -= 1
                 return triple(n * step for n, step in zip(counts, unit, strict=True))
@@ -345,4 +357,5 @@ def _block(candidate: Candidate, region: Region, sizes: Sizes, room: int) -> Tri
 def _kept(candidate: Candidate, most: int, sizes: Sizes, limit: int, room: int) -> int:
     """Return how many patches to remember of the `most` that several blocks share."""
     each = sizes.kept * math.prod(candidate.patch)
+    # At least one: a patch that ends in two blocks would else be computed twice in a row.
     return min(most, max(1, min(limit // LARGEST_SHARE, room) // each))

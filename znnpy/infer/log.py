@@ -18,6 +18,7 @@ class BlockLog:
     """
 
     def __init__(self, path: Path) -> None:
+        # Unbuffered: a line is with the system before the next block begins.
         self._file = path.open("ab+", buffering=0)
         self._file.seek(0)
         self._file.truncate(self._file.read().rfind(b"\n") + 1)

@@ -13,10 +13,12 @@ from znnpy.infer.blocks import Field, Region, input_region
 from znnpy.infer.patch_search import Candidate, counted_workers
 from znnpy.infer.tiling import AnyGrid, Tiling
 
+# Too small: a process takes more than its limit. Too large: patches are smaller than they could be.
 LOADING = 224 << 20  # kernels to be compiled or loaded, libraries that are not loaded yet, stacks
 # Unless told otherwise, a prediction takes at most this part of the memory of the machine or control group:
 # the rest is for others, and twice the memory gains 2 % of time or less.
 USUAL_SHARE = 0.5
+# Larger wastes more of the limit; smaller lets two runs of one command choose different patches.
 GRAIN = 64 << 20  # what the process takes already is rounded up to it, so that it decides no patch
 INPUTS = 3  # blocks of input at once: computed from, being read, and its mirrored copy
 OUTPUTS = 3  # blocks of output at once: being computed, being written, and a copy
@@ -55,6 +57,7 @@ def rss() -> int:
 
 def process_bytes() -> int:
     """Return what the process takes beside a prediction's own buffers, in bytes."""
+    # Rounded up, never down: the limit holds for the whole process.
     return -(-rss() // GRAIN) * GRAIN + LOADING
 
 
@@ -71,6 +74,7 @@ def default_limit(base: int) -> int:
     The room for a prediction's own buffers depends on the machine's memory or the control group's limit
     alone, not on what is free at the moment: it decides the patch, and with it how values round.
     """
+    # What the process takes already is added, so that it cancels out of the room for buffers.
     return base - LOADING + int(total_memory() * USUAL_SHARE)
 
 
@@ -84,6 +88,7 @@ def _patch(candidate: Candidate, kept: int, sizes: Sizes) -> int:
     nodes, network = candidate.geometry.nodes, candidate.network
     given = sum(4 * n.channels * prod(nodes[n.name].shape) for n in network.inputs)
     made = sum(4 * n.channels * prod(nodes[n.name].shape) for n in network.outputs)
+    # float32 weights, and the float64 product they are made from.
     weight = 12 if sizes.grid(candidate).blends else 0  # of a voxel, and on the way to it
     return 2 * given + COPIES * made + (kept * sizes.kept + weight) * prod(candidate.patch)
 

@@ -31,6 +31,8 @@ def parts_of(threads: int) -> Iterator[Parts]:
             others = [pool.submit(part, a, b) for a, b in pairwise(cuts[1:])]
             try:
                 part(cuts[0], cuts[1])
+            # Waited for even if this thread's part fails: others may still write into the caller's
+            # arrays.
             finally:
                 for other in others:
                     other.result()

@@ -29,6 +29,8 @@ from znnpy.network.folding import folded
 from znnpy.network.types import Network
 from znnpy.plan import Choice, Plan
 
+# Smaller finds patches a little cheaper and plans more of them: each candidate that is asked for
+# its bytes is declared.
 STEP = 1.15  # ratio of neighbouring sizes that are tried
 MOST_SIDE = 256  # voxels; beyond it, and 4 receptive fields (fields of view), a patch gains nothing
 ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
@@ -106,12 +108,16 @@ def best_patch(
     Raises PlanError when not even the smallest fits, naming what it needs.
     """
     found = candidates(network, region, conv, record)
+    # A quick bound first: planning a candidate that is far too large takes longest.
     possible = [c for c in found if c.least_bytes <= limit]
+    # Patches smaller than half a field of view only if no larger one fits.
     for group in _by_view(possible, region):
         costs = {id(c): c.cost(region) for c in group}
         cheapest_first = sorted(group, key=lambda c: costs[id(c)])
+        # Cheapest first, so that few have to be planned.
         best = next((c for c in cheapest_first if needs(c) <= limit), None)
         if best is not None:
+            # Candidates are sorted by size: the first that fits is the smallest of the close ones.
             close = [c for c in group if costs[id(c)] <= ENOUGH * costs[id(best)]]
             return next(c for c in close if needs(c) <= limit)
     raise PlanError(_too_little(found, needs, limit))
@@ -135,6 +141,7 @@ def candidates(
     network: Network, region: Region, conv: Choice, record: Mapping[str, Any] | None = None
 ) -> list[Candidate]:
     """Return patches, smallest first; with `auto` also by direct convolution alone, which takes least memory."""
+    # Direct first: of equal cost and size the one with less memory is taken.
     choices: list[Choice] = ["direct", "auto"] if conv == "auto" and record is None else [conv]
     return [
         Candidate(network, patch, choice, record)
@@ -149,6 +156,7 @@ def sizes(region: Region, network: Network) -> list[Triple]:
     most = max(MOST_SIDE, 4 * max(max(view) for view in views))
     side, found = float(min(most, max(region.shape))), set()
     while side >= 1:
+        # Equal parts of the region rather than `side` itself: no patch hangs over the end by much.
         parts = [-(-n // int(side)) for n in region.shape]
         found.add(triple(-(-n // k) for n, k in zip(region.shape, parts, strict=True)))
         side /= STEP
@@ -165,10 +173,12 @@ def covering(network: Network, shape: Triple) -> Triple:
 
 def counted_workers() -> int:
     """Return the number of workers whose memory is counted: the machine's cores, so that all choose the same patch."""
+    # Not the cores that this process may use: a patch must not depend on an affinity mask.
     return os.cpu_count() or 1
 
 
 def _too_little(found: list[Candidate], needs: Needs, limit: int) -> str:
+    # Candidates are sorted by size: the one that needs least is among the first.
     least = min(found[:4], key=needs)
     return (
         f"predicting takes at least {readable(needs(least))} of memory, for patches of {least.patch} "

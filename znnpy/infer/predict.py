@@ -53,10 +53,13 @@ class Kept:
     def keep(self, patch: Region, values: Values, now: Region, everything: Region) -> None:
         """Remember the values that the block `now` was made with, if a later one of `everything` needs them."""
         place = _needed_next(patch.within(everything), now)
+        # Nothing needs it again, or nothing is remembered.
         if not self._room or place is None:
             return
         self._found[patch.lower] = place, values
         if len(self._found) > self._room:
+            # Patches whose next block has gone by, as a mask or a restart may leave them, are
+            # dropped first.
             passed = (first for first, (there, _) in self._found.items() if there < now.lower)
             last = max(self._found, key=lambda first: self._found[first][0])
             del self._found[next(passed, last)]
@@ -65,6 +68,7 @@ class Kept:
 def _needed_next(patch: Region, now: Region) -> Triple | None:
     """Return about where the next block begins that meets a patch; None if its last voxel is in this one."""
     beyond = [high > end for high, end in zip(patch.upper, now.upper, strict=True)]
+    # x first, then y, then z: blocks come in that order.
     if beyond[2]:
         return now.lower[0], now.lower[1], now.upper[2]
     if beyond[1]:
@@ -108,6 +112,8 @@ class Finish:
 
         def part(first: int, last: int) -> None:
             some, here = values[:, first:last], found[:, first:last]
+            # The least and the largest value show NaN and infinity without an array of truth
+            # values.
             if first < last and not np.isfinite([some.min(), some.max()]).all():
                 odd.append(first)
                 return
@@ -128,6 +134,7 @@ class Finish:
         """Return the values in the dtype that is written; `found` may be changed."""
         if self.dtype != np.uint8:
             return found.astype(self.dtype, copy=False)
+        # In place: an output block may take gigabytes.
         np.rint(np.multiply(found, 255, out=found), out=found)
         return np.clip(found, 0, 255, out=found).astype(np.uint8)
 
@@ -169,6 +176,8 @@ class VolumePrediction:
     ) -> None:
         self.field, self.finish = field, finish or Finish()
         self.grid = grid or Grid.of(model.geometry)
+        # MONAI and nnU-Net surround windows by zeros; patches that are exact see no border, or a
+        # mirrored one.
         self._zeros = self.grid.blends and not mirror
         self._model, self._scene, self._norms = model, scene, norms
         self._names = [node.name for node in model.network.inputs]
@@ -181,6 +190,7 @@ class VolumePrediction:
 
         Raises ChangedError when a file is no longer the one that was opened.
         """
+        # Verified after reading: a file that changes while it is read would leave a block of both.
         found = self._read(region)
         self._scene.verify()
         return found
@@ -200,6 +210,7 @@ class VolumePrediction:
     def compute(self, given: Input) -> dict[str, Array]:
         """Return finished values (channel, z, y, x) of a region by output node; read only."""
         region, mask, blends = given.region, given.mask, self.grid.blends
+        # The usual case, a block of one patch: its values are handed on without a copy.
         if mask is None and not blends and self.grid.count(region) == 1:
             (patch,) = self.grid.meeting(region)
             here = (slice(None), *region.slices(patch.lower))
@@ -207,8 +218,10 @@ class VolumePrediction:
         whole = self._joined(given).taken()
         if mask is not None:
             for values in whole.values():
+                # After patches are joined: values must not depend on which patches a mask spares.
                 values[:, ~mask] = 0
         if blends:
+            # Windows are averaged in float32 and rounded once, at the end.
             return {name: self.finish.encoded(values) for name, values in whole.items()}
         return whole
 
@@ -244,6 +257,7 @@ class VolumePrediction:
         return whole
 
     def _patch(self, patch: Region, given: Input) -> dict[str, Array]:
+        # Taken out and put back: its next use is another one now.
         known = self._kept.take(patch)
         values = known if known is not None else self._computed(patch, given)
         self._kept.keep(patch, values, given.region, Region((0, 0, 0), self.field.shape))
@@ -257,6 +271,7 @@ class VolumePrediction:
             for name, values in self._forward(patch, given, axes).items():
                 found = self.finish.activated(values, self._parts)
                 if name in total:
+                    # In the order of `_flips`, so that sums have the same bits everywhere.
                     total[name] += np.flip(found, axes)
                 else:
                     total[name] = found
@@ -291,6 +306,7 @@ class VolumePrediction:
     def _flips(self) -> list[tuple[int, ...]]:
         """Return the sets of axes to mirror, without axes along which the network sees a single voxel."""
         views = self._model.geometry.fields_of_view.values()
+        # Axis 0 is the channel.
         axes = [1 + axis for axis in range(3) if max(view[axis] for view in views) > 1]
         return [s for count in range(len(axes) + 1) for s in itertools.combinations(axes, count)]
 

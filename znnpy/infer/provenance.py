@@ -13,17 +13,19 @@ from zlib import crc32
 
 import numpy as np
 
-from znnpy.data.dataset_names import split_source
 from znnpy.data.tiff.folder import planes_of
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.data.zarr.store import MARKS, is_zarr
-from znnpy.network.digest import network_digest
-from znnpy.network.types import Network
+from znnpy.dataset_path import split_source
+from znnpy.network.types import Network, network_digest
 from znnpy.plan import Plan
 
+# Corners, middles of edges and faces, and the centre: 27 reads. More would take long on chunked
+# files; time and size show most changes anyway.
 SAMPLES = 3  # cubes along each axis that a fingerprint looks at
 CUBE = 16  # voxels
+# Looking at millions of chunks would take minutes at every start.
 FILES = 50_000  # of a folder, at most
 
 
@@ -46,6 +48,7 @@ def fingerprint(volume: Volume, path: Path | None) -> str:
         newest = max((time for _, time in states), default=0)
         when = strftime("%Y-%m-%d %H:%M:%S", gmtime(newest // 10**9))
         words.append(f"{sum(n for n, _ in states)} bytes changed {when}.{newest % 10**9:09d}")
+        # The number and the list tell a folder with a file exchanged for another of equal size.
         if len(states) != 1:
             words.append(f"{len(states)} files {crc32(repr(states).encode()):08x}")
     return ", ".join([*words, f"samples {_samples(volume):08x}"])
@@ -64,6 +67,7 @@ def _files(volume: Volume, path: Path) -> Iterable[Path]:
 def _inside(folder: Path) -> Iterator[Path]:
     """Yield metadata and chunks; hidden files are other programs'."""
     for place, folders, names in os.walk(folder):
+        # In place, as os.walk wants it: an order of the file system's would change the checksum.
         folders.sort()
         seen = (name for name in sorted(names) if name in MARKS or not name.startswith("."))
         yield from (Path(place, name) for name in seen)
@@ -90,6 +94,7 @@ def _samples(volume: Volume) -> int:
     found = 0
     sizes = [min(CUBE, n) for n in volume.extent]
     axes = [
+        # `unique`: in small volumes cubes fall together.
         np.unique(np.linspace(0, n - size, SAMPLES).round().astype(int))
         for n, size in zip(volume.extent, sizes, strict=True)
     ]

@@ -18,7 +18,9 @@ from znnpy.infer.blocks import Region, add, sub, triple
 from znnpy.infer.grid import Grid
 from znnpy.infer.job import Job
 
+# Wide enough to hold both sides of a border, small enough that many places take seconds.
 WIDTH = 16  # voxels of a looked-at box along each axis
+# Relative to the largest value seen: far above rounding, far below a seam that anybody would see.
 TOLERANCE = 1e-3  # of float32 algorithms that round differently in shifted patches
 SEED = 20_000  # any: the same places are checked each time
 
@@ -59,7 +61,9 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
             difference = float(np.abs(known - found).max())
             if difference > largest:
                 largest, where = difference, there.lower
+    # uint8: a value near a half may round to either neighbour.
     rounding = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
+    # Windows do not move, so the same sums are made in the same order: not a bit may differ.
     return Seams(count, largest, where, 0.0 if job.grid.blends else rounding)
 
 
@@ -86,5 +90,6 @@ def _borders(job: Job, axis: int) -> list[int]:
     low, high = job.region.lower[axis], job.region.upper[axis]
     step = job.grid.unit[axis]
     blocks = {low + lower[axis] for lower, _ in job.spec.blocks()}
+    # Borders of blocks and of patches: a fault may be in either.
     inner = sorted((blocks | set(range(low - low % step, high, step))) - {low})
     return [place for place in inner if low < place < high] or list(range(low, high))

@@ -49,6 +49,8 @@ class Windows:
     @cached_property
     def unit(self) -> Triple:
         """The step in voxels from one window to the next."""
+        # MONAI's rule, `int` included: windows must lie where its do
+        # (tests/peers/test_windows_beside_monai.py).
         return triple(
             max(1, int(n * (1 - o))) for n, o in zip(self.size, self.overlap, strict=True)
         )
@@ -77,6 +79,8 @@ class Windows:
     def widest(self, block: Triple) -> Triple:
         """Return the most voxels along z, y, x of all windows that meet a block of this shape, wherever it lies."""
         axes = zip(block, self.size, self.extent, strict=True)
+        # A window that meets a block reaches at most size - 1 beyond it on each side, and no
+        # further than the volume.
         return triple(min(n + 2 * (size - 1), max(size, whole)) for n, size, whole in axes)
 
     @cached_property
@@ -85,6 +89,7 @@ class Windows:
         axes = zip(self.size, self.unit, strict=True)
         lines = [_WEIGHTS[self.blend](size, step) for size, step in axes]
         product = reduce(np.multiply.outer, lines).astype(np.float32)
+        # The floor is of the product, as in MONAI: corners of a window keep some weight.
         return np.maximum(product, np.float32(LEAST)) if self.blend == "gaussian" else product
 
     def order(self, blocks: list[Region]) -> list[Region]:
@@ -110,6 +115,7 @@ class Windows:
         needed = [*self._needed(shares), 0]
         for axis, (more, less) in zip(shares, itertools.pairwise(needed), strict=True):
             again = 1.0 if kept < more else 0.0
+            # Some of the windows are found again: between both ends in proportion.
             if less < kept < more:
                 again = (more - kept) / (more - less)
             runs *= axis.all + again * (axis.apart - axis.all)
@@ -160,9 +166,11 @@ class _Share:
 
 
 def _starts(extent: int, size: int, step: int) -> list[int]:
+    # In its middle, with the odd voxel behind.
     if extent <= size:
         return [-((size - extent) // 2)]
     count = 1 - (size - extent) // step
+    # The last one is moved back to end with the volume.
     return [min(number * step, extent - size) for number in range(count)]
 
 
@@ -173,7 +181,9 @@ def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
 
 def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
     """Return weights with a ramp over the overlap at both ends, 1 between."""
+    # Half a voxel in, so that no weight is 0: each voxel counts in every window that holds it.
     ends = np.minimum(np.arange(size), np.arange(size)[::-1]) + 0.5
+    # 0.5: without overlap all weights are 1, and nothing is divided by 0.
     return np.minimum(ends / max(size - step, 0.5), 1.0)
 
 

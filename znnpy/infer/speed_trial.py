@@ -15,6 +15,7 @@ from znnpy.infer.job import Job
 from znnpy.infer.patch_search import Candidate, covering
 from znnpy.infer.predict import Floats
 
+# Longer trials fill caches and cores more like the real patch.
 MOST_SECONDS = 0.3  # of a trial, by estimate: not felt before a command's answer
 SMALLEST = 8  # voxels along an axis; smaller runs say nothing of larger ones
 RUNS = 3  # of which the fastest counts
@@ -32,6 +33,7 @@ def trial_seconds(job: Job) -> float:
     config, record = job.weights.config, small.plan.to_record()
     with patch_model(config, job.network, small.patch, record) as model:
         model.set_parameters(job.weights.parameters)
+        # The first run touches fresh memory and starts threads; disturbance only adds time.
         best = min(_timed(model, inputs, job) for _ in range(RUNS))
     return job.candidate.seconds * best / small.seconds
 
@@ -59,5 +61,6 @@ def _smaller(job: Job) -> Candidate:
 def _cut(patch: Triple) -> Triple:
     sizes = list(patch)
     axis = sizes.index(max(sizes))
+    # A quarter at a time along the longest axis, as autotuning shrinks its patches.
     sizes[axis] = max(min(SMALLEST, sizes[axis]), sizes[axis] * 3 // 4)
     return sizes[0], sizes[1], sizes[2]

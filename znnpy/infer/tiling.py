@@ -10,8 +10,7 @@ from znnpy.config.models import Config, InferenceSection
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Triple, Volume
 from znnpy.errors import ShapeError
-from znnpy.geometry.normalization_samples import refuse_single_values
-from znnpy.geometry.shape_inference import Geometry, fit, smallest
+from znnpy.geometry.shape_inference import Geometry, fit, refuse_single_values, smallest
 from znnpy.infer.blocks import Field, lattice_unit, made, triple, whole_field
 from znnpy.infer.grid import Grid
 from znnpy.infer.sliding_window import Windows
@@ -43,10 +42,14 @@ class Tiling:
 
         Raises ShapeError for an impossible window.
         """
+        # What the network was trained on is the natural window: its statistics and borders are
+        # those of training.
         usual = config.inference.window or config.training.output_shape
+        # Decides between patches, which are exact, and windows, whose values are a stated mean.
         why = patch_dependence(network)
         said = "--patch" if window else _said(config)
         tiling = cls(network, config.inference, (window or usual) if why else None, why, said)
+        # A size that users give must be possible, even where it is only a patch.
         if window:
             tiling._fitted(window)
         return tiling
@@ -87,6 +90,8 @@ class Tiling:
         """Return where runs of a shape lie in a field, counted from the first voxel of a part of it."""
         if self.window is None:
             return Grid.of(run)
+        # Windows lie where the whole volume says, even if a part is predicted; hence a negative
+        # origin.
         steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
         origin = triple((a - b) // step for a, b, step in steps)
         return Windows(made(run), self.inference.overlap, self.inference.blend, whole.shape, origin)

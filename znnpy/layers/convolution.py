@@ -20,11 +20,9 @@ from znnpy.layers.keys import (
     read_filters,
     written_filters,
 )
-from znnpy.layers.operation import Numbers
-from znnpy.layers.padding import folded, framed, sides
-from znnpy.layers.taps import padding_within, shrunk, taps
-from znnpy.layers.types import BARE, Array, BorderName
-from znnpy.layers.weight_standardization import standardized, standardized_gradient
+from znnpy.layers.normalization import standardized, standardized_gradient
+from znnpy.layers.types import BARE, Array, BorderName, Numbers
+from znnpy.layers.windows import folded, framed, padding_within, shrunk, sides, taps
 
 
 class ConvKeys(Strict):

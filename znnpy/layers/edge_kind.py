@@ -13,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from znnpy.fields import Strict
-from znnpy.layers.operation import EdgeKindName, Numbers
 from znnpy.layers.sizes import AllSizes, windows
-from znnpy.layers.types import Array, Triple
+from znnpy.layers.types import Array, EdgeKindName, Numbers, Triple
 
 NodeKind = Literal["input", "transfer", "sum", "max", "concat"]
 """How a node combines its edges (see `Node`). The set is closed: every room matches all of them."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from znnpy.errors import NetworkError
-from znnpy.layers.average_pooling import AVG_POOL
 from znnpy.layers.convolution import CONV
-from znnpy.layers.crop import CROP
-from znnpy.layers.dropout import DROPOUT
+from znnpy.layers.data_movement import CROP, DROPOUT, IDENTITY
 from znnpy.layers.edge_kind import EdgeKind
-from znnpy.layers.identity import IDENTITY
-from znnpy.layers.max_pooling import MAX_FILTER, MAX_POOL
+from znnpy.layers.pooling import AVG_POOL, MAX_FILTER, MAX_POOL
 from znnpy.layers.transposed_convolution import CONV_TRANSPOSE
 from znnpy.layers.upsampling import UPSAMPLE
 from znnpy.registry import Registry

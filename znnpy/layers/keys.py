@@ -17,9 +17,8 @@ from znnpy.fields import (
     wrong,
 )
 from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
-from znnpy.layers.normalization_keys import BiasKey, NormField
-from znnpy.layers.operation import Numbers
-from znnpy.layers.types import Init
+from znnpy.layers.normalization import BiasKey, NormField
+from znnpy.layers.types import Init, Numbers
 from znnpy.registered_types import registered
 
 if TYPE_CHECKING:

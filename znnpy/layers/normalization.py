@@ -1,16 +1,84 @@
-"""Batch, instance, group and layer normalisation in float64: statistics, values, gradients, running statistics.
+"""Normalisation in float64: the config key `norm` and what it does to nodes; weight standardisation of filters.
 
-Arrays are (batch, channel, z, y, x). Statistics are (batch, group, 1, 1), for values seen as (batch, group, channel
-of the group, voxel); their batch is 1 where they are over the whole batch. A new kind of norm goes here.
+Values are (batch, channel, z, y, x). Statistics of nodes (batch, instance, group, layer) are (batch, group, 1, 1), for
+values seen as (batch, group, channel of the group, voxel); their batch is 1 where they are over the whole batch. A new
+kind of norm goes here. Weight standardisation (Qiao et al. 2019): filters (out, in, z, y, x) are used with mean 0 and
+variance 1, over the filters of each output channel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, model_serializer, model_validator
 
-from znnpy.layers.types import Array, Held, Norm
+from znnpy.fields import Bool, Channels, Positive, Probability, Strict, shorthand, wrong
+from znnpy.layers.types import Array, Held, Norm, NormKind
+
+_OWN = {"groups": "group", "momentum": "batch"}  # keys that one kind alone has
+
+
+class NormSection(Strict):
+    """Normalisation of a sum: minus its mean, by its deviation; in short its kind (`batch`)."""
+
+    kind: NormKind = Field(
+        description="Whose statistics: batch (each channel over the batch; prediction uses running ones), "
+        "instance (each channel of each sample), group (neighbouring channels), layer (all channels)."
+    )
+    groups: Channels = Field(
+        default=8, description="Groups of channels, of kind group; they divide."
+    )
+    epsilon: Positive = Field(default=1e-5, description="What is added to the variance.")
+    momentum: Probability = Field(
+        default=0.1, description="What running statistics take of each update, of kind batch."
+    )
+    affine: Bool = Field(default=True, description="Learn a scale and a shift for each channel.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> NormSection:
+        for key, kind in _OWN.items():
+            if kind != self.kind and key in self.model_fields_set:
+                raise wrong(f"only {kind} has this; this is {self.kind}", key)
+        return self
+
+    @model_serializer
+    def _used(self) -> dict[str, Any]:
+        return _data(self.kind, self)
+
+
+NormField = Annotated[
+    Annotated[NormSection, shorthand("kind", str)] | None,
+    Field(description="Normalise the sum, bias included, before the function."),
+]
+BiasKey = Annotated[
+    Bool | None,
+    Field(description="Add one learned bias per channel (default: true without a norm)."),
+]
+
+
+def norm_of(section: NormSection | None) -> Norm | None:
+    """Return the normalisation that a section describes; None without a section."""
+    if section is None:
+        return None
+    groups = section.groups if section.kind == "group" else 1
+    return Norm(section.kind, groups, section.epsilon, section.momentum, section.affine)
+
+
+def norm_data(norm: Norm) -> dict[str, Any]:
+    """Return the keys of a section that describes this normalisation."""
+    return _data(norm.kind, norm)
+
+
+def biased(bias: bool | None, norm: NormSection | None) -> bool:
+    """Return whether a node has a bias: as written, else if no norm follows, whose shift does the same."""
+    return norm is None if bias is None else bias
+
+
+def _data(kind: NormKind, numbers: Norm | NormSection) -> dict[str, Any]:
+    keys = ("groups", "epsilon", "momentum", "affine")
+    return {"kind": kind} | {k: getattr(numbers, k) for k in keys if _OWN.get(k, kind) == kind}
 
 
 def held(norm: Norm) -> dict[str, Held]:
@@ -74,3 +142,29 @@ def _grouped(x: Array, norm: Norm) -> Array:
 
 def _axes(norm: Norm) -> tuple[int, ...]:
     return (0, 2, 3) if norm.kind == "batch" else (2, 3)
+
+
+FILTER_EPSILON = 1e-5
+"""Added to the variance, so that equal filters divide by no 0."""
+
+_OVER = (1, 2, 3, 4)
+
+
+def standardized(filters: Array) -> Array:
+    """Return the filters that a convolution uses in place of the learned ones."""
+    return (filters - _mean(filters)) * _inverse(filters)
+
+
+def standardized_gradient(filters: Array, gradient: Array) -> Array:
+    """Return the gradient by the learned filters from that by `standardized`."""
+    inverse, unit = _inverse(filters), standardized(filters)
+    return inverse * (gradient - _mean(gradient) - unit * _mean(gradient * unit))
+
+
+def _mean(filters: Array) -> Array:
+    found: Array = filters.mean(axis=_OVER, keepdims=True)
+    return found
+
+
+def _inverse(filters: Array) -> Array:
+    return np.asarray(1 / np.sqrt(filters.var(axis=_OVER, keepdims=True) + FILTER_EPSILON))

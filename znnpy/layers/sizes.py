@@ -8,9 +8,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.layers.operation import Numbers
-from znnpy.layers.padding import sides
-from znnpy.layers.types import Triple
+from znnpy.layers.types import Numbers, Triple
+from znnpy.layers.windows import sides
 
 Voxel = TypeVar("Voxel", int, NDArray[np.int64])
 

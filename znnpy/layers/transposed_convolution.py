@@ -20,11 +20,9 @@ from znnpy.layers.keys import (
     read_filters,
     written_filters,
 )
-from znnpy.layers.operation import Numbers
-from znnpy.layers.padding import framed, sides
 from znnpy.layers.sizes import spreads
-from znnpy.layers.taps import padding_within, taps
-from znnpy.layers.types import AXES, BARE, Array
+from znnpy.layers.types import AXES, BARE, Array, Numbers
+from znnpy.layers.windows import framed, padding_within, sides, taps
 
 
 class ConvTransposeKeys(Strict):

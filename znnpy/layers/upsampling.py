@@ -7,9 +7,8 @@ from pydantic import Field
 
 from znnpy.fields import Size3, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind
-from znnpy.layers.operation import Numbers
 from znnpy.layers.sizes import AllSizes, Spreads
-from znnpy.layers.types import Array, Interpolation, Triple
+from znnpy.layers.types import Array, Interpolation, Numbers, Triple
 
 
 class UpsampleLayer(Strict):

@@ -2,9 +2,15 @@
 
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
-from znnpy.metrics.regression import absolute_error, correlation, squared_error
 from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
-from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
+from znnpy.metrics.voxels import (
+    absolute_error,
+    accuracy,
+    average_precision,
+    correlation,
+    squared_error,
+    voxel_error,
+)
 
 __all__ = [
     "AdaptedRand",

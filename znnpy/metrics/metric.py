@@ -12,8 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.metrics.agreement import Variation, adapted_rand, variation
-from znnpy.metrics.regression import absolute_error, correlation, squared_error
-from znnpy.metrics.voxels import accuracy, average_precision, voxel_error
+from znnpy.metrics.voxels import (
+    absolute_error,
+    accuracy,
+    average_precision,
+    correlation,
+    squared_error,
+    voxel_error,
+)
 from znnpy.registry import Registry
 
 Array = NDArray[Any]

@@ -9,10 +9,9 @@ from znnpy.network.build import (
     trained_network,
     training_losses,
 )
-from znnpy.network.digest import network_digest
 from znnpy.network.objectives import doubtful_outputs, logits_network, objectives
 from znnpy.network.parameters import initial_parameters, learned, parameter_shapes
-from znnpy.network.types import Edge, Init, Network, Node
+from znnpy.network.types import Edge, Init, Network, Node, network_digest
 
 __all__ = [
     "Edge",

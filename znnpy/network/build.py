@@ -23,8 +23,8 @@ from znnpy.fields import Strict, shown
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.keys import TransferKeys, init_data, init_of
-from znnpy.layers.normalization_keys import biased, norm_data, norm_of
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.normalization import biased, norm_data, norm_of
+from znnpy.layers.types import EdgeKindName
 from znnpy.network.check import checked_network
 from znnpy.network.objectives import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.weight_standardization import standardized
+from znnpy.layers.normalization import standardized
 from znnpy.network.types import Network, Node, Norm
 
 Doubles = NDArray[np.float64]

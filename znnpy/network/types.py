@@ -1,16 +1,17 @@
-"""The network as a graph: `Node` (feature maps), `Edge` (operations), `Network`; no sizes, no arrays."""
+"""The network as a graph: `Node` (feature maps), `Edge` (operations), `Network`, its digest; no sizes, no arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cached_property
+from hashlib import sha256
 from operator import attrgetter
+from typing import Any
 
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.layers.edge_kind import NodeKind
-from znnpy.layers.operation import EdgeKindName, Numbers
-from znnpy.layers.types import ONCE, Init, Norm, Sides, Triple
+from znnpy.layers.types import ONCE, EdgeKindName, Init, Norm, Numbers, Sides, Triple
 
 __all__ = ["ONCE", "Edge", "Init", "Network", "Node", "NodeKind", "Norm", "Sides", "Triple"]
 
@@ -100,3 +101,32 @@ def _by(edges: Iterable[Edge], node: Callable[[Edge], str]) -> dict[str, tuple[E
     for edge in edges:
         found.setdefault(node(edge), []).append(edge)
     return {name: tuple(own) for name, own in found.items()}
+
+
+def network_digest(network: Network) -> str:
+    """Return a digest, 32 hexadecimal digits, of all nodes and edges in order; how parameters start does not count.
+
+    Fields with their default value do not count either: so a field that a later version adds leaves the digests of
+    networks that do not use it as they were.
+    """
+    parts = (network.nodes, network.edges)
+    return sha256(repr([[_told(part) for part in some] for some in parts]).encode()).hexdigest()[
+        :32
+    ]
+
+
+def _told(value: Any) -> Any:
+    """Return the fields of a dataclass that differ from their defaults, by name; any other value unchanged."""
+    if not is_dataclass(value):
+        return value
+    said = ((it.name, getattr(value, it.name), _default(it)) for it in fields(value))
+    return [
+        (name, _told(own))
+        for name, own, usual in sorted(said, key=lambda it: it[0])
+        if own != usual and not isinstance(own, Init)
+    ]
+
+
+def _default(field: Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is MISSING else made()

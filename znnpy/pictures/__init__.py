@@ -1,5 +1,5 @@
 """Draws PNGs of volumes: slices side by side, object colours, overlays; opens napari."""
 
-from znnpy.pictures.slices import side_by_side
+from znnpy.pictures.panels import side_by_side
 
 __all__ = ["side_by_side"]

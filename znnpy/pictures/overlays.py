@@ -10,15 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.dataset_names import split_source
 from znnpy.data.scene import Scene
 from znnpy.data.values.sampled_range import glance
 from znnpy.data.volume import Triple, Volume
-from znnpy.dataset_path import joined
+from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.pictures.colours import object_colours, overlay
-from znnpy.pictures.panels import Panel, Voxels, draw, stretched
-from znnpy.pictures.slices import as_image
+from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched
 
 Array = NDArray[Any]
 Kind = Literal["raw", "prediction", "labels"]

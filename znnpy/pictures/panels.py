@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.atomic_files import explained, replacing
-from znnpy.errors import VolumeError
+from znnpy.errors import ShapeError, VolumeError
+from znnpy.pictures.colours import object_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
+Titles = tuple[str, str, str]
 # Inches of the longer side of a panel; wide slices are stacked, others stand in a row.
 PANEL = 5.0
 MAP = "magma"
@@ -48,11 +50,50 @@ class Voxels:
     known: bool = False
 
 
+def side_by_side(
+    path: str | Path,
+    raw: Array,
+    label: Array,
+    prediction: Array,
+    *,
+    z: int | None = None,
+    titles: Titles = ("raw", "label", "prediction"),
+    caption: str = "",
+    voxels: Voxels | None = None,
+    span: tuple[float, float] = (0, 1),
+) -> None:
+    """Write a PNG of slice `z` (the middle one if None) of three volumes of the same z, y, x.
+
+    Each is (z, y, x) or (C, z, y, x). One channel is grey: the raw image over its own range, label
+    and prediction over `span`; three channels (affinities z, y, x) are red, green and blue; other
+    numbers of channels show their mean. Integer labels with more than two values get one colour per
+    object. Raises ShapeError if the volumes differ in z, y, x.
+    """
+    volumes = [_four(volume) for volume in (raw, label, prediction)]
+    if len({volume.shape[1:] for volume in volumes}) > 1:
+        shapes = ", ".join(str(volume.shape[1:]) for volume in volumes)
+        raise ShapeError(f"raw, label and prediction must cover the same z, y, x; got {shapes}")
+    index = volumes[0].shape[1] // 2 if z is None else z
+    images = [
+        stretched(as_image(volumes[0][:, index])),
+        _label(volumes[1][:, index], span),
+        stretched(as_image(volumes[2][:, index]), span),
+    ]
+    panels = [Panel(title, image) for title, image in zip(titles, images, strict=True)]
+    draw(Path(path), panels, caption or f"slice z = {index}", voxels)
+
+
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
     """Write panels of one shape as a PNG, atomically; raises VolumeError if the disk fails."""
     figure = _figure(panels, caption, voxels or Voxels())
     with explained(path, VolumeError), replacing(path) as new:
         figure.savefig(new, format="png")
+
+
+def as_image(image: Array) -> Array:
+    """Return (C, y, x) as grey (y, x) or, for three channels, colour (y, x, 3); float32."""
+    values = image.astype(np.float32)
+    return np.moveaxis(values, 0, -1) if len(values) == 3 else values.mean(axis=0)
 
 
 def stretched(image: Array, limits: tuple[float, float] | None = None) -> Array:
@@ -80,6 +121,18 @@ def length(nanometres: float) -> str:
         if nanometres >= size:
             return f"{nanometres / size:g} {unit}"
     return f"{nanometres:g} nm"
+
+
+def _four(volume: Array) -> Array:
+    if volume.ndim not in (3, 4):
+        raise ShapeError(f"expected (z, y, x) or (c, z, y, x), got shape {volume.shape}")
+    return volume if volume.ndim == 4 else volume[None]
+
+
+def _label(image: Array, span: tuple[float, float]) -> Array:
+    if len(image) == 1 and image.dtype.kind in "ui" and image.max() > 1:
+        return object_colours(image[0])
+    return stretched(as_image(image), span)
 
 
 def _figure(panels: Sequence[Panel], caption: str, voxels: Voxels) -> Figure:

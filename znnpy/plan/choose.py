@@ -24,6 +24,8 @@ UNMEASURED = "unmeasured"  # estimated, though they can be measured
 
 FFT_TAPS = 20
 """Filters of fewer taps along each axis are faster by other algorithms: docs/design/dependencies.md."""
+# Any layer can run by one of these two. Candidates that are direct convolution alone leave nothing
+# to measure.
 DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
 
 
@@ -44,12 +46,15 @@ def choose(
         edge.name: ConvShape.of(edge, network, geometry, batch, training)
         for edge in convolutions(network)
     }
+    # Layers of one shape get one plan from one measurement; `dict.fromkeys` keeps the network's
+    # order, so that progress is reported in it.
     layers = {shape: _layer(shape, conv, measure) for shape in dict.fromkeys(shapes.values())}
     return Plan({name: layers[shape] for name, shape in shapes.items()})
 
 
 def left_out(training: TrainingSection, network: Network) -> list[str]:
     """Return messages on algorithms that `conv: auto` does not try on this machine though they may be the fastest."""
+    # A plan that is given was chosen elsewhere, perhaps with FFTW.
     chosen_here = training.conv == "auto" and training.plan is None
     longest = max((max(edge.size) for edge in convolutions(network)), default=0)
     if not (chosen_here and missing() and longest >= FFT_TAPS):
@@ -78,6 +83,7 @@ def candidates(shape: ConvShape) -> list[Method]:
 @cache  # called several times for each layer, and there are many sizes of tiles
 def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     found: list[Method] = []
+    # In the registry's order, in which ties go to the first.
     for algorithm in ALGORITHMS.values():
         if takes(algorithm, shape):
             found += algorithm.candidates(shape)
@@ -86,6 +92,7 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
 
 def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
     """Return whether an algorithm can run a layer."""
+    # Depthwise layers and the depthwise algorithm take nothing but each other.
     if shape.depthwise or algorithm.traits.depthwise:
         return shape.depthwise and algorithm.traits.depthwise
     if shape.planar and not algorithm.traits.reads_planar:
@@ -116,9 +123,12 @@ def layer_costs(shape: ConvShape, conv: Choice, measure: Measure) -> tuple[Costs
     if shape.depthwise:
         return estimated_costs(shape, [DEPTHWISE]), "each channel has a filter of its own"
     if conv == "auto":
+        # Nothing to compare, so the time of measuring is spared.
         if candidates(shape) == [DIRECT]:
             return estimated_costs(shape, [DIRECT]), ESTIMATED
         return measure(shape)
+    # `conv: NAME` must train any network, so layers that the algorithm cannot run go to direct
+    # convolution and say why; only what nothing mends is refused, below.
     if why := _left_to_others(shape, conv):
         return estimated_costs(shape, [DIRECT]), why
     if refusal := ALGORITHMS[conv].refusal(shape.size, shape.stride):

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.padding import sides
 from znnpy.layers.types import BARE, BorderName, Sides
+from znnpy.layers.windows import sides
 from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan.polyphase import Phases, phases_of
 from znnpy.plan.types import PASSES, PassName
 
+# Larger rates: estimates are shorter, so passes are cut into fewer and longer tasks, whose ends
+# workers wait for. Smaller: more tasks than scheduling is worth.
 TRANSFORM_RATE = 5e9  # flop/s of whole-image FFTs
 PRODUCT_RATE = 20e9  # flop/s of products of their spectra
 MEMORY_RATE = 4e9  # bytes/s of elementwise work
@@ -24,8 +26,11 @@ STREAM_RATE = 14e9
 LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost as much as this many
 FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/convolution.md)
 # Where the estimates differ by more than this, measuring cannot change the choice.
+# Larger: more hopeless layers are measured, which takes time at a first start. Smaller: an estimate
+# that is off decides alone.
 CLEAR_RATIO = 6.0
 # Bytes of a layer's spectra, which grow with inputs x outputs x voxels: beyond this `auto` does not try.
+# Larger spectra would leave the rest of a network little memory.
 MOST_BYTES = 2.0 * 2**30
 
 
@@ -68,6 +73,8 @@ class ConvShape:
     source: Triple
     target: Triple
     batch: int
+    # Fields with defaults are those that a plain valid convolution does not need. Wisdom's keys are
+    # the `repr` of all fields: a new field makes measurements of before unknown.
     passes: tuple[PassName, ...] = PASSES  # that are needed
     padding: Sides = BARE
     border: BorderName = "zeros"
@@ -109,6 +116,7 @@ class ConvShape:
     ) -> ConvShape:
         """Return the shape of one convolution in a fitted network; inputs get no data gradient."""
         learns = network.node(edge.source).kind != "input"
+        # Nobody asks for the gradient by an input.
         updates: tuple[PassName, ...] = PASSES if learns else ("forward", "weight")
         return cls(
             network.node(edge.source).channels,

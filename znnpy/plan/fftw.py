@@ -36,11 +36,17 @@ from znnpy.errors import PlanError
 from znnpy.locks import alone
 from znnpy.network.types import Triple
 
+# Real transforms go one way each: r2c is forward, c2r backward.
 FORWARD, BACKWARD = -1, 1
+# FFTW's own flags (fftw3.h): FFTW_FORWARD and FFTW_BACKWARD are the signs of the exponent.
+# WISDOM_ONLY makes the planner fail rather than measure.
 MEASURE, PATIENT, WISDOM_ONLY = 0, 1 << 5, 1 << 21
+# Spectra are counted in lines, so that buffers side by side never share one.
 LINE = 16  # floats in a cache line
 # The sizes without a prime factor above 7 that pay (no larger one is faster), with FFTW 3.3 and layers of 10 to 40
 # channels.
+# FFTW is slow for large prime factors. A list rather than a rule: sizes such as 27 or 45 are
+# smooth, but a larger one is as fast.
 GOOD_SIZES: tuple[int, ...] = (
     *range(1, 17), 18, 20, 21, 24, 25, 28, 30, 32, 36, 40, 42, 48, 50, 54, 56, 60, 64, 72, 80, 90,
     96, 100, 108, 112, 120, 128,
@@ -70,13 +76,17 @@ class _Dimension(ctypes.Structure):
     _fields_ = (("n", ctypes.c_int), ("source", ctypes.c_int), ("target", ctypes.c_int))
 
 
+# FFTW's planner and its wisdom are global to the process and not thread-safe; executing plans is.
 _lock = threading.Lock()
+# Never emptied: argument blocks of compiled kernels hold the plans' addresses.
 _plans: dict[tuple[int, Triple, Triple], FftPlan] = {}
+# Keeps the memory behind `FftPlan.address` alive.
 _blocks: list[NDArray[np.int64]] = []
 _pinned: bytes | None = None  # takes precedence over the machine's wisdom
 _latest: bytes | None = None  # the machine's wisdom when the last plan was made
 # The text of wisdom: a head with the library's version and its solvers' checksum, and entries. FFTW's parser reads
 # only texts that match.
+# Names and numbers are bounded, since a plan file may come from anybody and FFTW's parser is C.
 _ENTRY = r"\s*\(\w{1,63} \d{1,9}(?: #x[0-9a-f]{1,8}){7}\)"
 _WISDOM = re.compile(rf"\(fftw-[\w.]+ fftwf_wisdom(?: #x[0-9a-f]{{1,8}}){{4}}(?:{_ENTRY})*\s*\)\s*")
 
@@ -123,7 +133,10 @@ def known() -> str:
     """Return wisdom as text that has every plan of this process."""
     with _lock:
         library = _fftw()
+        # Forgotten first, so that what another call has left in the library does not get into the
+        # file.
         library.fftwf_forget_wisdom()
+        # Pinned wisdom last, so that it takes precedence where both have a plan.
         for text in filter(None, (_latest, _pinned)):
             library.fftwf_import_wisdom_from_string(text)
         head, *entries, end = _exported().decode().splitlines(keepends=True)
@@ -153,6 +166,7 @@ def good_size(n: int) -> int:
         if good >= n:
             return good
     size = -(-n // 16) * 16
+    # FFTW has codelets for the factors 2, 3, 5 and 7.
     while _without_small_factors(size) > 1:
         size += 16
     return size
@@ -167,6 +181,8 @@ def _without_small_factors(size: int) -> int:
 
 def spectrum_row(grid: Triple) -> int:
     """Return the floats in a row of a spectrum: an even number of complex ones, to align rows to 16 bytes."""
+    # grid / 2 + 1 complex numbers, rounded up to an even count, of two floats each. In place the
+    # real row needs grid[2] floats, which are never more.
     return (grid[2] // 2 + 2) // 2 * 4
 
 
@@ -193,11 +209,15 @@ def _plan(direction: int, grid: Triple, image: Triple) -> FftPlan:
 
 def _make(direction: int, grid: Triple, image: Triple) -> FftPlan:
     row, count = spectrum_row(grid), spectrum_floats(grid)
+    # A plan holds for buffers of the alignment that it was made with; kernels' buffers begin on a
+    # line, so this one must, too.
     space = np.empty(count + LINE, np.float32)
     first = -space.ctypes.data // 4 % LINE
     buffer = space[first : first + count]
     with _planner() as planner:
         block = np.zeros(words.PLAN_WORDS, np.int64)
+        # One plan for each axis: kernels leave out the rows and planes that hold nothing, which a
+        # single 3-D plan cannot.
         block[words.PLAN_ROWS] = planner.rows(direction, grid, image[1], buffer)
         block[words.PLAN_PLANE] = planner.columns(direction, grid[1], row // 2, buffer)
         block[words.PLAN_DEPTH] = planner.columns(direction, grid[0], grid[1] * row // 2, buffer)
@@ -206,6 +226,7 @@ def _make(direction: int, grid: Triple, image: Triple) -> FftPlan:
     )
     block[words.PLAN_COMPLEX_EXECUTE] = _address("fftwf_execute_dft")
     block[words.PLAN_GRID_Z : words.PLAN_FLOATS + 1] = (*grid, *image, row, count)
+    # Before the address is handed out.
     _blocks.append(block)
     return FftPlan(block.ctypes.data, grid, image, row, count)
 
@@ -220,6 +241,8 @@ class _Planner:
         """Return the plan by pinned wisdom, if it has one; the machine's wisdom is kept apart from it."""
         if _pinned is None:
             return None
+        # FFTW has one store of wisdom: it is exchanged for the pinned one and put back, so that
+        # pinned plans never reach the machine's file.
         own = _exported()
         plan = attempt() if _learn(_pinned) else None
         _learn(own)
@@ -228,6 +251,8 @@ class _Planner:
     def rows(self, direction: int, grid: Triple, rows: int, buffer: NDArray[np.float32]) -> int:
         """Plan the real rows of one z plane to complex ones, or back, in place; return the plan's address."""
         real, halved = spectrum_row(grid), spectrum_row(grid) // 2
+        # Distances between rows, each counted in its own type: floats on the real side, complex
+        # numbers on the other. Both are the same bytes, as the transform is in place.
         steps = (real, halved) if direction == FORWARD else (halved, real)
         kind = "r2c" if direction == FORWARD else "c2r"
         line, many = _dimensions((grid[2], 1, 1)), _dimensions((rows, *steps))
@@ -245,11 +270,15 @@ class _Planner:
         make = getattr(_fftw(), name)
 
         def attempt(flags: int) -> int | None:
+            # Planning by timing runs transforms in place: of zeros, so that no denormal of
+            # uninitialised memory slows what is timed.
             buffer[:] = 0
             found: int | None = make(1, line, 1, many, place, place, *sign, flags)
             return found
 
         effort = _effort(line[0].n)
+        # Pinned wisdom, then the machine's, then a measurement: a run must go on with the bits that
+        # it was begun with.
         plan = self._by_pinned(lambda: attempt(effort | WISDOM_ONLY))
         if plan is None:
             plan = attempt(effort | WISDOM_ONLY)
@@ -276,9 +305,12 @@ def _planner() -> Iterator[_Planner]:
     One process at a time: the second to measure finds the first one's choice, not another.
     """
     folder = kernel_cache.made()
+    # Held while wisdom is read, plans are measured and wisdom is written: otherwise two processes
+    # would measure at once, disturb each other and keep different plans.
     with alone(folder / "fftw.lock", "plans FFTs"):
         path = wisdom_path()
         planner = _Planner()
+        # A damaged file is written again even if nothing new is planned.
         planner.measured = not _import_wisdom(path)
         yield planner
         global _latest
@@ -336,8 +368,10 @@ def _fftw() -> Any:
         library = ctypes.CDLL(path)
         # Wisdom carries a checksum of the registered solvers. Importing pyfftw registers those with threads, so they
         # are registered here too.
+        # Must come before any wisdom is imported, which is compared with this checksum.
         library.fftwf_init_threads()
         for kind in ("dft_r2c", "dft_c2r", "dft"):
+            # ctypes would cut addresses to 32 bits.
             getattr(library, f"fftwf_plan_guru_{kind}").restype = ctypes.c_void_p
         library.fftwf_export_wisdom_to_string.restype = ctypes.c_void_p
     except (OSError, AttributeError) as error:

@@ -12,6 +12,8 @@ from znnpy_kernels.simd.lanes import LANES, target_features
 from znnpy.plan import wisdom
 from znnpy.plan.record import Plan
 
+# Those by which LLVM chooses vector instructions for the kernels. Others, such as crypto
+# extensions, change no bit and would tell equal machines apart.
 _FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512dq", "avx512vl", "neon", "sve")
 
 
@@ -28,6 +30,8 @@ def fingerprint(plan: Plan) -> str:
     FFTW's own plans of layers by whole-image FFT are not part of it: they are measured (`plan.record` keeps them).
     """
     record = plan.to_record()
+    # Why a method was chosen changes no bits.
     methods = {name: layer | {"reason": ""} for name, layer in record.items()}
+    # Sorted keys: the same plan in any order of layers gives the same text.
     text = json.dumps([vectors(), wisdom.version(), methods], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,6 +20,9 @@ def needed(costs: Costs, shape: ConvShape) -> Costs:
 
 def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
     """Return the combination of methods with the least sum, spectra that passes share counted once."""
+    # All combinations: sharing makes the best method of a pass depend on those of the others. A
+    # layer has ten or so methods, hence a thousand sums. `min` keeps the first of equals, in the
+    # registry's order.
     chosen = min(product(costs, costs, costs), key=lambda it: total(it, costs))
     return LayerPlan.of(*chosen, why)
 
@@ -33,6 +36,7 @@ def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
     """Return the seconds of some passes by the methods given, shared parts counted once."""
     seconds = sum(costs[method][which] for which, method in by_pass.items())
     for part, steps in SHARED.items():
+        # A set: two passes by the same method pay once, by different methods once each.
         users = {method for which, method in by_pass.items() if which in steps}
         seconds += sum(costs[method].get(part, 0.0) for method in users)
     return seconds

@@ -53,12 +53,16 @@ class Phases:
         return z, y, x
 
 
+# Estimates ask for the same few layers again and again; as many entries as `plan.tiles` keeps.
 @lru_cache(maxsize=1 << 14)
 def phases_of(size: Triple, stride: Triple, dilation: Triple) -> Phases:
     """Return the phases of filters of a size, stride and dilation."""
+    # Taps a whole stride / gcd(stride, dilation) apart move by whole strides, so they meet the same
+    # phase.
     common = _each(gcd, stride, dilation)
     step = _each(int.__floordiv__, stride, common)
     return Phases(
+        # A filter with fewer taps than phases leaves some phases without any.
         _each(min, step, size),
         dilation,
         stride,

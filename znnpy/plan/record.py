@@ -41,6 +41,8 @@ class Plan:
         edges = {edge.name: edge for edge in convolutions(network)}
         if not isinstance(record, Mapping):
             raise PlanError(f"the saved plan is a {type(record).__name__}, not a table of layers")
+        # Missing layers as well as unknown ones: a plan of another network must not be mixed with
+        # choices of this machine, or the bits would be nobody's.
         if set(record) != set(edges):
             raise PlanError(
                 f"the saved plan is for layers {sorted(record)}, the network has {sorted(edges)}"
@@ -48,6 +50,8 @@ class Plan:
         plan = cls({name: _read_layer(name, layer) for name, layer in record.items()})
         for name, edge in edges.items():
             for which in PASSES:
+                # Saved plans may be edited by hand, so what `choose` would never combine is refused
+                # here.
                 algorithm = ALGORITHMS[plan.layers[name].method(which).algorithm]
                 if is_depthwise(edge, network):
                     if not algorithm.traits.depthwise:
@@ -82,6 +86,7 @@ def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
                 f"the saved plan asks for {algorithm!r} in the {which} pass of "
                 f"{name!r}; this version knows {', '.join(known)}"
             )
+        # Popped and set again: what is left in `values` beside the fields is unknown.
         tile = values.pop(f"{which}_tile", None)
         values[f"{which}_tile"] = _read_tile(name, which, tile, algorithm)
     unknown = sorted(set(values) - {field.name for field in fields(LayerPlan)})
@@ -95,6 +100,7 @@ def _read_tile(name: str, step: str, tile: Any, algorithm: AlgorithmName) -> Tri
     if not sizes and tile is None:
         return None
     good = sizes and isinstance(tile, list | tuple) and len(tile) == 3
+    # `type`, not isinstance: JSON's true would pass as 1.
     if not good or any(type(size) is not int or size not in sizes for size in tile):
         raise PlanError(
             f"the saved plan has tile {tile!r} in the {step} pass of {name!r}; a {algorithm} pass has "
@@ -122,6 +128,7 @@ def saved_plan(plan: Plan) -> SavedPlan:
 def to_text(saved: SavedPlan) -> str:
     """Return the content of a plan file."""
     record = {"layers": dict(saved.layers)} | ({"fftw": saved.fftw} if saved.fftw else {})
+    # Sorted, so that files of the same plan are equal and differences can be read.
     return json.dumps(record, indent=2, sort_keys=True) + "\n"
 
 
@@ -129,6 +136,7 @@ def read_plan(path: Path, network: Network) -> SavedPlan:
     """Read a plan file; PlanError, naming it, if it is no plan or of another network."""
     try:
         return _checked(json.loads(_text(path)), network)
+    # ValueError: no JSON, or no UTF-8. RecursionError: lists nested thousands deep.
     except (PlanError, ValueError, RecursionError) as error:
         raise PlanError(f"training.plan: {path} is no plan of this network: {error}") from error
     except OSError as error:
@@ -137,6 +145,7 @@ def read_plan(path: Path, network: Network) -> SavedPlan:
 
 def _text(path: Path) -> str:
     with path.open("rb") as file:
+        # The size of the open file: a path could be exchanged between two looks.
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
             raise PlanError(f"it has more than {MOST_BYTES >> 20} MiB")
         return file.read(MOST_BYTES).decode()
@@ -145,6 +154,8 @@ def _text(path: Path) -> str:
 def _checked(record: Any, network: Network) -> SavedPlan:
     if not isinstance(record, dict):
         raise PlanError("it is no mapping of layers to algorithms")
+    # A run's `plan.json` is the layers themselves, and a layer may be named "layers": then that
+    # entry has passes.
     whole = isinstance(record.get("layers"), dict) and "forward" not in record["layers"]
     layers = record["layers"] if whole else record
     unknown = sorted(set(record) - {"layers", "fftw"}) if whole else []

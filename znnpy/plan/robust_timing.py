@@ -21,7 +21,10 @@ from znnpy.plan.types import CostPart, Costs, Method
 Look = Mapping[CostPart, NDArray[np.float64]]
 """Seconds of each task of a method, by part of its cost; tasks always in the same order."""
 
+# More looks find smaller minima on a busy machine and take longer at a first start;
+# docs/design/convolution.md, "auto".
 FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate differs; at anything
+# Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
 CLOSE = 1.2  # times the least cost: may be chosen
 STEADY = 0.01  # of the least cost: less changes nothing
 
@@ -34,9 +37,12 @@ def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method],
     waiting, looks = list(methods), 0
     while waiting:
         looks += 1
+        # Costs before this round, against which `_saved` tells what another look brought.
         before = _costs(least)
+        # Turns: a disturbance that lasts for a round slows all methods that are compared.
         for method in waiting:
             least[method] = _least(least.get(method), look(method))
+        # Only passes that the layer needs may decide which method is close.
         costs = needed(_costs(least), shape)
         close, best = _close(methods, costs)
         if looks >= FEWEST:
@@ -60,6 +66,7 @@ def _promising(shape: ConvShape, methods: Sequence[Method]) -> set[Method]:
 
 def _close(methods: Sequence[Method], costs: Costs) -> tuple[set[Method], float]:
     """Return the methods in any combination that costs little more than the cheapest, and the cheapest cost."""
+    # Combinations rather than methods: a method that is slow in sum may be the best for one pass.
     totals = {chosen: total(chosen, costs) for chosen in product(methods, methods, methods)}
     best = min(totals.values())
     near = (chosen for chosen, seconds in totals.items() if seconds <= CLOSE * best)
@@ -69,6 +76,7 @@ def _close(methods: Sequence[Method], costs: Costs) -> tuple[set[Method], float]
 def _least(known: Look | None, new: Look) -> Look:
     if known is None:
         return new
+    # Task by task: one that was disturbed in this look was seldom disturbed in the others.
     return {part: np.minimum(known[part], seconds) for part, seconds in new.items()}
 
 

@@ -20,6 +20,8 @@ from znnpy.plan.types import TILE_SIZES, PartSeconds, wanted
 
 # Rates of one core of a recent server CPU, measured within layers, where most spectra come from
 # beyond its L2 cache. Transforms are counted as 2.5 n log2 n a tile.
+# Fitted to 310 layers and tiles, task by task (docs/design/spectral.md, "Choice"); only ratios
+# decide anything.
 TILE_RATE = 48e9
 # Points along an axis: planes of larger tiles leave the L1 cache between rows and columns.
 IN_L1, NEAR_L1 = 20, 24
@@ -30,9 +32,12 @@ MEMORY_RATE = 12e9  # bytes/s of spectra of filters that no cache holds, as prod
 # Bytes/s of spectra as transforms write and read them, up to KEPT_BYTES and beyond.
 NEAR_RATE, FAR_RATE = 22e9, 9e9
 CACHED_BYTES = 1 << 23  # spectra of filters up to this stay in a usual L3 cache
+# With fewer tiles products wait for filters; with more, spectra leave the cache
+# (docs/design/spectral.md, "Memory and order").
 FEW_TILES, MANY_TILES = 12, 16  # that at least share the reading of filters, cached or not
 # Of the filters' spectra: a group's are at least as large, except with few channels.
 GROUP_SHARE = 2 / 5
+# Fixed: how many there are depends on the workers, of which a plan must not know.
 GROUPS_COUNTED = 4  # groups of tiles under way at once, for estimates of memory
 LANES_RATE = 25e9  # of few channels, with the gathering of their voxels
 FEW_RATE = 20e9  # bytes/s of products with them
@@ -41,7 +46,10 @@ PACKING = 1.2  # times the transform of a tile: to gather its lanes from several
 PLANES_SHARE = 0.7  # of a transform: lines along the first axis are left to the products
 PACKING_SAVES = 1.3  # times the lanes, at least: packing pays only where it saves more
 FEWEST_SMALL = 4  # tiles of a group, even where no L2 cache holds them
+# Larger ones are made again: reading them back from memory takes about as long
+# (docs/design/spectral.md).
 KEPT_BYTES = 1 << 25  # spectra that one layer keeps from the forward pass for the weight gradient
+# Higher than for tiles: 80 to 80 channels of 7^3 taps gain by it, though their spectra take 80 MB.
 FILTERS_KEPT_BYTES = 1 << 27  # the same of filters, for the data gradient
 # Spectra of a group of tiles, used while in a cache: larger groups read filters less often. With few channels
 # nothing is gained by large groups.
@@ -50,12 +58,15 @@ GROUP_BYTES, SMALL_BYTES = 1 << 22, 1 << 19
 # of a group of those.
 NEAR_BYTES, COLUMNS_BYTES = 1 << 19, 1 << 24
 
+# Large enough for all sizes of one search of patches, and bounded, as processes live long.
 often_asked = lru_cache(maxsize=1 << 14)
 """Estimates of many patches ask for the same few numbers again and again."""
 
 
 def lattices(extent: int, dilation: int) -> list[int]:
     """Return the number of points of each interleaved lattice of an axis; none is empty."""
+    # Lattices beyond the extent have no point: an axis shorter than the dilation has as many
+    # lattices as voxels.
     return [-(-(extent - first) // dilation) for first in range(min(dilation, extent))]
 
 
@@ -89,6 +100,7 @@ def saves_lanes(channels: int, lanes: int = LANES_COUNTED) -> bool:
 
 def spectrum_bytes(tile: Triple, channels: int) -> int:
     """Return the bytes of the spectrum of a tile of all channels, packed where that saves lanes."""
+    # Eight bytes: a complex number of two floats.
     return 8 * _lanes(channels) * frequencies(tile)
 
 
@@ -114,6 +126,8 @@ def group_size(tile: Triple, tiles: int, channels: int) -> int:
     channels = -(-channels // LANES_COUNTED) * LANES_COUNTED
     cached = bytes_ * channels <= CACHED_BYTES
     fewest = FEW_TILES if cached else max(MANY_TILES, int(GROUP_SHARE * channels))
+    # Rounded up, then all groups are made equally large: a small last group would read the filters
+    # for little.
     groups = -(-tiles // max(fewest, GROUP_BYTES // bytes_))
     return -(-tiles // groups)
 
@@ -156,9 +170,13 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
     Where only the first `held` points along z, y, x are not zero, or wanted, fewer lines along x and y are
     transformed.
     """
+    # Lines along x are transformed for held planes and rows alone, those along y for held planes;
+    # all lines along z are, as each has held points.
     z, y, _ = (few / size for few, size in zip(held or tile, tile, strict=True))
     lines = log2(tile[0]) + z * log2(tile[1]) + z * y * log2(tile[2])
+    # Fitted with the rates (docs/design/spectral.md, "Choice").
     slower = 1.0 if max(tile) <= IN_L1 else 1.1 if max(tile) <= NEAR_L1 else 1.4
+    # At least one line of log2: a tile of few points still has to be loaded and stored.
     return slower * 2.5 * voxels(tile) * max(1.0, lines) * LANES_COUNTED / rate
 
 
@@ -173,6 +191,7 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
     outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     pairs = shape.inputs * columns
     filters = pairs * _filter_seconds(shape, tile) if shape.training else 0.0
+    # Lanes over tiles: spectra are small and always kept, so images are transformed once.
     if shape.planar:
         images = -(-tiles // (LANES_COUNTED // shape.inputs)) * tile_seconds(tile, LANES_RATE)
         products = _few_products(tile, tiles, shape.outputs)
@@ -181,6 +200,8 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
         images = tiles * ahead
         products = _products(tile, tiles, shape.inputs, shape.outputs)
         shared = not shape.training or kept_between_passes(tile, tiles, shape.inputs)
+    # Spectra that are not kept cost each of the two passes a transform, and the part "images"
+    # nothing.
     again = 0.0 if shared else images
     # Filters that are not kept for the data gradient are transformed for each of the two passes.
     twice = "gradient" in shape.passes and spectra_bytes(tile) * pairs > FILTERS_KEPT_BYTES
@@ -196,6 +217,8 @@ def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
 
 def over_tiles(channels: int, phases: int = 1, lanes: int = LANES_COUNTED) -> bool:
     """Return whether lanes go over tiles and phases of planar channels: so few that several fit into a vector."""
+    # A vector takes whole tiles with all their phases. If it holds but one of them, lanes go over
+    # channels as usual.
     return lanes // (phases * channels) * phases > 1
 
 
@@ -220,6 +243,7 @@ def _products(tile: Triple, tiles: int, terms: int, channels: int) -> float:
     filters = frequencies(tile) * terms * -(-channels // LANES_COUNTED) * LANES_COUNTED
     spectra = frequencies(tile) * (terms + _lanes(channels))
     seconds = 8.0 * tiles * (filters / PRODUCT_RATE + spectra / SPECTRA_RATE)
+    # Arithmetic and the reading of filters overlap: the longer of both counts.
     if 8 * filters > CACHED_BYTES:
         groups = -(-tiles // group_size(tile, tiles, terms))
         seconds = max(seconds, 8.0 * filters * groups / MEMORY_RATE)
@@ -245,6 +269,7 @@ def best_tiles(
 
     `most_seconds`: sizes whose forward pass takes as long are left out.
     """
+    # Before sizes are combined, as a product over one axis may have tiles of one point.
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
     sizes = _axis_sizes(shape, 0), _axis_sizes(shape, 1), _axis_sizes(shape, 2)
@@ -254,6 +279,7 @@ def best_tiles(
         if _least_seconds(shape, tile) < most_seconds and spectral_bytes(shape, tile) <= most_bytes
     ]
     ranked: dict[tuple[int, ...], Triple] = {}
+    # Sorting pairs breaks ties by the tile, so equal estimates give the same choice everywhere.
     for _, tile in sorted(found):
         # One order of axes is enough: the others cost about the same.
         ranked.setdefault(tuple(sorted(tile)), tile)
@@ -288,6 +314,8 @@ def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
     for size in TILE_SIZES:
         if size < max(taps, 2):
             continue
+        # Points over all tiles are what transforms cost; a larger tile must take fewer, or it has
+        # no advantage along this axis.
         points = size * _axis_count(shape.target[axis], dilation, size - taps + 1)
         if points < fewest:
             found.append(size)

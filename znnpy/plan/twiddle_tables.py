@@ -34,6 +34,7 @@ class FilterPlan:
     floats: int
 
 
+# Keeps blocks and tables alive: compiled code has their addresses.
 _kept: list[Any] = []
 
 
@@ -43,6 +44,7 @@ def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> Fil
     extent = tuple((taps - 1) * apart + 1 for taps, apart in zip(size, sparsity, strict=True))
     if any(reach > room for reach, room in zip(extent, grid, strict=True)):
         raise PlanError(f"FFT grid {grid} (z, y, x) cannot hold a filter of extent {extent}")
+    # Kernels have room for so many taps of a line on their stack.
     if max(size) > MOST_TAPS:
         raise PlanError(f"filters by FFT have at most {MOST_TAPS} taps an axis, not {size}")
     tables = _tables(grid, size, sparsity)
@@ -56,14 +58,17 @@ def plan_filter(grid: Triple, size: Triple, sparsity: Triple = (1, 1, 1)) -> Fil
 
 def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
     """Return the tables of all axes: forward z, y, x, then back z, y, x."""
+    # In float64, rounded to float32 once at the end.
     z, y, x = (
         _roots(room, taps, apart) for room, taps, apart in zip(grid, size, sparsity, strict=True)
     )
     half = grid[2] // 2 + 1
     doubled = np.full(half, 2.0)  # the frequencies above N / 2 are the conjugates of those below
+    # Frequency 0, and N / 2 of an even size, are their own conjugates.
     doubled[0] = 1.0
     if grid[2] % 2 == 0:
         doubled[-1] = 1.0
+    # The factor 1 / N of the whole inverse transform is in the table of one axis.
     back = x[:, :half] * doubled / (grid[0] * grid[1] * grid[2])
     return [
         _interleaved(z[:, : grid[0] // 2 + 1]),
@@ -77,6 +82,7 @@ def _tables(grid: Triple, size: Triple, sparsity: Triple) -> list[Table]:
 
 def _roots(room: int, taps: int, step: int) -> NDArray[np.complex128]:
     """Return exp(-2 pi i j step f / room) for tap j and frequency f; the exponent is reduced exactly first."""
+    # Reduced in integers, so that large products lose no digits in exp.
     turns = np.outer(np.arange(taps) * step, np.arange(room)) % room
     roots: NDArray[np.complex128] = np.exp(-2j * np.pi * turns / room)
     return roots

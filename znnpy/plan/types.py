@@ -12,6 +12,8 @@ from znnpy.network.types import Triple
 
 AlgorithmName = Literal["direct", "depthwise", "fft", "spectral", "winograd"]
 PassName = Literal["forward", "gradient", "weight"]
+# Everything that pairs passes with methods relies on this order: `LayerPlan.of`,
+# `joint_choice.total`.
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 TILE_SIZES: tuple[int, ...] = SIZES
@@ -32,6 +34,7 @@ def wanted(part: CostPart, passes: Collection[PassName]) -> bool:
 
     Shared parts always do: each method that uses them pays.
     """
+    # What a method does not share costs 0 there, so counting shared parts always is safe.
     return part in SHARED or part in passes
 
 
@@ -48,6 +51,7 @@ class Method(NamedTuple):
     def named(cls, name: str) -> Method:
         """Return the method with this `str`; ValueError if there is none."""
         word, _, sizes = name.partition(" ")
+        # The typed name from the tuple; `index` raises ValueError for an unknown one.
         algorithm = ALGORITHM_NAMES[ALGORITHM_NAMES.index(word)]
         if not sizes:
             return cls(algorithm)

@@ -24,6 +24,7 @@ from znnpy.locks import alone
 from znnpy.plan import fftw
 from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
 
+# The package's folder, below which `sources` looks for what decides times.
 HOME = Path(__file__).parents[1]
 Words = dict[str, float]
 """Costs as files have them: seconds by names such as `spectral 8x8x8 weight`."""
@@ -32,6 +33,8 @@ _PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 
 def path() -> Path:
     """Return the wisdom file of this machine."""
+    # A home directory may be shared by machines of different kinds; lanes may be fewer than the CPU
+    # has.
     cpu = f"{platform.machine()}-{llvmlite.binding.get_host_cpu_name()}-{LANES}"
     return cache.root() / f"wisdom-{cpu}-{version()}.json"
 
@@ -39,6 +42,7 @@ def path() -> Path:
 @functools.cache
 def version() -> str:
     """Return a hash over all that decides how long a layer takes: kernels, compiler, code of tasks, FFTW."""
+    # FFTW's version belongs to it: installing pyfftw makes its method a candidate.
     digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
     for path in sources():
         digest.update(str(path.relative_to(HOME)).encode() + path.read_bytes())
@@ -59,9 +63,13 @@ def remember(key: str, costs: Costs) -> Costs:
     """Store a measurement unless another process was first; return what is stored."""
     cache.made()
     target = path()
+    # Read, change and write under one lock: two processes that measure different layers both keep
+    # theirs.
     with alone(target.parent / "wisdom.lock", "notes what layers cost"):
         known = _read()
         stored = _costs(known.get(key, {}))
+        # The first measurement stays: both processes must choose alike, or equal configs would
+        # round differently.
         if stored is not None:
             return stored
         known[key] = _words(costs)
@@ -84,6 +92,7 @@ def _costs(words: Mapping[str, float]) -> Costs | None:
     """Return a layer's costs from the file; None if they are invalid or name a method unknown to this version."""
     costs: Costs = {}
     for name, seconds in words.items():
+        # The part is one word; a method may have two, as in `spectral 8x8x8`.
         method, _, part = name.rpartition(" ")
         try:
             costs.setdefault(Method.named(method), {})[_PARTS[part]] = seconds
@@ -105,6 +114,7 @@ def _read() -> dict[str, Words]:
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError) as error:
+        # Kept for whoever wants to know why, and out of the way of the next write.
         aside = target.with_suffix(".damaged")
         target.replace(aside)
         warnings.warn(f"wisdom {target} is damaged ({error}); measuring anew", stacklevel=3)

@@ -11,12 +11,14 @@ from znnpy.profile.reliability import workers
 ENOUGH_WIDTH = 4
 """T1 / Tinf per worker from which idle time is rare."""
 MOST_OVERHEAD = 0.03  # of the workers' time; more is worth a sentence
+# A twentieth: below that nothing a reader could do would show in the time of an update.
 NOTABLE = 0.05  # of the workers' time: losses below it are not named
 BUSY, HALF = 0.9, 0.5
 """Fractions of their time that workers are busy: nearly all of it, and just worth their cores."""
 SLOW = 0.5
 """Fraction of sgemm's rate below which a kind of task is named."""
 
+# For each cause what a user can change; causes without an entry are not named.
 HELP = {
     "slower tasks": "The same tasks took less time on one worker. They wait for memory, share caches or "
     "cores, or other programs run too. Try fewer threads, and one worker a real core.",
@@ -64,6 +66,7 @@ def advise(
     numbers of workers.
     """
     words = WORDS[what]
+    # Doubts before all that would be wrong if they are right; then what brings most.
     found = [
         *_shared(run, machine["cores"]),
         *doubts,
@@ -82,6 +85,7 @@ def advise(
 def overhead(run: dict[str, Any]) -> float:
     """Return the fraction of the workers' time that goes to dispatch and stealing."""
     lost = run["losses"]
+    # Never divided by 0, as below: a recording may be empty.
     return float((lost["dispatch"] + lost["stealing"]) / max(sum(lost.values()), 1e-12))
 
 
@@ -114,11 +118,13 @@ def _width(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
 def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
     """Yield advice on the level of a U-Net whose critical path is long for its work."""
     idle = sum(level["waited_for"] for level in run["levels"])
+    # The narrowest first, and only one: shortening it shows which is next.
     for level in sorted(run["levels"], key=lambda level: level["width"]):
         path, work = (
             level["path"] / max(run["span"], 1e-12),
             level["work"] / max(run["work"], 1e-12),
         )
+        # A tenth of the critical path, or making it wider would not be seen.
         if path > 2 * NOTABLE and level["width"] < ENOUGH_WIDTH * run["threads"]:
             waits = f", and {level['waited_for'] / idle:.0%} of the waits" if idle > 0 else ""
             yield (
@@ -136,6 +142,7 @@ def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
         return
     one = simulation["workers"][0] * simulation["seconds"][0]
     pairs = zip(simulation["workers"], simulation["seconds"], strict=True)
+    # Against one worker as simulated: errors of the simulation then cancel in part.
     gains = {count: one / seconds for count, seconds in pairs}
     busy, half = (
         max(count for count, gain in gains.items() if gain >= share * count)
@@ -186,6 +193,7 @@ def _named(step: str) -> str:
 def _rates(run: dict[str, Any], sgemm: float) -> Iterator[str]:
     for rate in rates(run):
         share = rate["gflops"] / sgemm
+        # A tenth of the work, as kinds that take less are not worth tuning.
         if share < SLOW and rate["seconds"] / run["work"] > 2 * NOTABLE:
             yield (
                 f"{rate['kind'].capitalize()} tasks run at {rate['gflops']:.0f} GFLOP/s, {share:.0%} of "
@@ -210,6 +218,7 @@ def rates(run: dict[str, Any]) -> list[dict[str, Any]]:
 def _grain(run: dict[str, Any]) -> Iterator[str]:
     sizes = run["sizes"]
     if sizes["small"] > 2 * NOTABLE:
+        # 20 microseconds and 2 ms are `summary.SMALLEST` and `LARGEST`.
         yield f"{sizes['small']:.0%} of the work is in tasks below 20 microseconds."
     if sizes["large"] > 2 * NOTABLE:
         yield f"{sizes['large']:.0%} of the work is in tasks above 2 milliseconds."

@@ -40,12 +40,15 @@ def histogram(sizes: Mapping[str, Any]) -> Markup:
     def across(seconds: float) -> float:
         return (log10(seconds) - low) / (high - low)
 
+    # Pixels of a picture, and between both: room for the axis and its words.
     height, gap = 90, 34
     drawn = []
     for row, (what, colour) in enumerate((("tasks", "gray"), ("seconds", "blue"))):
         top = row * (height + gap) + 16
         total = max(sum(sizes[what]), 1e-12)
+        # The first and last bars are what lies outside the bounds.
         shares = [value / total for value in sizes[what][1:-1]]
+        # A hundredth at least, so that empty pictures have a scale.
         most = max(*shares, 0.01)
         drawn.append(
             svg.element(
@@ -58,6 +61,7 @@ def histogram(sizes: Mapping[str, Any]) -> Markup:
             )
         )
         step = 1 / len(shares)
+        # A bar takes 84 % of its step, and a gap on both sides.
         for index, share in enumerate(shares):
             tall = height * share / most
             title = f"{share:.1%} of the {'tasks' if row == 0 else 'time'}: " + (
@@ -65,6 +69,7 @@ def histogram(sizes: Mapping[str, Any]) -> Markup:
             )
             drawn.append(
                 svg.bar(
+                    # 8 % of a step free at both sides.
                     (index + 0.08) * step,
                     0.84 * step,
                     top + height - tall,
@@ -80,6 +85,7 @@ def histogram(sizes: Mapping[str, Any]) -> Markup:
             svg.text(
                 across(10.0**power), top + height + 14, svg.seconds(10.0**power), "tick", "middle"
             )
+            # From a microsecond to 10 ms: every decade within the bounds.
             for power in range(-6, -1)
         ]
     return svg.figure(2 * (height + gap) + 16, drawn, "Histogram of task sizes")
@@ -96,7 +102,9 @@ def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 2
     tallest = max(1.0, *(log2(max(y, 1)) for _, y in every))
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
+        # 2^-0.3: points below one worker's speed are drawn a little below the axis, not far away.
         x, y = (log2(max(value, 2**-0.3)) for value in point)
+        # A margin at the left for the scale's words; 6 % above for the highest point's circle.
         return 0.05 + 0.92 * x / widest, max(-0.02, y / tallest * 0.94)
 
     drawn = []

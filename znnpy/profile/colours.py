@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from znnpy.engine.tasks.task_identity import Kind
 
+# On a dark page colours are lighter, to stand out as much.
 PALETTE = {
     "blue": ("#2a78d6", "#3987e5"),
     "cyan": ("#12a5c9", "#22bfe0"),
@@ -23,6 +24,7 @@ PALETTE = {
 }
 """By name: on a light page, on a dark one."""
 
+# What moves numbers or waits is grey, so that colours are of what computes.
 KINDS: Mapping[Kind, str] = {
     Kind.DIRECT: "blue",
     Kind.WINOGRAD: "cyan",
@@ -43,6 +45,7 @@ KINDS: Mapping[Kind, str] = {
 }
 WAYS = {"send": "green", "receive": "cyan", "sum": "violet"}
 """Colours of messages."""
+# Colours of kinds where both mean something alike; grey is the graph's own.
 LOSSES = {
     "tasks": "blue",
     "slower tasks": "red",

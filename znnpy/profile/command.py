@@ -71,6 +71,7 @@ def convolution_flops(model: Model) -> dict[str, float]:
 
 def flops_by_task(model: Model) -> Operations:
     """Return the operations of all like tasks together, in this rank's part of an update, where they are known."""
+    # Counted once over algorithms and passes: shared tasks would appear in several.
     layout, counted = _layout(model, model.microbatch), set[object]()
     count = len(model.samples) // model.microbatch
     found: Operations = defaultdict(float)
@@ -111,10 +112,12 @@ def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
     a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
     target = np.empty_like(a)
     best = np.inf
+    # One thread, as the rate is compared with tasks of one worker.
     with threadpool_limits(limits=1, user_api="blas"):
         for _ in range(repeats):
             start = time.perf_counter()
             np.matmul(a, b, out=target)
+            # The best: other programs only take time away.
             best = min(best, time.perf_counter() - start)
     return 2.0 * size**3 / best
 
@@ -162,8 +165,10 @@ class Subject:
         """Return a profile, and the model (closed) that it was made with."""
         run = self.config.run.model_copy(update={"threads": threads, "policy": policy})
         config = self.config.model_copy(update={"run": run})
+        # A model that records nothing first: only with its graph is known how many events there will be.
         with self._model(config, 0) as model:
             needed, self.plan = events_needed(model, updates + WARM_UP), model.plan_record
+        # Told now: recording takes seconds to minutes.
         if self.note:
             workers = f"{threads} worker{'s' * (threads > 1)}"
             cores = available_cores()
@@ -221,11 +226,14 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         raise PlanError(f"{out} is a file; --output names a folder for the report and the traces")
     if wishes.ranks:
         _refuse_ranks(subject)
+    # The same number on all ranks, since they record together.
     own = subject.config.run.threads or share_of_cores(subject.world)
+    # Always with one worker, to which the others are compared.
     counts, policy = sorted({1, *(wishes.threads or (own,))}), subject.config.run.policy
     made = {count: subject.record(count, policy, wishes.updates) for count in counts}
     profile, model = made[counts[-1]]
     seconds = _measure_policies(subject, counts[-1], wishes, profile) if wishes.policies else {}
+    # The others have recorded with it; one writes.
     if subject.world.rank:
         return {}
     out.mkdir(parents=True, exist_ok=True)
@@ -241,6 +249,7 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         summary["sums"] = compare_sums(counts[-1])
     for count, (each, _) in made.items():
         write_trace(each, out / f"trace-{count}.json.gz", arrows=wishes.arrows)
+    # A copy under a fixed name, for readers who do not care about the number.
     shutil.copyfile(out / f"trace-{counts[-1]}.json.gz", out / "trace.json.gz")
     write_dot(profile, out / "graph.dot", full=wishes.full_graph)
     write_text(out / "summary.json", json.dumps(summary, indent=1))

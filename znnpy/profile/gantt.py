@@ -15,8 +15,10 @@ from znnpy.profile.messages import lanes
 from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import ready_count
 
+# More than pixels of a screen: a chart may be zoomed.
 UNITS = 6000
 """Points across: shorter tasks of one kind that follow each other are drawn as one."""
+# Pixels of the curve of ready tasks, of messages and of the axis; they share one column with the workers' rows.
 READY_HEIGHT = 70  # pixels, as the next two
 MESSAGES_HEIGHT = 60
 AXIS = 18
@@ -48,9 +50,12 @@ class Gantt:
 
 def draw_gantt(profile: Profile) -> Gantt:
     """Draw the update in the middle of the recording, from its release to its last task."""
+    # In the middle: neither the pipeline's filling nor its end.
     update = profile.updates // 2
     low, high = _window(profile, update)
     workers = len(profile.workers)
+    # All workers in about 240 pixels; a row of 6 is the least that shows colours, and 28 the most that looks
+    # like one.
     height = float(np.clip(240 / workers, 6, 28))
     ready, most = _ready(profile, low, high)
     rows = [
@@ -64,6 +69,7 @@ def draw_gantt(profile: Profile) -> Gantt:
     axis = [
         svg.text(value / span, READY_HEIGHT + AXIS - 4, svg.seconds(value), "tick", "middle")
         for value in svg.round_steps(span, 8)[1:]
+        # Words at the right edge would be cut off.
         if value < 0.97 * span
     ]
     rules = [
@@ -104,6 +110,7 @@ def _messages(profile: Profile, low: int, high: int) -> Markup | None:
     for number, row in enumerate(rows):
         for it in row:
             left = int((max(it.started, low) - low) * scale)
+            # A point at least, or short ones would vanish.
             right = max(left + 1, int((min(it.arrived, high) - low) * scale))
             took = svg.seconds((it.arrived - it.started) * 1e-9)
             title = f"{it.way} {it.what}, {it.bytes} bytes, rank {it.peer}, {took}"
@@ -128,6 +135,7 @@ def _slices(profile: Profile, number: int, update: int, low: int, high: int) -> 
         right = max(left + 1, int((min(task["end"], high) - low) * scale))
         class_ = f"c-{name_of(task['kind'])}" + ("" if task["update"] == update else " other")
         last = made[-1] if made else None
+        # Neighbours of one colour within a point are one: a chart of all tasks would be megabytes.
         if last and last.class_ == class_ and left < last.right:
             last.right, last.tasks = max(right, last.right), last.tasks + 1
             last.title = f"{last.tasks} tasks, the last: {task['title']}"
@@ -160,6 +168,7 @@ def _rectangle(slice_: _Slice, top: float, height: float) -> Markup:
         svg.element("title", slice_.title),
         x=slice_.left,
         width=slice_.right - slice_.left,
+        # A gap of 12 % between rows.
         y=top + 0.06 * height,
         height=0.88 * height,
         class_=slice_.class_,
@@ -173,10 +182,12 @@ def _ready(profile: Profile, low: int, high: int, bins: int = 600) -> tuple[Mark
     values = ready.at(bounds[:-1])
     places = np.searchsorted(bounds, ready.times, side="right") - 1
     inside = (places >= 0) & (places < bins)
+    # The most in each bin, not an average: a short peak is what is looked for.
     np.maximum.at(values, places[inside], ready.values[inside])
     most = int(values.max(initial=1))
     points = [(0.0, 0.0)]
     for index, value in enumerate(values.tolist()):
+        # Two points a bin: steps, as numbers of tasks are.
         points += [(index / bins, value / most), ((index + 1) / bins, value / most)]
     points.append((1.0, 0.0))
     return svg.stretched(0, READY_HEIGHT, [svg.curve(points, "area", "polygon")]), most

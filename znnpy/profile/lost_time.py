@@ -22,12 +22,15 @@ from znnpy.profile.timeline import (
 from znnpy.scheduler.recording import SEARCH, WorkerRecording
 
 T = TypeVar("T")
+# As `summary.LARGEST`: what is longer counts as too coarse.
 COARSE_SECONDS = 2e-3
 """A task longer than this, waited for by idle workers, is blamed on the cut into tasks, not on the graph."""
 
+# 100 microseconds: far above dispatch, tokens and a look at all victims, far below a time slice of the system.
 LONGEST_NS = 100_000
 """A worker needs less between two tasks, or to find a ready one: in longer gaps it had no core."""
 
+# In the order in which reports and bars show them.
 LOSSES = (
     "dispatch",
     "stealing",
@@ -89,10 +92,12 @@ def find_losses(profile: Profile) -> list[Losses]:
     """Return the losses of every worker; causes and busy time add up to the length of the window."""
     timeline = profile.timeline
     ready, flying = ready_count(timeline), steps_in_flight(timeline)
+    # All moments at which either function changes, within the window: between them both are constant.
     bounds = np.array([profile.start_ns, profile.end_ns])
     times = np.unique(np.concatenate([ready.times, flying.times, bounds]))
     times = times[(times >= bounds[0]) & (times <= bounds[1])]
     starved = ready.at(times) == 0
+    # As many updates as may be in flight, or no more to come: then Python owes nothing.
     fed = (flying.at(times) >= timeline.copies) | (times >= timeline.releases[-1])
     when = _When(times, starved), _When(times, starved & ~fed)
     return [_of_worker(profile, timeline, number, *when) for number in range(len(profile.workers))]
@@ -109,17 +114,22 @@ def _of_worker(
     found = Losses(busy=_seconds(events["end_ns"] - events["start_ns"]))
     found.searching, found.parked = _seconds(slept - low), _seconds(high - slept)
     window = (profile.end_ns - profile.start_ns) * 1e-9
+    # What is neither busy nor idle in the recording lies between tasks: dispatch, tokens, reading the clock.
     outside = max(0.0, window - found.busy - found.searching - found.parked)
     none_ready = starved.between(low, high)
+    # Of the search, the time in which something was ready.
     spent = (slept - low) * 1e-9 - starved.between(low, slept)
+    # Longer than a search can take: no core.
     away = np.maximum(spent - LONGEST_NS * 1e-9, 0.0)
     between = min(outside, _long_gaps(events, searches))
     found.causes["without a core"] = float(away.sum()) + between
     found.causes["dispatch"] = outside - between
     found.causes["stealing"] = float((spent - away).sum())
+    # Asleep although something was ready.
     found.causes["waking up"] = found.parked - float(starved.between(slept, high).sum())
     data = unfed.between(low, high)
     found.causes["data"] = float(data.sum())
+    # First data, then messages, what is left is the graph's: each second has one cause.
     lost = none_ready - data
     lost -= _blame_messages(found, timeline, recording, (low, high), starved, lost)
     _blame(found, timeline, recording, high, lost)
@@ -129,6 +139,7 @@ def _of_worker(
 def _long_gaps(events: NDArray[np.void], searches: NDArray[np.void]) -> float:
     """Return the seconds beyond LONGEST_NS between two tasks or searches."""
     starts = np.sort(np.concatenate([events["start_ns"], searches["start_ns"]]))
+    # Both sorted by themselves: a worker does one thing at a time, so starts and ends alternate.
     ends = np.sort(np.concatenate([events["end_ns"], searches["end_ns"]]))
     return _seconds(np.maximum(starts[1:] - ends[:-1] - LONGEST_NS, 0))
 
@@ -143,6 +154,7 @@ def idle_times(recording: WorkerRecording, start: int, end: int) -> NDArray[np.v
         int(searches["end_ns"].max(initial=0)),
     )
     if last < end:
+        # A sleep that still lasts is not recorded yet.
         searches = np.append(searches, np.array([(last, last, end, 0)], SEARCH))
     asleep = searches["park_ns"] > 0
     searches["park_ns"][asleep] = searches["park_ns"][asleep].clip(start, end)
@@ -171,6 +183,8 @@ def _blame_messages(
         came = _message_before(timeline, int(round_), int(event["task"]), low)
         if came is None:
             continue
+        # From when the message's own predecessors were done: before that it was not the message that was
+        # missing.
         since, until = np.clip([timeline.made[came], timeline.ready[came]], low, ends[wait])
         exposed[wait] = min(seconds[wait], float(starved.between(since, until)))
         found.exposed[timeline.update(*came), came[1]] += float(exposed[wait])
@@ -180,6 +194,7 @@ def _blame_messages(
 
 def _message_before(timeline: Timeline, round_: int, task: int, low: int) -> tuple[int, int] | None:
     """Return (round, task) of the last message after `low` that a task waited for, through others or itself."""
+    # Back along the tasks that ended last, until a message, a release, or before the wait.
     while True:
         before = int(timeline.waited_for[round_, task])
         if before == MESSAGE:
@@ -195,6 +210,7 @@ def _message_before(timeline: Timeline, round_: int, task: int, low: int) -> tup
 def _round_of(timeline: Timeline, before: int, round_: int, task: int) -> int:
     """Return the round in which a task's predecessor ran: the same, or the one before."""
     end = timeline.end[round_, before]
+    # An end that lies after the start belongs to the next round.
     return round_ - 1 if end == MISSING or end > timeline.start[round_, task] else round_
 
 
@@ -227,6 +243,7 @@ def _awaited(timeline: Timeline, task: int, start: int) -> tuple[str, bool]:
         return f"the message for {timeline.graph.names[task]}", False
     run = _round_of(timeline, before, int(round_), task)
     length = timeline.end[run, before] - timeline.start[run, before]
+    # The task that was waited for, not the one that waited.
     return timeline.graph.names[before], bool(length * 1e-9 > COARSE_SECONDS)
 
 

@@ -30,6 +30,7 @@ class Passed(NamedTuple):
 def passed(messenger: Messenger, since: int) -> list[Passed]:
     """Return the messages that a rank sent and received for its tasks, posted after a moment."""
     found = []
+    # A copy: the communication thread goes on adding.
     for it in list(messenger.passages):
         if it.posted >= since:
             what = messenger.transfers[it.number]
@@ -46,6 +47,8 @@ def arrivals(messages: Iterable[Passed]) -> dict[int, list[int]]:
     for it in messages:
         times[it.phase][it.way + it.what, it.peer].append(it.arrived)
     return {
+        # Of several messages of a phase the last: the tasks wait for all. Rounds by order, as each message
+        # comes once a round.
         phase: [max(moments) for moments in zip(*map(sorted, each.values()), strict=False)]
         for phase, each in times.items()
     }
@@ -54,6 +57,7 @@ def arrivals(messages: Iterable[Passed]) -> dict[int, list[int]]:
 def lanes(messages: Sequence[Passed]) -> list[list[Passed]]:
     """Return rows of messages that do not overlap in time: each in the first row that is free."""
     rows: list[list[Passed]] = []
+    # By start: each row then holds messages one after the other.
     for it in sorted(messages, key=lambda each: each.started):
         free = next((row for row in rows if row[-1].arrived <= it.started), None)
         if free is None:

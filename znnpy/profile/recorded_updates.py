@@ -62,6 +62,7 @@ class Profile:
 def events_needed(model: Model, updates: int) -> int:
     """Return the most events that a worker may have to keep: one worker alone may run every task."""
     graph = model.task_graph
+    # Of one copy, so many times: both copies have as many tasks.
     return graph.size // (int(graph.step.max(initial=0)) + 1) * updates
 
 
@@ -77,11 +78,14 @@ def profile_updates(
     inputs, targets = random_batch(model)
 
     def submit() -> None:
+        # A learning rate of 0: all work is done, and nothing learned.
         model.submit(inputs, targets, learning_rate=0.0)
 
     profile = _profile(model, updates, warm_up, submit)
     if world is None or world.size == 1:
         return profile
+    # After it, passages are complete: a message may be posted by one rank and not yet known as complete by
+    # another.
     world.exchange(None)  # all have what others sent them
     return replace(profile, messages=passed(world.messenger, profile.start_ns))
 
@@ -104,6 +108,7 @@ def random_batch(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
 def _draw(
     model: Model, nodes: tuple[Node, ...], shapes: Mapping[str, Triple]
 ) -> dict[str, np.ndarray]:
+    # Always the same numbers, so that runs differ by time alone.
     rng = np.random.default_rng(0)
     return {
         node.name: rng.standard_normal(
@@ -117,8 +122,10 @@ def _profile(model: Model, updates: int, warm_up: int, submit: Callable[[], obje
     process = psutil.Process()
     for _ in range(warm_up):
         submit()
+    # Drained before the first reading: no task of the warm-up may count.
     model.drain()
     before = model.recording()
+    # Processor time of this thread alone: what it computes between submissions.
     computed, start = time.thread_time(), time.monotonic_ns()
     releases, memory = [], [(start, process.memory_info().rss)]
     for _ in range(updates):
@@ -148,12 +155,14 @@ def _since(recording: WorkerRecording, before: WorkerRecording) -> WorkerRecordi
     searched = recording.searched - before.searched
     return replace(
         recording,
+        # From the end: the ring may have dropped the warm-up's first events already.
         events=recording.events[len(recording.events) - executed :],
         executed=executed,
         steals=recording.steals - before.steals,
         failed_steals=recording.failed_steals - before.failed_steals,
         parks=recording.parks - before.parks,
         parked_ns=recording.parked_ns - before.parked_ns,
+        # There may be fewer, if the ring has wrapped.
         searches=recording.searches[max(0, len(recording.searches) - searched) :],
         searched=searched,
     )

@@ -7,14 +7,20 @@ from typing import Any
 
 from znnpy.profile.svg import seconds
 
+# Means feel a few long runs, medians do not: a fifth more says that many were interrupted.
 DISTURBED = 1.2
 """Mean over median time of tasks above which other programs seem to use the cores."""
+# A fifth of the time is more than the submitting thread and a system's own tasks take.
 AWAY = 0.2
 """Fraction of the workers' time without a core from which on the cores were not theirs."""
+# A larger cache for all workers' data makes more than P times possible; 15 % leaves room for that and for
+# noise.
 LINEAR = 1.15
 """P workers are at most this times P times as fast as one: each brings caches of its own, and no more."""
+# A quarter above, beyond the noise of two recordings.
 FASTER = 1.25
 """Tasks take at most this times as long alone as beside others, which only take memory and cores from them."""
+# A quarter: the simulation knows neither caches nor other programs to better than that.
 OFF = 0.25
 """Fraction by which a simulated time may be off before something else than the simulated causes decides."""
 UNSCALED = "What other numbers of workers would bring is not said: repeat it on a quiet machine."
@@ -28,10 +34,12 @@ def find_doubts(
     `error`: fraction by which the simulation is off, by number of threads. Runs on more threads than cores are
     slower than they should be, and do not count.
     """
+    # More threads than cores are slowed down by each other, which is no disturbance.
     fair = [run for run in runs if run["threads"] <= cores]
     found = [sentence for run in fair for sentence in _disturbed(run, cores)]
     if fair:
         found += [sentence for run in fair[1:] for sentence in _too_fast(fair[0], run)]
+    # Only if nothing else is odd: a disturbed run is unlike its simulation anyway.
     found += [sentence for run in fair for sentence in _unlike(run, error)] if not found else []
     return [*found, UNSCALED] if found else []
 
@@ -42,6 +50,7 @@ def _disturbed(run: Mapping[str, Any], cores: int) -> Iterator[str]:
     None where workers have all cores: the submitting thread then takes one of theirs.
     """
     lost, caller = run["losses"], run["caller"] if run["threads"] == cores else 0.0
+    # With all cores in use the submitting thread has none of its own.
     away = (lost["without a core"] - caller) / max(sum(lost.values()), 1e-12)
     if away > AWAY:
         yield (

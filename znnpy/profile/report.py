@@ -27,6 +27,7 @@ LOSS_NAMES = {
     "messages": "waiting for messages of other ranks",
     "data": "waiting for data",
 }
+# In the order in which bars show them.
 WORKER_PARTS = (
     ("busy", "blue"), ("dispatch", "violet"), ("searching", "orange"), ("parked", "pale"),
 )  # fmt: skip
@@ -38,7 +39,9 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
     """Write the report of the last run in `summary`, which `profile` recorded."""
     environment = Environment(
         loader=PackageLoader("znnpy.profile", "templates"),
+        # Names of networks and layers come from users.
         autoescape=select_autoescape(default=True, default_for_string=True),
+        # A name that is misspelt in the template is an error, not an empty cell.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -92,6 +95,7 @@ def _losses(run: Mapping[str, Any]) -> dict[str, Any]:
     whole = charts.stacked(
         [(row["share"], row["colour"], f"{row['name']}: {row['share']:.1%}") for row in rows], 26
     )
+    # 1 where nothing was idle: shares are then 0.
     idle = sum(entry["seconds"] for entry in run["waited_for"]) or 1.0
     waited = [{**entry, "share": entry["seconds"] / idle} for entry in run["waited_for"]]
     return {"rows": rows, "bar": whole, "total": total, "waited_for": waited}
@@ -120,6 +124,7 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
         row = spent[entry["layer"], entry["pass"]]
         row[entry["kind"]] = row.get(entry["kind"], 0.0) + entry["seconds"]
     order = {name: index for index, name in enumerate(summary["layers"])}
+    # What belongs to no layer comes last.
     rows = sorted(spent.items(), key=lambda i: (order.get(i[0][0], 1 << 30), passes.index(i[0][1])))
     most = max((sum(kinds.values()) for _, kinds in rows), default=1.0)
     flops = summary["convolution_flops"]
@@ -127,6 +132,7 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
     for (layer, step), kinds in rows:
         seconds = sum(kinds.values())
         convolves = CONVOLUTION & set(kinds) and step in PASS_OF.values()
+        # Only where all of a pass convolves can a rate be compared with direct convolution's.
         counted = flops.get(layer) if convolves else None
         parts = sorted(kinds.items(), key=lambda item: -item[1])
         made.append(
@@ -159,6 +165,7 @@ def _levels(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _rates(run: Mapping[str, Any], sgemm: float) -> list[dict[str, Any]]:
     found = rates(dict(run))
+    # At least sgemm's rate, so that its mark lies within the bar.
     most = max([1.0, *(rate["gflops"] / sgemm for rate in found)])
     return [
         {
@@ -193,6 +200,7 @@ def _bounds(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _path(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the critical path, consecutive tasks of one name together."""
     sections, begin = [], 0.0
+    # Neighbours only: a name may come back further along the path.
     for key, group in groupby(run["critical_path"], lambda task: (task["name"], task["kind"])):
         tasks = list(group)
         seconds = sum(task["seconds"] for task in tasks)
@@ -218,14 +226,17 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     runs, simulated = summary["runs"], summary.get("simulation")
     if len(runs) < 2 and not simulated:
         return None
+    # Without a run on one worker its time is the sum of the tasks.
     one = next((run["seconds"] for run in runs if run["threads"] == 1), runs[0]["work"])
     measured = [(run["threads"], one / run["seconds"]) for run in runs]
     lines: list[charts.Series] = []
     widest = max(run["threads"] for run in runs)
     if simulated:
         workers = simulated["workers"]
+        # Without crowded memory both curves are one.
         crowded = simulated.get("unlimited", simulated["seconds"]) != simulated["seconds"]
         widest = max(widest, *workers)
+        # Simulated speed-ups are over the simulated time of one, measured ones over the measured.
         base = dict(zip(workers, simulated["seconds"], strict=True)).get(1, one)
         for name, key, class_ in (
             ("simulated", "seconds", "simulated"),

@@ -28,8 +28,10 @@ from znnpy.simulate import (
 
 Cells = list[dict[str, Any] | None]
 
+# As `Pieces.bytes`: other sums are of float32, so this tells both apart.
 DOUBLES = 8
 """Bytes of the numbers that running statistics are updated by."""
+# Beyond the threads that are measured: a plan with the slack of so many workers stands for all larger numbers.
 MANY = 64
 """Workers for which the graph beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]
@@ -41,6 +43,7 @@ def by_strategy(found: Mapping[str, Any]) -> tuple[list[int], dict[str, Cells]]:
     counts = sorted({row["ranks"] for row in found["rows"]})
     rows: dict[str, Cells] = {}
     for row in found["rows"]:
+        # Trees of several colors are rows of their own.
         name = row["strategy"] + (f" {row['colors']}" if row["colors"] > 1 else "")
         cells = rows.setdefault(name, [None] * len(counts))
         cells[counts.index(row["ranks"])] = row
@@ -69,6 +72,7 @@ def simulate_ranks(
 
     `colors`, `chunk` as in `simulate_scaling`; `report` is told of progress.
     """
+    # Of the most threads, whose graph is simulated.
     layers = made[max(made)][1].added_up()
     return simulate_scaling(
         _measured(made),
@@ -96,6 +100,7 @@ def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list
             uses[int(graph.step[task]), what.owner, what.part is Part.RUNNING].append(task)
 
     def exchange(it: Pieces, step: int) -> Exchange:
+        # Owner and kind of number identify what is added up.
         before = uses[step, it.owner, it.bytes == DOUBLES]
         return Exchange(
             it.owner,
@@ -103,6 +108,7 @@ def exchanges(graph: TaskGraph, layers: Sequence[Sequence[Pieces]]) -> list[list
             it.bytes,
             after=tuple(sorted({maker for task in before for maker in makers[task]})),
             before=tuple(before),
+            # What moves weights or running statistics: with `tree` rank 0 alone does so.
             moves=tuple(task for task in before if tasks[task].part in (Part.UPDATE, Part.RUNNING)),
             step=step,
         )
@@ -119,6 +125,7 @@ def urgent(graph: TaskGraph, strategy: Strategy, workers: int) -> list[int]:
 def _makes(before: Identity, after: Identity) -> bool:
     """Return whether a task makes what another adds up over ranks, rather than only reading what that updates."""
     makes = before.serves in (Pass.WEIGHT, Pass.UPDATE) or before.kind is Kind.STATISTICS
+    # Otherwise updates would count as makers of what they only read.
     return makes and _of_sums(after) and not _of_sums(before)
 
 

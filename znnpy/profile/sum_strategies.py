@@ -14,8 +14,10 @@ from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, WorkerRecording
 from znnpy.simulate import STRATEGIES, FanIn, simulate_sums
 
+# Where the strategies differ clearly; two workers seldom meet at a sum.
 MANY = 64
 """Workers for which sums are simulated."""
+# Contributions are convolutions, and take about ten times as long as adding them.
 MAKING = 10.0
 """Time to make a contribution over time to add it, in the simulation: a convolution against a sum."""
 LINE = 16
@@ -34,6 +36,7 @@ class Converging:
         self.source = np.random.default_rng(0).standard_normal(length).astype(np.float32)
         self.buffers = np.zeros((sums, contributions, length), np.float32)
         self.targets = np.zeros((sums, length), np.float32)
+        # Zeros: slot and lock are free.
         self.words = np.zeros((sums, 2, LINE), np.int64)  # slot or lock; remaining or waited
 
     def graph(self, strategy: str) -> TaskGraph:
@@ -51,6 +54,7 @@ class Converging:
                         length=self.length,
                     ),
                     Named("make", "make"),
+                    # Estimates for the policy alone; what is measured is the run.
                     cost=1e-5,
                     phase=0,
                 )
@@ -80,6 +84,7 @@ class Converging:
     def _tree(self, builder: GraphBuilder, number: int, makers: list[int]) -> None:
         made, distance = dict(enumerate(makers)), 1
         while distance < self.contributions:
+            # Pairs at distance 1, 2, 4 ...: the tree of `engine/tasks/step.py`.
             for leaf in range(0, self.contributions - distance, 2 * distance):
                 place = self._buffer(number, leaf)
                 other = self._buffer(number, leaf + distance)
@@ -94,6 +99,7 @@ class Converging:
             distance *= 2
 
     def _exchange(self, builder: GraphBuilder, number: int, makers: list[int]) -> None:
+        # Both words: what is left, and how many there are.
         self.words[number, 1, :2] = self.contributions
         for leaf, maker in enumerate(makers):
             words = {
@@ -128,6 +134,7 @@ def compare_sums(
     """
     converging = Converging(sums, contributions, length)
     rows = [_measure(converging, name, workers, repeats) for name in STRATEGIES]
+    # As measured by the tree, whose tasks add and nothing else.
     adding = rows[0]["seconds_in_sums"] / max(1, sums * (contributions - 1))
     for row in rows:
         fan_in = FanIn(sums, contributions, MAKING * adding, adding)
@@ -146,6 +153,7 @@ def _measure(converging: Converging, strategy: str, workers: int, repeats: int) 
         recordings = executor.recording()
     return {
         "name": strategy,
+        # The best of them: others at work only take time away.
         "seconds": min(times),
         "seconds_in_sums": _adding(graph, recordings) / repeats,
         "seconds_waiting": converging.waited() / repeats if strategy == "lock" else 0.0,

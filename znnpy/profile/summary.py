@@ -22,11 +22,14 @@ from znnpy.profile.lost_time import LOSSES, Losses, find_losses
 from znnpy.profile.recorded_updates import Profile
 from znnpy.profile.timeline import Floats, Ints
 
+# What no layer has for itself: sums of losses, clipping, barriers.
 ALL = "all layers"
 
 Entries = Iterable[Mapping[str, Any]]
 SIZE_BOUNDS = [1e-6 * 10 ** (exponent / 5) for exponent in range(-5, 26)]
 """Bounds in seconds of the bars of the histogram of task sizes: five a decade, 0.1 us to 0.1 s."""
+# Far above what a dispatch costs (README of `znnpy/scheduler`), and so short that no worker waits long for a single
+# task: an update should hold tens of them for each worker.
 SMALLEST, LARGEST = 20e-6, 2e-3
 """Seconds that a task should take at least and at most."""
 
@@ -43,6 +46,7 @@ class Layers:
         if task.owner is None:
             return ALL
         near = self._from if _of_what_follows(task) else self._into
+        # A node with several edges is its own row.
         return near.get(task.owner) or task.owner
 
 
@@ -67,6 +71,7 @@ def levels(
     `waited_for` in seconds; `width`: work / path, the workers that the level alone keeps busy.
     """
     strides = _strides(network)
+    # With one level there is nothing to compare.
     if len(set(strides.values())) < 2:
         return []
     found: dict[Any, dict[str, Any]] = {}
@@ -99,6 +104,7 @@ def _ends(network: Network, strides: Mapping[str, Any]) -> dict[Any, tuple[str, 
     """Return the first and the last node of each level."""
     found: dict[Any, tuple[str, str]] = {}
     for node in network.nodes:
+        # Inputs have no tasks: a level begins with what is computed.
         if node.kind != "input":
             first, _ = found.get(strides[node.name], (node.name, ""))
             found[strides[node.name]] = first, node.name
@@ -119,6 +125,7 @@ def summarise_messages(profile: Profile, losses: Losses) -> dict[str, Any] | Non
     by_update = [0.0] * updates
     for (update, task), seconds in losses.exposed.items():
         by_layer[layers.of(found[task])] += seconds / workers / updates
+        # What is exposed behind the last update counts there.
         by_update[min(update, updates - 1)] += seconds / workers
     return {
         "exposed": sum(by_layer.values()),
@@ -138,6 +145,7 @@ def _covered(spans: Sequence[tuple[int, int]]) -> float:
     total, reached = 0, 0
     for low, high in sorted(spans):
         total += max(0, high - max(low, reached))
+        # Sorted by their begin: only what lies beyond the furthest end so far is new.
         reached = max(reached, high)
     return total * 1e-9
 
@@ -168,6 +176,7 @@ def summarise(
         "work": work,
         "work_alone": work_alone,
         "span": span,
+        # By medians, so it may lie below the time of a disturbed run.
         "bound": work / workers + span,
         "disturbance": _total(losses).busy / profile.updates / max(work, 1e-12),
         "policy": profile.graph.policy,
@@ -201,6 +210,7 @@ def typical_costs(profile: Profile) -> Floats:
     """
     times = profile.timeline
     copies = [np.flatnonzero(profile.graph.step == parity) for parity in range(times.copies)]
+    # Runs of both copies as runs of one step: their tasks are declared alike.
     runs = np.concatenate([times.seconds[:, tasks] for tasks in copies])
     return np.asarray(np.nanmedian(runs, axis=0), np.float64)
 
@@ -275,6 +285,7 @@ def _lost(profile: Profile, losses: list[Losses], undisturbed: float) -> dict[st
     """Return the seconds of all workers for one update: in tasks as on one worker, and lost to each cause."""
     total = _total(losses)
     busy = total.busy / profile.updates
+    # No more than one worker's time: tasks may be faster beside others, by caches.
     useful = min(busy, undisturbed)
     causes = [cause for cause in LOSSES if cause != "messages" or profile.messages]
     lost = {cause: total.causes[cause] / profile.updates for cause in causes}
@@ -290,11 +301,13 @@ def _total(losses: list[Losses]) -> Losses:
 
 def _waited_for(waited: Mapping[str, float]) -> list[dict[str, Any]]:
     found = sorted(waited.items(), key=lambda item: -item[1])
+    # Ten names: what follows is noise.
     return [{"name": name, "seconds": seconds} for name, seconds in found[:10]]
 
 
 def _sizes(costs: Floats) -> dict[str, Any]:
     """Return a histogram of the lengths of tasks: how many of an update, and how much of its time."""
+    # A bar more at each end, for what lies outside the bounds.
     places, bars = np.searchsorted(SIZE_BOUNDS, costs), len(SIZE_BOUNDS) + 1
     work = max(float(costs.sum()), 1e-12)
     return {

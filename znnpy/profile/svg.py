@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 def element(tag: str, *inside: str | Markup, **attributes: object) -> Markup:
     """Return an element; in names of attributes `_` stands for `-`, and a last one is dropped (`class_`)."""
+    # `class` is a word of Python.
     words = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
         for name, value in attributes.items()
@@ -20,6 +21,7 @@ def element(tag: str, *inside: str | Markup, **attributes: object) -> Markup:
 
 
 def _short(value: object) -> object:
+    # Four digits are a tenth of a pixel on any screen; files stay small.
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
@@ -63,7 +65,9 @@ def figure(height: float, parts: Iterable[Markup], label: str) -> Markup:
 
 def curve(points: Sequence[tuple[float, float]], class_: str, tag: str = "polyline") -> Markup:
     """Return a line (or `polygon`) through points from 0 to 1, y upwards; for use in `stretched`."""
+    # In a box of 1000 x 1000, which is stretched to the picture's size.
     places = " ".join(f"{1000 * x:.1f},{1000 * (1 - y):.1f}" for x, y in points)
+    # Or lines would be stretched, too.
     return element(tag, points=places, class_=class_, vector_effect="non-scaling-stroke")
 
 
@@ -87,6 +91,7 @@ def round_steps(high: float, most: int = 5) -> list[float]:
         return [0.0]
     rough = high / most
     unit = 10.0 ** floor(log10(rough))
+    # 1, 2 and 5 times a power of ten; 0.999 forgives what rounding adds.
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
     return [step * index for index in range(ceil(high / step * 0.999) + 1)]
 

@@ -68,6 +68,7 @@ class StepFunction:
         """Return how many intervals from up[i] to down[i] are open."""
         times = np.concatenate([up, down])
         change = np.repeat(np.array([1, -1]), [len(up), len(down)])
+        # Stable: ends and begins of one moment keep their order, and only the last value of a moment counts.
         order = np.argsort(times, kind="stable")
         times, last = times[order], np.ones(len(times), bool)
         last[:-1] = times[1:] != times[:-1]
@@ -92,9 +93,11 @@ def build_timeline(
     """
     events = np.concatenate([recording.events for recording in workers])
     owner = np.repeat(np.arange(len(workers)), [len(w.events) for w in workers])
+    # By task, then time: a task's n-th event is its n-th round.
     order = np.lexsort((events["start_ns"], events["task"]))
     events, owner = events[order], owner[order]
     tasks = events["task"]
+    # Where the task's events begin.
     first = np.searchsorted(tasks, tasks)
     rounds = np.arange(len(tasks)) - first
     copies = int(graph.step.max(initial=0)) + 1
@@ -106,12 +109,16 @@ def build_timeline(
         return made
 
     start, end = table(events["start_ns"]), table(events["end_ns"])
+    # The release as noted, or the first start where that was noted late.
     released = _releases(graph, start, releases)
     given = _release_table(graph, start, released, arrivals or {})
     made, waited_for = _last_before(graph, end)
     ready = np.maximum(given, made)
+    # Where the release, or the message, came after the last predecessor.
     waited_for[given > made] = MISSING
+    # Phases from `copies` on are those of messages: no step releases them.
     waited_for[(given > made) & (graph.phase >= copies)] = MESSAGE
+    # Times of two clocks' readings may be out of order by some nanoseconds; then nothing is known.
     known = (ready > 0) & (ready <= start)
     return Timeline(
         graph,
@@ -151,11 +158,13 @@ def _release_table(graph: TaskGraph, start: Ints, releases: Ints, arrivals: Arri
 def _last_before(graph: TaskGraph, end: Ints) -> tuple[Ints, Ints]:
     """Return when the last predecessor of each task ended, and which that was."""
     made, which = np.zeros_like(end), np.full_like(end, MISSING)
+    # Carried edges after the others: they count in the round before.
     for carried in (False, True):
         before, after = graph.edges(carried=carried)
         for round_ in range(int(carried), len(end)):
             ended = end[round_ - int(carried)][before]
             np.maximum.at(made[round_], after, ended)
+            # The last of equal ends wins: any of them is right.
             last = ended == made[round_][after]
             which[round_][after[last]] = before[last]
     return made, which

@@ -36,9 +36,11 @@ def write_trace(profile: Profile, path: Path, *, arrows: bool = False) -> None:
 class _Trace:
     def __init__(self, profile: Profile) -> None:
         self._profile, self._times = profile, profile.timeline
+        # The middle ones.
         first = max(0, (profile.updates - UPDATES + 1) // 2)
         self._updates = range(first, min(profile.updates, first + UPDATES))
         times = self._times
+        # A round holds `copies` updates: a task's update follows from its step.
         rounds = np.arange(len(times.start))[:, None] * times.copies + profile.graph.step
         self._shown = times.ran & np.isin(rounds, list(self._updates))
         self._low = int(times.start[self._shown].min())
@@ -60,6 +62,7 @@ class _Trace:
             yield from self._arrows()
 
     def _at(self, nanoseconds: int) -> float:
+        # Chrome's traces count in microseconds.
         return (nanoseconds - self._profile.start_ns) / 1e3
 
     def _task(self, round_: int, task: int) -> Iterator[Event]:
@@ -136,6 +139,7 @@ class _Trace:
             before, after = self._profile.graph.edges(carried=carried)
             for round_ in range(int(carried), len(times.start)):
                 earlier = round_ - int(carried)
+                # Only between tasks that are drawn: viewers drop arrows to nothing.
                 both = self._shown[earlier][before] & self._shown[round_][after]
                 for one, other in zip(before[both].tolist(), after[both].tolist(), strict=True):
                     number += 1
@@ -147,9 +151,11 @@ class _Trace:
         moment = int(moments[round_, task])
         assert moment != MISSING
         if phase == "s":  # inside the slice, so that viewers find the task that it belongs to
+            # One nanosecond earlier, but not before the slice.
             moment = max(moment - 1, int(times.start[round_, task]))
         event = {
             "ph": phase, "id": number, "name": "waits for", "cat": "dependency", "pid": 1,
             "tid": int(times.worker[round_, task]), "ts": self._at(moment),
         }  # fmt: skip
+        # `bp: e` binds the end to the slice that contains it, not to the next one.
         return event | ({"bp": "e"} if phase == "f" else {})

@@ -16,10 +16,13 @@ class Releases:
 
     def __init__(self) -> None:
         self._numbers = count(1)
+        # One entry: the last number is all that is asked for, and nothing grows with the number of releases.
         self._last: deque[tuple[Any, int]] = deque([(None, 0)], maxlen=1)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Call the function and count the call, in one call of C within which no signal handler runs."""
+        # `map` and `zip` run within `extend`: the function is called and its number drawn before Python code,
+        # and so a signal handler, can run again.
         once = ((argument,) for argument in arguments)
         self._last.extend(zip(map(function, *once), self._numbers, strict=False))
 

@@ -14,7 +14,9 @@ from znnpy.graph import BANDS, TaskGraph
 
 Ints = NDArray[np.int64]
 
+# Compiled code and the graph have their own constants, since kernels may not import `znnpy`: both must agree.
 assert at.BANDS == BANDS
+# Semaphores lie between words of others: their size is the C library's.
 assert at.SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.EXECUTED
 assert at.DONE_SEMAPHORE + 8 * SEMAPHORE_WORDS <= at.GROUP_BYTES
 
@@ -30,12 +32,14 @@ class ControlBlock:
         self, graph: TaskGraph, workers: int, *, seed: int, record: int, spin_ns: int
     ) -> None:
         self._parts: list[tuple[int, NDArray[np.generic]]] = []
+        # The header comes first, at offset 0; all other parts are put behind it in the order of these calls.
         self._end = at.HEADER_BYTES
         header = self._header(graph, workers, record, spin_ns)
         header[at.TASKS // 8] = self._put(self._tasks(graph))
         header[at.PHASES // 8] = self._phases(graph)
         header[at.GROUPS // 8] = self._put(group_table(graph))
         header[at.QUEUES // 8] = self.queues = self._queues(graph, workers, seed, record)
+        # Last, as the offsets of the other parts are words of it.
         self._parts.append((0, header))
         self.words = self._assemble()
         self.address = int(self.words.ctypes.data)  # on a 128-byte line
@@ -53,10 +57,12 @@ class ControlBlock:
     def _put(self, content: NDArray[np.generic]) -> int:
         offset = self._end
         self._parts.append((offset, content))
+        # Each part begins on a line of its own, so that workers who write one do not touch another.
         self._end += -(-content.nbytes // at.LINE) * at.LINE
         return offset
 
     def _assemble(self) -> Ints:
+        # NumPy aligns to less: take a line more, and begin at the first whole line.
         space = np.zeros((self._end + at.LINE) // 8, np.int64)
         first = -(space.ctypes.data // 8) % (at.LINE // 8)
         words = space[first : first + self._end // 8]
@@ -84,19 +90,25 @@ class ControlBlock:
         table[:, at.ARGUMENTS // 8] = graph.words.ctypes.data + 8 * graph.offsets
         table[:, at.FIRST // 8] = successors + 4 * graph.successor_starts[:-1]
         table[:, at.LAST // 8] = successors + 4 * graph.successor_starts[1:]
+        # Members that another member waits for do not count: their group word is -1.
         table[:, at.GROUP // 8] = np.where(counted(graph), graph.group, -1)
         return table
 
     def _phases(self, graph: TaskGraph) -> int:
+        # In the order of task numbers, so that a release makes tasks ready in a fixed order.
         sources = [np.flatnonzero(graph.phase == phase) for phase in range(graph.phases)]
         ends = np.cumsum([0, *map(len, sources)])
         every = np.concatenate([np.zeros(0, np.int64), *sources])
+        # One address more than phases: a phase's sources end where the next one's begin.
         return self._put(self._put(entries(graph, every)) + 4 * ends)
 
     def _queues(self, graph: TaskGraph, workers: int, seed: int, record: int) -> int:
         rows = np.zeros((workers + 1, at.QUEUE_BYTES // 8), np.int64)
         lengths = np.bincount(graph.band, minlength=at.BANDS)
+        # A power of two with room for all tasks of the band: a task is in one deque at a time, so the deque
+        # never grows (README, *Deques*). One slot at least, even for a band without tasks.
         capacities = [1 << max(0, int(length) - 1).bit_length() for length in lengths]
+        # From 1: xorshift never leaves 0. Below 2^62, so that int64 holds it without a sign.
         randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers + 1)
         for index, row in enumerate(rows):
             row[at.RANDOM // 8] = randoms[index]

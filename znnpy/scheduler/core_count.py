@@ -14,6 +14,8 @@ def available_cores(sharers: int = 1) -> int:
 
     `sharers`: number of processes that share the affinity and the quota, this one included.
     """
+    # Affinity and quota are of the whole host's processes, so sharers divide them; SLURM's number is of each
+    # task alone.
     common = min(filter(None, (len(os.sched_getaffinity(0)), quota_cores())))
     return max(1, min(filter(None, (common // sharers or 1, slurm_cores()))))
 
@@ -24,6 +26,10 @@ def own_cores(workers: int) -> list[int] | None:
     Fewer workers may share the machine with other processes; then the system finds them free cores.
     """
     cores = sorted(os.sched_getaffinity(0))
+    # Equal numbers: only then is no core left over, and the system, which sees short sleeps, would move workers
+    # for nothing.
+    # More than one: a single worker gains nothing from being pinned, and the system may move it away from a
+    # busy core.
     return cores if workers == len(cores) > 1 else None
 
 
@@ -52,12 +58,14 @@ def quota_cores(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
 
 def _version_2(file: Path) -> int | None:
     found = words(file)
+    # `max` is no quota. Rounded up: a fraction of a core is worth a worker.
     return None if len(found) != 2 or found[0] == "max" else -(-int(found[0]) // int(found[1]))
 
 
 def _version_1(folder: Path) -> int | None:
     quota = words(folder / "cpu.cfs_quota_us")
     period = words(folder / "cpu.cfs_period_us")
+    # -1 is no quota in version 1.
     if not quota or not period or int(quota[0]) <= 0:
         return None
     return -(-int(quota[0]) // int(period[0]))

@@ -56,21 +56,26 @@ class Executor(Closing):
         self.graph = graph
         self.workers = workers
         if spin_ns is None:
+            # Where workers share cores, a spinning one takes the time of one that has a task.
             spin_ns = SPIN_NS if workers <= available_cores() else CROWDED_SPIN_NS
         self._options = {"seed": seed, "record": record, "spin_ns": spin_ns}
         self._release_lock = threading.Lock()
         self._block: ControlBlock | None = None
         self._process = os.getpid()
+        # Now, so that no worker compiles while others wait, and Ctrl-C in `release` finds nothing to compile.
         for function in (native.work, native.release, native.wait, native.stop, native.prepare):
             function.compile()
         self._start()
+        # Weakly, or no executor that was forgotten could be freed before the exit.
         _open_executors.add(self)
 
     def release(self, phase: int) -> None:
         """Release a phase: give each of its sources the token that it waits for from outside."""
         check_phase(self.graph, phase)
-        self._running()  # the lock may be held for ever in the child of a fork
+        # Before the lock, which may be held for ever in the child of a fork.
+        self._running()
         with self._release_lock:
+            # Made at the first release of a phase, under the lock: two threads must not count in two of them.
             releases = self._releases.setdefault(phase, Releases())
             releases.call(native.release.compile(), self._running().address, phase)
 
@@ -84,15 +89,18 @@ class Executor(Closing):
         The GIL is free meanwhile, and Ctrl-C is seen within 50 ms.
         """
         check_group(self.graph, group)
+        # Seconds to nanoseconds, of the clock that compiled code reads as well.
         limit = None if timeout is None else time.monotonic_ns() + int(timeout * 1e9)
         while True:
             block = self._running()
             budget = SLICE_NS if limit is None else limit - time.monotonic_ns()
+            # In slices: no signal handler of Python runs while the thread is in compiled code.
             outcome = native.wait(block.address, group, count, max(0, min(SLICE_NS, budget)))
             if outcome == native.REACHED:
                 return True
             if outcome == native.FAILED:
                 raise token_too_early(self.graph, int(block.words[at.TOO_EARLY // 8]) - 1)
+            # Asked after the look, so that a timeout of 0 looks once.
             if limit is not None and time.monotonic_ns() >= limit:
                 return False
 
@@ -107,12 +115,15 @@ class Executor(Closing):
         Tasks that are running finish first; those that wait in a deque are dropped.
         """
         self._running()
+        # The lock keeps releases out: one that was under way would write into a block whose workers have left.
         with self._release_lock:
             self._stop()
             self._start()
 
     def close(self) -> None:
         """Let running tasks finish, and end the threads. May be called again."""
+        # In the child of a fork there are no threads to wait for, and the lock may be held by a thread that is
+        # not there.
         if self._process == os.getpid():
             with self._release_lock:
                 self._stop()
@@ -150,21 +161,27 @@ class Executor(Closing):
         )
 
     def _start(self) -> None:
+        # A new block rather than the old one set back: every counter, deque and ring is as at first by
+        # construction.
         self._block = ControlBlock(self.graph, self.workers, **self._options)
         native.prepare(self._block.address)
         self._releases: dict[int, Releases] = {}
         self._left = [threading.Event() for _ in range(self.workers)]
+        # None unless every core has its worker: see `own_cores`.
         cores = own_cores(self.workers)
         for worker, left in enumerate(self._left):
             thread = threading.Thread(
                 target=_live,
                 args=(self._block, self.graph, worker, cores and cores[worker], left),
                 name=f"znnpy worker {worker}",
+                # Daemons, so an executor that nobody closed does not keep the interpreter from ending;
+                # `_close_all` ends it.
                 daemon=True,
             )
             try:
                 thread.start()
             except RuntimeError:
+                # Those that have started run in this block: they must leave it before the memory goes.
                 del self._left[worker:]
                 self._stop()
                 raise SchedulerError(
@@ -176,6 +193,8 @@ class Executor(Closing):
         if self._block is None:
             return
         native.stop(self._block.address)
+        # Threads are not joined, as a join may be interrupted half-way; the event says that native code has
+        # been left.
         _wait_through_interrupts(self._left)
         self._block = None
 
@@ -186,6 +205,7 @@ def _live(
     """Run a worker in this thread; its references keep the memory alive as long as native code runs."""
     try:
         if core is not None:
+            # From within the thread: affinity is a thread's own.
             keep_to(core)
         native.work(block.address, worker)
     finally:
@@ -195,6 +215,7 @@ def _live(
 def _wait_through_interrupts(events: list[threading.Event]) -> None:
     """Wait for all events, and raise a Ctrl-C only after no native code runs any more."""
     interrupt: KeyboardInterrupt | None = None
+    # Raised only at the end: until all workers have left native code, their memory may not be freed.
     for event in events:
         while not event.is_set():
             try:
@@ -210,10 +231,7 @@ _open_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Close executors at exit: threads are daemons, so one left open cannot keep the interpreter from ending.
-
-    - # the lock may be held for ever in the child of a fork
-    + # before the lock, which may be held for ever in the child of a fork
-    """
+    """Close executors at exit: threads are daemons, so one left open cannot keep the interpreter from ending."""
+    # A copy: closing an executor may free others, which leave the set.
     for executor in list(_open_executors):
         executor.close()

@@ -44,6 +44,7 @@ def ring_in_order(
     rows: NDArray[np.int64], written: int, kind: np.dtype[np.void] = EVENT
 ) -> NDArray[Any]:
     """Return the entries of a ring buffer (rows of four words), oldest first, as a structured copy."""
+    # The row that would be written next is the oldest.
     if len(rows) and written > len(rows):
         rows = np.roll(rows, -(written % len(rows)), axis=0)
     used = np.ascontiguousarray(rows[:written])

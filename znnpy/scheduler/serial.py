@@ -27,7 +27,9 @@ class SerialExecutor(Closing):
 
     def __init__(self, graph: TaskGraph, record: int = 0) -> None:
         self.graph = graph
+        # Highest priority first, lower numbers first among equals: one order for all, whatever is ready when.
         self._order = np.lexsort((np.arange(graph.size), -graph.priority))
+        # The inverse: place of each task in that order, which is what the heap compares.
         self._ranks = np.argsort(self._order)
         self._sources = [np.flatnonzero(graph.phase == phase) for phase in range(graph.phases)]
         self._events = np.zeros((record, 4), np.int64)
@@ -38,6 +40,7 @@ class SerialExecutor(Closing):
         self._tasks = task_table(self.graph)
         members = np.bincount(self.graph.group[self.graph.group >= 0], minlength=self.graph.groups)
         self._groups = np.stack([members, members, np.zeros_like(members)], axis=1)
+        # Room for all tasks at once: each is ready at most once at a time.
         self._heap = np.zeros(self.graph.size, np.int64)
         self._state = np.zeros(native.STATE_WORDS, np.int64)
         self._releases: dict[int, Releases] = {}
@@ -45,6 +48,7 @@ class SerialExecutor(Closing):
     def release(self, phase: int) -> None:
         """Release a phase: give each of its sources the token that it waits for from outside."""
         check_phase(self.graph, phase)
+        # The injector's lock has no counterpart: this executor is not thread-safe.
         words = self._tasks, self._ranks, self._heap, self._state, self._sources[phase]
         self._releases.setdefault(phase, Releases()).call(native.release.compile(), *words)
 
@@ -106,6 +110,7 @@ class SerialExecutor(Closing):
         counters = self._tasks[:, native.COUNTER]
         partly = np.flatnonzero((counters > 0) & (counters < self.graph.joins))
         shown = ", ".join(
+            # Five are enough to see where it stopped; a graph may have thousands.
             f"{self.graph.names[task]} ({counters[task]} of {self.graph.joins[task]} missing)"
             for task in partly[:5]
         )

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from znnpy.graph import TaskGraph
 from znnpy.simulate.replay import Floats, Ints, Machine, Replay, working
 
+# A run three times as long as usual is hardly the task's own work; shorter ones may be caches.
 OUTLIER = 3.0
 """Medians of its task: a run that took longer was interrupted by another process."""
+# A median of fewer says little.
 FEW = 20
 """Samples: with fewer, defaults are used."""
 
@@ -61,6 +63,7 @@ def run_costs(measured: Measured) -> Floats:
     ran = ~np.isnan(table).all(axis=0)
     middle = np.zeros(graph.size)
     middle[ran] = np.nanmedian(table[:, ran], axis=0)
+    # Cut, not dropped: each round needs a time for each task.
     costs = np.minimum(np.where(np.isnan(table), middle, table), OUTLIER * middle)
     return np.ascontiguousarray(costs[:, working(graph)])
 
@@ -74,11 +77,14 @@ def measured_machine(measured: Measured) -> Machine:
     graph, machine, runs = measured.graph, Machine(), _runs(measured)
     told = np.diff(graph.successor_starts)
     own = (runs.stolen == 0) & (runs.previous >= 0)
+    # Without the time to bring tokens, which grows with the successors.
     gaps = (runs.start - runs.before)[own] * 1e-9 - machine.successor * told[runs.previous[own]]
     if len(gaps) >= FEW:
         machine = replace(machine, dispatch=max(0.0, float(np.median(gaps))))
+    # A thief is late from when both it and the task were ready.
     free = np.maximum(runs.before, _ready(graph, runs))
     late = (runs.start - free)[(runs.stolen == 1) & (free > 0)] * 1e-9
+    # Longer than spinning is a wake-up, not a steal.
     late = late[(late >= 0) & (late < machine.spin)]
     if len(late) >= FEW:
         machine = replace(machine, steal=float(np.median(late)))
@@ -95,6 +101,7 @@ def slow_down(graph: TaskGraph, alone: Floats, two: Floats) -> Floats:
     times = np.ones(len(kinds))
     for kind in np.unique(kinds):
         own = kinds == kind
+        # A hundredth of the time: less is noise.
         if alone[own].sum() > 0.01 * alone.sum():
             times[own] = two[own].sum() / alone[own].sum()
     return times
@@ -109,6 +116,7 @@ def memory_shares(times: Floats) -> tuple[Floats, float]:
     slower = np.maximum(times - 1, 0.0)
     most = float(slower.max(initial=0.0))
     if most <= 0:
+        # Nothing slows down: memory carries any number of workers.
         return np.zeros(len(times)), np.inf
     return slower / most, 1 / most
 
@@ -135,6 +143,7 @@ class Calibration:
 
     def on(self, workers: int) -> Machine:
         """Return the machine as so many workers find it."""
+        # With fewer workers than cores the caller has one for itself.
         return replace(self.machine, caller=self.caller if workers >= self.cores else 0.0)
 
 
@@ -147,6 +156,7 @@ def calibrated(measured: Mapping[int, Measured]) -> Calibration:
         raise ValueError("nothing was measured, so there is nothing to simulate from")
     first, last = measured[min(measured)], measured[max(measured)]
     costs, machine = run_costs(first), measured_machine(first)
+    # From the most threads: with one there are no thieves.
     machine = replace(machine, steal=measured_machine(last).steal)
     shares, times = np.zeros(costs.shape[1]), np.ones(costs.shape[1])
     if 1 in measured and 2 in measured:
@@ -167,6 +177,7 @@ def _runs(measured: Measured) -> _Runs:
     order = np.lexsort((start, task))
     counts = np.bincount(task, minlength=measured.graph.size)
     run = np.empty(len(task), np.int64)
+    # Its number among the runs of its task: events sorted by task and time, less where the task's begin.
     run[order] = np.arange(len(task)) - np.repeat(np.cumsum(counts) - counts, counts)
     empty = [np.zeros(0, np.int64)]
     return _Runs(
@@ -189,6 +200,7 @@ def _ready(graph: TaskGraph, runs: _Runs) -> Ints:
     for row, end in zip(ready, ends, strict=True):
         np.maximum.at(row, after, end[before])
     before, after = graph.edges(carried=True)
+    # A carried edge waits for the predecessor's run in the step before.
     for row, end in zip(ready[1:], ends[:-1], strict=True):
         np.maximum.at(row, after, end[before])
     return np.asarray(ready[runs.run, runs.task])

@@ -17,6 +17,7 @@ RANKS = (2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of ranks that a profile predicts for."""
 COLORS = (2, 4, 8)
 """Numbers of trees of `multicolor` that are compared."""
+# So that each step counted has a step before and behind it, as in training.
 STEPS = 6
 """Simulated steps: the first two and the last are left out of the mean (`Outcome.steady`)."""
 
@@ -51,6 +52,7 @@ def simulate_scaling(
         raise ValueError("these steps move no weights, so ranks have nothing to add up")
 
     ways = [(count, it) for count in ranks for it in _ways(count, colors, chunk)]
+    # For the progress bar: simulating a rank takes about as long whatever the strategy.
     done, total = 0, 1 + sum(ranks) + sum(count for count, _ in ways)
 
     def run(count: int, strategy: Strategy, links: Links) -> Outcome:
@@ -65,7 +67,9 @@ def simulate_scaling(
             report(done, total)
         return found
 
+    # Any strategy: one rank sends nothing.
     alone, rows = run(1, STRATEGIES["tree"], links).steady, []
+    # Messages without time show what ranks lose by waiting for the slowest alone.
     free = replace(links, latency=0.0, bandwidth=inf, adding=0.0)
     undelayed = {count: run(count, STRATEGIES["allreduce"], free).steady for count in ranks}
     for count, strategy in ways:
@@ -84,6 +88,7 @@ def simulate_scaling(
     return {
         "workers": workers,
         "alone": alone,
+        # Of one step: both copies exchange the same.
         "bytes": sum(it.size for layer in summed for it in layer if it.step == 0),
         "latency": links.latency,
         "bandwidth": links.bandwidth,
@@ -92,6 +97,7 @@ def simulate_scaling(
 
 
 def _ways(ranks: int, colors: int | None, chunk: int | None) -> Iterator[Strategy]:
+    # More trees than ranks have no rank of their own to add at.
     several = [it for it in COLORS if it <= ranks] if colors is None else [colors]
     for strategy in STRATEGIES.values():
         for each in several if strategy.colors > 1 else [None]:

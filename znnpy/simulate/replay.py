@@ -26,10 +26,12 @@ class Machine:
     """Of every task, without the tokens that it brings to successors."""
     successor: float = 3e-9
     """Of bringing a token to one successor."""
+    # Two orders above a dispatch: cache lines of the task and its data come from another core.
     steal: float = 4e-7
     """Of taking a task from another worker."""
     wake: float = 1e-5
     """From the push of a task until a sleeping worker searches."""
+    # As `executor.SPIN_NS`.
     spin: float = 1e-3
     """How long an idle worker looks for work before it sleeps."""
     submit: float = 0.0
@@ -45,6 +47,7 @@ class Machine:
 
     def rates(self) -> Floats:
         """Return the costs as the array that the compiled loop reads."""
+        # In the order of `simulation.DISPATCH` and those behind it.
         return np.array(
             [
                 self.dispatch,
@@ -59,6 +62,7 @@ class Machine:
         )
 
 
+# Spinning for ever: a worker that parked would need a wake-up, which takes time.
 IDEAL = Machine(0.0, 0.0, 0.0, 0.0, np.inf)
 """The machine on which nothing but tasks takes time: Brent's bounds for greedy schedules hold exactly."""
 
@@ -96,6 +100,7 @@ class Replay:
         rows[:, works] = given
         crowded = np.zeros(graph.size)
         crowded[works] = 0.0 if shares is None else shares
+        # Phases of messages become those of their step: a token from outside would never come here.
         phase = np.minimum(graph.phase, graph.step)
         return cls(replace(graph, phase=phase), rows, crowded)
 
@@ -104,12 +109,14 @@ class Replay:
         copies = int(self.graph.step.max()) + 1
         total = 0.0
         for step in range(steps):
+            # Rounds of costs are repeated in turn, as the simulated loop does.
             row = self.costs[step // copies % len(self.costs)]
             total += float(row[self.graph.step == step % copies].sum())
         return total
 
     def span(self) -> float:
         """Return Tinf: seconds along the longest path of one step, each task as long as its longest run."""
+        # The longest run of each task: an upper bound of the path of any step.
         before, after = self.graph.edges(carried=False)
         inside = self.graph.step[before] == self.graph.step[after]
         edges = before[inside], after[inside]

@@ -60,6 +60,8 @@ class Outcome:
     def steady(self) -> float:
         """Return the mean time of a step on all ranks, without the first two and the last, which overlap less."""
         last = self.completions.max(axis=0)
+        # From the end of the second step to that of the last but one: the first two fill the pipeline, the last
+        # one empties it.
         return float((last[-2] - last[1]) / (len(last) - 3))
 
 
@@ -98,6 +100,7 @@ def simulate_ranks(
     graphs = [replay.graph for replay in replays]
     copies = int(graphs[0].step.max()) + 1
     firsts, offsets = _offsets([g.size for g in graphs]), _offsets([*map(_edges, replays)])
+    # From 1: xorshift never leaves 0.
     randoms = np.random.default_rng(seed).integers(1, 1 << 62, (count, workers))
     hands = np.stack([np.full((count, workers), native.NONE), randoms], axis=2)
     totals, completions = np.zeros((count, native.MISSING + copies)), np.zeros((count, steps))
@@ -110,7 +113,9 @@ def simulate_ranks(
         np.concatenate([graph.successors for graph in graphs]),
         np.concatenate([np.ascontiguousarray(replay.costs.T) for replay in replays]),
         np.concatenate([replay.shares for replay in replays]),
+        # Links of deques, empty: every list is linked through its tasks, as each is in one deque at a time.
         np.full((int(firsts[-1]), 2), native.NONE),
+        # One queue more than workers: the injector.
         np.full((count, (workers + 1) * BANDS, 2), native.NONE),
         np.zeros((count, BANDS), np.int64),
         hands,
@@ -125,6 +130,7 @@ def simulate_ranks(
         np.zeros((count, 2), np.int64),
         np.zeros((count, 1)),
     )
+    # The loop ends when nothing can happen any more: tokens are missing.
     if done < steps * count:
         of = f"of {steps} steps" if count == 1 else f"of {steps} steps on each of {count} ranks"
         raise GraphError(
@@ -153,6 +159,8 @@ def _edges(replay: Replay) -> int:
 def _tasks(replay: Replay, rank: int) -> Ints:
     graph = replay.graph
     columns = [graph.initial, graph.joins, graph.band, graph.step, graph.phase]
+    # The last column counts runs: each rank begins with another round of costs, or all would be slow at the
+    # same moment.
     return np.stack([*columns, np.full(graph.size, rank)], axis=1)
 
 
@@ -164,6 +172,7 @@ def _messages(
     seconds = [(m.lasts, m.latency, 0.0) for m in messages]
     poster = [firsts[rank] + task for m in messages for rank, task in m.after]
     posted = np.repeat(np.arange(len(messages)), [len(m.after) for m in messages])
+    # Stable, so that messages of one task leave in the order in which they were declared.
     order = np.argsort(np.array(poster, np.int64), kind="stable")
     counts = np.bincount(np.array(poster, np.int64), minlength=int(firsts[-1]))
     return (
@@ -177,4 +186,5 @@ def _messages(
 
 
 def _rows(values: Sequence[Sequence[float]], width: int, kind: type) -> NDArray[Any]:
+    # Reshaped, as an array of no rows would have one axis.
     return np.array(values, kind).reshape(-1, width)

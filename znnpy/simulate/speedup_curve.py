@@ -13,6 +13,7 @@ from znnpy.simulate.measured_costs import Measured, calibrated
 from znnpy.simulate.replay import Machine, Replay, without_memory
 from znnpy.simulate.run import simulate
 
+# Dense where machines are, sparse beyond: each is a simulation.
 WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Numbers of workers that a profile predicts for."""
 COLUMNS = ("seconds", "unlimited", "brent_lower", "brent_upper")
@@ -34,6 +35,7 @@ def simulate_profile(
     steps, most = measured[min(measured)].updates, max(measured)
 
     def replay(count: int) -> Replay:
+        # The graph of the next larger number that was measured: more workers have more slack between buffers.
         enough = min((p for p in measured if p >= count), default=most)
         graph = wide if wide is not None and count > most else measured[enough].graph
         return known.replay(graph, count)
@@ -41,6 +43,8 @@ def simulate_profile(
     simulation = curve(replay, known.on, workers, steps, seed, known.caller)
     simulation["measured"] = {str(p): run.seconds for p, run in measured.items()}
     simulation["error"] = {
+        # How far off the simulation is where it can be compared: beside the curve, so that readers can judge
+        # it.
         str(p): _seconds(replay(p), p, known.on(p), steps, seed, known.caller) / run.seconds - 1
         for p, run in measured.items()
     }
@@ -66,10 +70,12 @@ def curve(
     rows: dict[str, list[float]] = {name: [] for name in COLUMNS}
     for count in workers:
         own, machine = replay(count), on(count)
+        # Memory's share of the curve: the same without its limits.
         free = without_memory(machine)
         loaded = own.loaded(machine)
         crowded = np.isfinite(machine.bandwidth) and bool(own.shares.any())
         seconds = _seconds(own, count, machine, steps, seed, caller)
+        # Not simulated twice where memory makes no difference.
         alone = _seconds(own, count, free, steps, seed, caller) if crowded else seconds
         upper = loaded.work(steps) / steps / count + loaded.span() + max(machine.caller, caller)
         values = seconds, alone, own.work(steps) / steps / count, upper
@@ -106,6 +112,7 @@ def compare_policies(
     """
     known = calibrated(measured)
     steps, most = measured[min(measured)].updates, max(measured)
+    # Near graphs for measured numbers, far ones beyond: `graphs[p > most]` picks by that.
     near, far = GraphBuilder.of(measured[most].graph), GraphBuilder.of(wide or measured[most].graph)
     rows = []
     for name in seconds or POLICIES:
@@ -131,4 +138,5 @@ def _seconds(
     replay: Replay, workers: int, machine: Machine, steps: int, seed: int, caller: float
 ) -> float:
     """Return the seconds of an update: of the workers, or of the thread that submits updates if that is more."""
+    # Updates come no faster than they are submitted.
     return max(simulate(replay, workers, machine, steps, seed).seconds_per_step, caller)

@@ -16,6 +16,7 @@ import numpy as np
 
 Process = Generator[float, float, None]
 """Yields how long it will be busy or wait, and is sent the time when that has passed."""
+# A share of 0.2 each way: large enough that workers fall out of step.
 JITTER = 0.2
 """Half the spread of the time that a contribution takes, as a share: without it all would come at once."""
 
@@ -36,9 +37,11 @@ class FanIn:
 
     def tree(self, number: int, leaf: int, now: float) -> Process:
         """Add by a fixed tree: node n of a binary heap adds nodes 2n and 2n + 1; leaves come behind the inner nodes."""
+        # Leaves are the nodes from `contributions` on, so a leaf's parent is half its number.
         node = (leaf + self.contributions) // 2
         while node > 0:
             self._arrived[number, node] += 1
+            # The first of two terms leaves; the second adds, and carries the sum up.
             if self._arrived[number, node] == 1:
                 return
             yield self.adding
@@ -50,6 +53,7 @@ class FanIn:
             if number in self._full:
                 self._full.remove(number)
                 yield self.adding
+            # Asked again: another may have filled the slot while this one added.
             if number not in self._full:
                 self._full.add(number)
                 break
@@ -60,11 +64,13 @@ class FanIn:
     def lock(self, number: int, leaf: int, now: float) -> Process:
         """Wait for the workers that came before, then add."""
         begin = max(now, self._free[number])
+        # Reserved at once: whoever comes next waits behind.
         self._free[number] = begin + self.adding
         self.waited += begin - now
         yield begin + self.adding - now
 
 
+# `tree` first: its additions are the measure for the others (`profile/sum_strategies.py`).
 STRATEGIES: dict[str, Callable[[FanIn, int, int, float], Process]] = {
     "tree": FanIn.tree,
     "exchange": FanIn.exchange,
@@ -81,11 +87,13 @@ def simulate_sums(strategy: str, fan_in: FanIn, workers: int, seed: int = 0) -> 
     order = [(n, leaf) for n in range(fan_in.sums) for leaf in range(fan_in.contributions)]
     spread = 1 + JITTER * (2 * rng.random(len(order)) - 1)
     left = iter(
+        # Costs are drawn once, in the order of contributions, so that all strategies have the same.
         [(*key, fan_in.making * float(times)) for key, times in zip(order, spread, strict=True)]
     )
     processes = [_work(fan_in, STRATEGIES[strategy], left) for _ in range(workers)]
     queue = [(0.0, worker) for worker in range(workers)]
     for process in processes:
+        # To the first `yield`: a generator cannot be sent a time before.
         next(process)
     heapify(queue)
     now = 0.0
@@ -93,6 +101,7 @@ def simulate_sums(strategy: str, fan_in: FanIn, workers: int, seed: int = 0) -> 
         now, worker = heappop(queue)
         try:
             heappush(queue, (now + processes[worker].send(now), worker))
+        # A worker without contributions leaves the queue.
         except StopIteration:
             continue
     return now

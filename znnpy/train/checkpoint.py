@@ -20,7 +20,9 @@ from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
 FORMAT = 1  # raised when files change so that older versions cannot read them
+# Begin the names of arrays in the file; a name is `group/name`.
 GROUPS = ("parameters", "optimizer_state")
+# Nine digits, so that names sort as iterations do.
 _NAME = re.compile(r"iteration-(\d{9})\.npz")
 
 
@@ -72,12 +74,14 @@ def path_of(directory: Path, iteration: int) -> Path:
 def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint and remove all but the newest `keep`; raises RunError when the disk is full."""
     path = path_of(directory, checkpoint.iteration)
+    # A text is an array as well: the whole checkpoint is one file, which is written or is not.
     arrays = {"meta": np.array(json.dumps(_meta(checkpoint), sort_keys=True))}
     for group in GROUPS:
         for name, array in getattr(checkpoint, group).items():
             arrays[f"{group}/{name}"] = np.ascontiguousarray(array)
     with explained(path, RunError):
         write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    # After the new one is durable: at no moment is there none.
     _prune(directory, keep)
     return path
 
@@ -91,6 +95,8 @@ def load(path: Path, contents: Contents) -> Checkpoint:
     try:
         with Archive(path) as file:
             meta = _read_meta(file.text("meta"), path)
+            # Before names and shapes: another network may have the same ones, and if not, this
+            # message is the better one.
             _refuse_other(meta["network"], contents.network, path)
             members = contents.members()
             found = {name: kind for name, kind in file.kinds.items() if name != "meta"}
@@ -122,6 +128,7 @@ def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> 
     for path in paths:
         try:
             return load(path, contents)
+        # Older checkpoints are of that other network as well: skipping this one would not help.
         except OtherNetworkError:
             raise
         except RunError as error:
@@ -149,6 +156,7 @@ def _meta(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _prune(directory: Path, keep: int) -> None:
+    # At least one stays, whatever the config says.
     _remove(listed(directory)[max(1, keep) :], directory)
 
 
@@ -160,6 +168,8 @@ def _read_meta(text: str, path: Path) -> dict[str, Any]:
     if meta.get("format") != FORMAT:
         raise RunError(f"checkpoint {path} was written by another version of znnpy")
     for name in ("iteration", "seed", "next_sample"):
+        # `type`, not isinstance: JSON's true is an int to Python. 64 bits are what samples are
+        # numbered by.
         if type(meta.get(name)) is not int or not 0 <= meta[name] < 1 << 64:
             raise ValueError(f"{name} is {str(meta.get(name))[:40]!r}, not a whole number")
     rate: Any = meta.get("learning_rate")
@@ -167,6 +177,7 @@ def _read_meta(text: str, path: Path) -> dict[str, Any]:
         raise ValueError(f"learning_rate is {str(rate)[:40]!r}, not a finite number from 0 on")
     if not isinstance(meta.setdefault("network", ""), str):
         raise ValueError(f"network is {str(meta['network'])[:40]!r}, not a text")
+    # A copied or renamed file would be resumed at the wrong iteration.
     if path != path_of(path.parent, meta["iteration"]):
         raise ValueError(f"it is of iteration {meta['iteration']}, which its name does not say")
     names = ("iteration", "seed", "next_sample", "learning_rate", "network")
@@ -174,6 +185,7 @@ def _read_meta(text: str, path: Path) -> dict[str, Any]:
 
 
 def _refuse_other(found: str, wanted: str, path: Path) -> None:
+    # Files of older versions have no digest; names and shapes alone are compared then.
     if found and wanted and found != wanted:
         raise OtherNetworkError(
             f"checkpoint {path} has weights of another network than {path.parent.parent / 'config.yaml'} describes: "

@@ -38,6 +38,7 @@ def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: R
             f"{microbatches} rank{'s' * (microbatches > 1)} at most can go on with it, and {world.size} were "
             "started; a smaller training.microbatch needs a new run"
         )
+    # Only for its error: more ranks than microbatches.
     Ranks.of(microbatches, world.size)
     return config.model_copy(update={"training": training})
 
@@ -46,11 +47,14 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
     training = config.training
     if training.microbatch is not None:
         return training.microbatch
+    # A run keeps the microbatch that it was begun with, whatever the number of ranks is now: it
+    # decides bits.
     if run.started:
         return load_config(run / CONFIG).training.microbatch
     if world.size == 1:
         return None
     chosen = largest_microbatch(training.batch, world.size)
+    # Batch normalisation over fewer samples is another network, not other rounding.
     refuse_split_statistics(config, world.size)
     same = "; where the config sets it, any number of ranks computes the same bits"
     reporter.note(
@@ -78,6 +82,7 @@ def refuse_split_statistics(config: Config, ranks: int) -> None:
 
 def for_others(config: Config) -> dict[str, Any]:
     """Return the config for the other ranks, JSON-able; without the plan, which rank 0 alone reads."""
+    # The file may be on rank 0's disk alone; its content comes with the plan.
     training = config.training.model_copy(update={"plan": None})
     return plain(config.model_copy(update={"training": training}))
 
@@ -86,6 +91,8 @@ def state_as_bytes(checkpoint: Checkpoint, contents: Contents) -> bytes:
     """Return the arrays of a checkpoint as bytes, one after the other."""
     groups = {"parameters": checkpoint.parameters, "optimizer_state": checkpoint.optimizer_state}
     parts = (name.partition("/") for name in contents.members())
+    # In the order of `contents`, which all ranks derive from the config, so no names need to
+    # travel.
     return b"".join(groups[group][inner].tobytes() for group, _, inner in parts)
 
 
@@ -117,6 +124,8 @@ class CommonStop:
     def agreed(self) -> int | None:
         """Return the signal that some rank had at the previous call; all ranks must call equally often."""
         told = [self.signals.requested, *self.world.messenger.carried]
+        # The answer is looked at one update later: nobody waits for a message before an update, and
+        # all ranks see the same one.
         before, self._asked = self._asked, self.world.begin_exchange(told)
         if before and self.requested is None:
             found = before.result()

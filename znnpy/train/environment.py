@@ -12,6 +12,7 @@ from znnpy.distributed.core_shares import Place
 from znnpy.errors import RunError
 from znnpy.plan.fingerprint import vectors
 
+# Those whose versions may change bits.
 _PACKAGES = ("znnpy", "numpy", "numba", "llvmlite", "pyfftw")
 
 Member = dict[str, Any]
@@ -20,6 +21,7 @@ Member = dict[str, Any]
 
 def versions(seed: int) -> dict[str, Any]:
     """Return versions of the packages that compute, the CPU and vectors that numba compiles for, and the run's seed."""
+    # Late: importing them takes long, and commands that only read a run need neither.
     from llvmlite import binding
     from numba import config
 
@@ -60,6 +62,7 @@ def share_host(members: Sequence[Member], rank: int) -> None:
     Shares count from the memory that was free when all ranks reported, before any of them reads.
     """
     beside = [other["free"] for other in members if other["host"] == members[rank]["host"]]
+    # The least of what they saw, should memory have been taken between their reports.
     share_memory(len(beside), min(beside, default=0))
 
 
@@ -68,6 +71,8 @@ def refuse_mixed(members: Sequence[Member], *, different_cpus: bool = False) -> 
     first = members[0] if members else {}
     for rank, other in enumerate(members):
         here = f"from rank 0 on {first['host']} to rank {rank} on {other['host']}"
+        # Versions first: another version may also explain other vectors, and is what users can
+        # mend.
         changed = differences(first["versions"], other["versions"])
         if changed:
             raise RunError(f"{', '.join(changed)} {here}; install the same versions on all hosts")

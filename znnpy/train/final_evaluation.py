@@ -19,6 +19,7 @@ from znnpy.train.start import SavedRun
 def held_out(config: Config) -> tuple[VolumeSection, ...]:
     """Return the volumes to evaluate on: data.test, or data.validation if it is not given; only those with labels."""
     data = config.data
+    # `data.test: []` means none at all, which is why it is not treated like None.
     sections = data.validation if data.test is None else data.test
     return tuple(section for section in sections if section.labels is not None)
 
@@ -66,6 +67,7 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
     except RunError:
         return False
     wanted = {"iteration": iteration, "volumes": _plain(sections)}
+    # Scores of other weights or volumes are computed anew.
     return result is not None and wanted.items() <= result.items()
 
 
@@ -85,6 +87,7 @@ def write_result(
             caption=f"{Path(first.volume).name}, iteration {iteration}",
             span=first.span,
         )
+    # Last: while it is missing the same command scores again, so the picture is never left out.
     write_json(path / RESULT, result_of(iteration, evaluations) | {"volumes": _plain(sections)})
 
 

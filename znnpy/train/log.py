@@ -25,7 +25,9 @@ from znnpy.data.writing.journal import write_all
 from znnpy.errors import RunError, reason
 
 Record = dict[str, Any]
+# Bounds the memory that a damaged log without line ends can take.
 LINE = 1 << 16  # bytes that a record is well below
+# Every record begins with its iteration, so an unfinished line may still tell it.
 _BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
 DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
 
@@ -75,10 +77,15 @@ def drop_after(path: Path, iteration: int) -> str:
         return ""
     with explained(path, RunError), path.open("rb+") as file:
         found = _survey(file, iteration)
+        # Named by its content: repeating the command writes the same file again, and other damage
+        # another one.
         aside = path.with_name(f"{path.name}{DAMAGED}{found.checksum:08x}")
+        # Set aside, durably, before the log itself is touched: a kill in between loses nothing.
         if found.damaged:
             with explained(aside, RunError):
                 write_whole(aside, lambda into: _copy(file, iteration, into, sound=False))
+        # Damage lies between records; else everything to be dropped is at the end and cutting is
+        # enough.
         if found.kept < found.end:
             write_whole(path, lambda into: _copy(file, iteration, into, sound=True))
         elif os.fstat(file.fileno()).st_size != found.end:
@@ -121,6 +128,8 @@ def _kept(file: BinaryIO, iteration: int) -> Iterator[Piece]:
     for piece in _in_order(file):
         if piece.record is not None and piece.record["iteration"] > iteration:
             return
+        # A torn line of a later iteration is what a kill leaves; of an earlier one it was whole on
+        # the disk, and something has damaged it since.
         begun = _BEGUN.match(piece.unended or b"")
         if piece.unended is None or (begun and int(begun[1]) <= iteration):
             yield piece
@@ -131,6 +140,8 @@ def _in_order(file: BinaryIO) -> Iterator[Piece]:
 
     Whichever fits less well to its neighbours is the damaged one.
     """
+    # One record is held back until the next one shows whether it fits; `last` is the iteration
+    # before it.
     held, last = None, 0
     for piece in _lines(file):
         if piece.record is None:
@@ -144,6 +155,7 @@ def _in_order(file: BinaryIO) -> Iterator[Piece]:
             last = held.record["iteration"]
             yield held
             held = piece
+        # Smaller than both before it: this record is the odd one.
         elif now < last:
             yield Piece(piece.start, piece.end, None)
         else:
@@ -177,6 +189,7 @@ def _parsed(line: bytes) -> Record | None:
     if not line.startswith(b"{"):
         return None
     try:
+        # Python would take NaN and Infinity, which no log holds.
         record = json.loads(line.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
@@ -185,6 +198,7 @@ def _parsed(line: bytes) -> Record | None:
     nested = [value for value in record.values() if isinstance(value, dict)]
     values = [value for value in record.values() if not isinstance(value, dict)]
     values += [value for inner in nested for value in inner.values()]
+    # Numbers only, one level deep: nothing else was ever written, so anything else is damage.
     return record if all(map(_finite, values)) else None
 
 
@@ -211,6 +225,7 @@ class RunLog(Closing):
     def __init__(self, path: Path) -> None:
         self.path, self._file = path, -1
         with self._explained():
+            # O_APPEND: a line goes to the end even if something else has cut the file.
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             sync(path.parent)
             if _unfinished(self._file):

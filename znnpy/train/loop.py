@@ -20,6 +20,7 @@ from znnpy.train.log import Record
 from znnpy.train.run_writer import Keeper, Pace, Stateful, StepOutcome, due
 from znnpy.train.signals import Stop
 
+# Only decides which sentence a message has: data to be mended, or a rate to be lowered.
 LARGE = 1e4  # normalised inputs and targets of any use are far below
 Exchange = Callable[[Any], list[Any]]
 """Sends a JSON-able value to all ranks, and returns those of all, by rank."""
@@ -45,6 +46,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(cls, what: str, array: npt.NDArray[Any]) -> Seen:
         """Return the summary of an array; reads all values."""
+        # Only called when training has failed already: it may read everything.
         wrong = np.argwhere(~np.isfinite(array))
         place = [int(n) for n in wrong[0]] if len(wrong) else []
         first = float(array[tuple(place)]) if place else 0.0
@@ -69,6 +71,7 @@ def suspects(fed: Iterable[tuple[str, Images | None]], exchange: Exchange) -> tu
     else the largest beyond `LARGE`, else the ranges.
     """
     own = [Seen.of(what, array) for what, given in fed for array in _arrays(given)]
+    # Ranks were fed different samples, and all must raise the same words.
     arrays = [_whole(shares) for shares in zip(*exchange(own), strict=True)]
     for array in arrays:
         if array.bad:
@@ -159,6 +162,7 @@ class Loop:
         self._learning_rate, self._validate, self._validated = learning_rate, validate, validated
         self._keeper, self._stop, self._world = keeper, stop, world or World()
         self._pending: deque[tuple[int, int]] = deque()  # iteration after the update, its ticket
+        # References, not copies: batches live that much longer.
         self._fed: deque[Batch] = deque(maxlen=FED)
         self._submitted = model.iteration
 
@@ -167,13 +171,18 @@ class Loop:
         with self._stop.deferred():
             self._keeper.start(self._submitted)
             try:
+                # A checkpoint of the first weights: a run can be resumed from its very beginning.
                 if self._keeper.saved < 0:
                     self._save()
                 self._validate_if_due()
                 while self._submitted < self._pace.iterations and self._stop.agreed() is None:
                     self._submit()
+                    # One update stays in flight: while it computes, the next batch is taken and
+                    # submitted.
                     self._finish_all_but(1)
                     self._pause_if_due()
+                # Everything that was submitted is finished and looked at before the last
+                # checkpoint.
                 self._settle()
                 if self._keeper.saved < self._submitted:
                     self._save()
@@ -195,6 +204,7 @@ class Loop:
         while len(self._pending) > ahead:
             iteration, ticket = self._pending.popleft()
             outcome = self._model.result(ticket)
+            # Before it is logged: the log holds finite numbers only.
             if not math.isfinite(outcome.loss):
                 self._diverged(f"the loss is {outcome.loss} at iteration {iteration}")
             self._keeper.record(iteration, outcome)
@@ -238,9 +248,12 @@ class Loop:
         )
 
     def _diverged(self, what: str) -> None:
+        # Ranks get here together, after the same update, so the calls below, which all must make,
+        # cannot wait for ever.
         self._model.drain()
         layer = self._model.non_finite_layer()
         where = f"; {layer!r} is the first layer with a value that is not finite" if layer else ""
+        # The losses on the way are what users look at next.
         self._keeper.sync()
         fed, guilty = suspects(
             [("inputs", batch.input) for batch in self._fed]

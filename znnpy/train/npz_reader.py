@@ -24,9 +24,13 @@ DAMAGE = (
     zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """The exceptions that reading a damaged archive may raise."""
+# Members of an npz file are npy files.
 SUFFIX = ".npy"
 TEXT = 1 << 14  # characters of the text at most; that of checkpoints has a few hundred
+# Version 1.0 of the format: what NumPy writes for headers below 64 KiB.
 _MAGIC = b"\x93NUMPY\x01\x00"
+# NumPy reads headers by evaluating a literal; only the exact text that `savez` writes is taken
+# here.
 _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
@@ -96,10 +100,12 @@ class Archive:
             name = info.filename.removesuffix(SUFFIX)
             if name == info.filename or name in found:
                 raise ValueError(f"{info.filename[:60]!r} is no array, or there twice")
+            # A small file must not grow to more memory than it has bytes.
             if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
                 raise ValueError(f"{name[:60]!r} is not stored plain")
             with self._zip.open(info) as file:
                 found[name] = _kind(file)
+                # Sizes are compared before any array is allocated.
                 if file.tell() + found[name].nbytes != info.file_size:
                     raise ValueError(f"{name[:60]!r} has another size than its header says")
         return found
@@ -114,6 +120,7 @@ class Archive:
                 if not count:
                     raise EOFError(f"{name!r} is cut short")
                 rest = rest[count:]
+            # zipfile compares it only once a read comes to the end of the member.
             file.read(1)  # at the end the checksum is looked at
         return values
 

@@ -69,6 +69,7 @@ def make_sampler(
     section, augment = config.training, config.augment
     geometry = trained_geometry(config, network)
     targets = make_targets(config, network)
+    # Warnings before the sampler reads anything: they may explain its errors.
     _doubt_labels(scenes, geometry)
     _doubt_zeros(scenes, targets)
     with blamed_on_loss(config):
@@ -85,6 +86,7 @@ def make_sampler(
         normalise=mode_of(config.data),
         replace=config.data.replace_nonfinite,
         mirror=config.data.border == "mirror",
+        # XOR with a constant: both are functions of the run's seed, and never equal.
         seed=section.seed if training else section.seed ^ VALIDATION_SEED,
         examine=examine,
         possible=partial(largest, network),
@@ -94,6 +96,8 @@ def make_sampler(
 
 def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:
     """Warn where there is one label for each image, and the network sees several images at once."""
+    # Images with one label each are stacked along z, so a network that sees several of them mixes
+    # samples.
     deep = max(view[0] for view in geometry.fields_of_view.values())
     each = [it for scene in scenes for it in scene.labels.values() if isinstance(it, OneEach)]
     if deep > 1 and each:
@@ -109,6 +113,7 @@ def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
     for scene in scenes:
         for node, labels in scene.labels.items():
             taught = targets[node].of_zeros
+            # With a mask users have said what counts.
             if not taught or node in scene.masks or isinstance(labels, OneEach):
                 continue
             if labels.channels == 1 and (seen := strokes(labels)).likely:

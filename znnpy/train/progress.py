@@ -24,7 +24,9 @@ from rich.progress import (
 
 from znnpy.errors import screenful
 
+# Shorter fills the logs of batch systems, longer looks like a process that hangs.
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
+# Longer is steadier and follows changes later.
 WINDOW = 10.0  # seconds over which the rate is taken
 SMOOTHING = 0.98  # weight of the past in the shown loss and error: a mean over about 50 updates
 
@@ -116,6 +118,7 @@ class Plain:
         """Print a line when the last one is a few seconds old."""
         loss, error = self._smooth.add(status)
         if self._is_time() or status.iteration == self._total:
+            # 1e-9: no division by 0 before a rate is known; `clock` bounds what comes of it.
             left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
             self.note(
                 f"iteration {status.iteration}/{self._total}  {shown(loss, error)}  "
@@ -223,6 +226,8 @@ class Smooth:
 
     def add(self, status: Status) -> tuple[float, float | None]:
         """Return the means after one more update, corrected for the start as in Adam."""
+        # A plain mean over the first updates, while there are fewer than the window of the
+        # smoothing.
         keep = min(SMOOTHING, 1 - 1 / (1 + status.iteration))
         self._weight = keep * self._weight + 1 - keep
         self._loss = keep * self._loss + (1 - keep) * status.loss
@@ -236,6 +241,7 @@ class Rate:
     """Updates per second over the last seconds."""
 
     def __init__(self) -> None:
+        # Bounds the memory where updates take microseconds; the rate is then of the last thousand.
         self._times = deque([time.monotonic()], maxlen=1000)
 
     def add(self) -> float:
@@ -263,6 +269,7 @@ def choose_reporter(*, quiet: bool = False) -> Reporter:
 
 def clock(seconds: float) -> str:
     """Return seconds as h:mm:ss or m:ss."""
+    # At most 99:59:59, so that the column keeps its width.
     minutes, second = divmod(round(min(seconds, 359_999)), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"

@@ -31,7 +31,10 @@ LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "pr
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
+# JSON takes many times its size in memory once it is parsed.
 JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
+# With temporary files and damage set aside (`_is_file`) all that `--overwrite` removes, beside
+# checkpoints.
 _FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
 
 Note = Callable[[str], None]
@@ -57,6 +60,8 @@ class RunDirectory(Closing):
         Raises RunError when another process holds it, or when it is a directory of something else: only znnpy's own
         files are ever removed.
         """
+        # Noted before `mkdir`, so that `close` removes these alone, and `begin` makes their names
+        # durable.
         made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -94,8 +99,11 @@ class RunDirectory(Closing):
             self._clear()
             self._anew = False
         with explained(self.path, RunError):
+            # A new folder is durable once the one above it is synced (docs/design/inference.md,
+            # "Nothing finished is lost").
             for folder in (self.path, *self._made):
                 sync(folder.absolute().parent)
+        # Before the config: a directory with a config is a run, and must have all that one has.
         write_json(self / VERSIONS, versions)
         write_text(self / CONFIG, config_text, RunError)
         self._make_checkpoints()
@@ -111,8 +119,10 @@ class RunDirectory(Closing):
         if self._made and not (self.path / CONFIG).exists():
             with contextlib.suppress(OSError):  # somebody put something there, or the disk fails
                 (self.path / LOCK).unlink(missing_ok=True)
+                # Innermost first; one that holds something else stays, and with it all above.
                 for folder in self._made:
                     folder.rmdir()
+        # After the folder is removed: until then nobody else may begin a run in it.
         self._lock.close()
 
     def _make_checkpoints(self) -> None:
@@ -146,6 +156,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
     """Read a JSON object of a run; None when there is no file; raises RunError when it is damaged."""
     try:
         with path.open("rb") as file:
+            # One byte more shows that there is more.
             text = file.read(JSON_LIMIT + 1)
         found = json.loads(text) if len(text) <= JSON_LIMIT else None
     except FileNotFoundError:
@@ -190,6 +201,7 @@ def _locked(path: Path) -> IO[str]:
             "run.directory"
         ) from error
     try:
+        # Not waited for: the other process may train for days.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.seek(0)
@@ -201,6 +213,7 @@ def _locked(path: Path) -> IO[str]:
         ) from error
     with explained(path, RunError):
         try:
+            # Only after the lock is ours: the number in it is the holder's.
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -223,6 +236,7 @@ def remembered(run: Path, note: Note) -> dict[str, Any]:
 def remember(run: Path, records: Mapping[str, Any], note: Note) -> None:
     """Add remembered patches, replacing those of the same name; a note when they cannot be written."""
     try:
+        # Several predictions of one run may end at the same time.
         with alone(run, "notes patches of predictions"):
             known = remembered(run, lambda _: None)
             write_json(run / PATCHES, known | dict(records))
@@ -235,6 +249,7 @@ def keep_wisdom(run: Path, plan: Plan) -> bool:
     text = saved_plan(plan).fftw
     if text is None or (run / FFTW).exists():
         return False
+    # Only ever written once: a run goes on by the wisdom that it was begun with.
     write_text(run / FFTW, text, RunError)
     return True
 

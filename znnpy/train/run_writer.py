@@ -14,6 +14,7 @@ from znnpy.train.checkpoint import Arrays, Checkpoint, save
 from znnpy.train.log import Record, RunLog
 from znnpy.train.progress import Rate, Reporter, Status
 
+# By the clock, not by updates: an update may take a millisecond or a minute.
 TIMING_INTERVAL = 1.0  # seconds between lines of timings.jsonl
 
 
@@ -130,6 +131,7 @@ class RunKeeper:
                     "iteration": iteration,
                     "loss": outcome.loss,
                     **({} if error is None else {"error": error}),
+                    # The rate by which this update was made.
                     "learning_rate": self._learning_rate(iteration - 1),
                 }
             )
@@ -161,6 +163,8 @@ class RunKeeper:
         """Write a checkpoint, after the log that it relies on; raises RunError when the disk fails."""
         parameters, state = model.parameters, model.optimizer_state
         named = {"a weight": parameters, "a state of the optimizer": state}
+        # On every rank before any returns: those without weights to look at learn rank 0's finding
+        # here.
         wrong = self._verify(next((what for what in named if not _finite(named[what])), None))
         if wrong:
             return wrong
@@ -171,10 +175,12 @@ class RunKeeper:
             optimizer_state=state,
             learning_rate=self._learning_rate(iteration),
             seed=self._pace.seed,
+            # Redundant, so that a checkpoint of a run with another batch size is noticed.
             next_sample=iteration * self._pace.batch,
             network=self._network,
         )
         save(self._checkpoints, checkpoint, self._pace.keep)
+        # Other ranks wait for this: none may go on as if a checkpoint existed that does not.
         self._written()
         self.saved = iteration
         return None

@@ -79,10 +79,13 @@ def train(
     reporter, config = reporter or choose_reporter(), self_contained(config)
     world = world or World()
     with StopSignals() as stop, RunDirectory.open(config.run.directory, overwrite=overwrite) as run:
+        # The order of what follows is that of `follow` on the other ranks: each exchange here meets
+        # one there.
         members = world.exchange(member()) if world.size > 1 else []
         share_host(members, world.rank)
         refuse_mixed(members, different_cpus=different_cpus)
         config = with_microbatch(config, run, world, reporter)
+        # Changes nothing on disk: all that may be refused comes before `take_up`.
         standing = look(run, config, reporter)
         outcome = _Session(run, config, standing, reporter, stop, world, members).run()
         world.exchange(None)  # for which the others wait
@@ -116,6 +119,7 @@ class _Session:
         ):
             self._reporter.note(f"warning: {text}")
         if done < training.iterations:
+            # Tells the others to train; None tells them that there is nothing left to do.
             self._world.broadcast([done, for_others(self._config)])
             with ExitStack() as stack:
                 done = self._train(stack)
@@ -134,6 +138,8 @@ class _Session:
         """Train; first open everything that may be refused, before the run directory changes."""
         trained_geometry(self._config, self._network)  # names the line, as what follows does not
         data, scored = self._config.data, finest(self._network)
+        # Opens the training volumes and draws one sample: what fails, fails before anything is
+        # compiled or written.
         source = self._source(stack)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
@@ -152,7 +158,10 @@ class _Session:
             self._reporter.note(f"warning: {text}")
         if self._world.size > 1:
             self._tell_state()
+        # Plans, measures and compiles, which may take minutes; everything that can be refused
+        # quickly has been.
         model = stack.enter_context(self._model())
+        # The directory changes only once every rank has come as far.
         self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         if (
@@ -184,6 +193,7 @@ class _Session:
 
     def _model(self) -> Model:
         standing, config = self._standing, with_threads(self._config, self._members, 0)
+        # Before the model plans its FFTs.
         if self._run.started:
             pin_wisdom(self._run.path, self._reporter.note)
         model = training_model(
@@ -259,6 +269,8 @@ class _Session:
     def _source(self, stack: ExitStack) -> PeriodicSource:
         iteration = self._standing.iteration
         source = training_source(stack, self._config, self._network, self._world, iteration)
+        # The first sample of the first update: volumes that cannot be read, or hold nothing, show
+        # here.
         source.sample(iteration * self._config.training.batch)
         if isinstance(source, Shards):
             self._reporter.note(source.described())

@@ -15,8 +15,18 @@ import numpy as np
 
 from znnpy.config.models import Config
 from znnpy.data.process_memory import available, available_memory, kept_no_longer, readable, take
-from znnpy.data.sampling.block_assignment import Move, dealt, waves
-from znnpy.data.sampling.blocks import Block, Memory, cut, excerpt, load, outline, stored_volumes
+from znnpy.data.sampling.blocks import (
+    Block,
+    Memory,
+    Move,
+    cut,
+    dealt,
+    excerpt,
+    load,
+    outline,
+    stored_volumes,
+    waves,
+)
 from znnpy.data.sampling.position_index import NO_FLIPS
 from znnpy.data.sampling.sample import Patch
 from znnpy.data.sampling.sampler import Excerpt, Sampler
@@ -28,8 +38,10 @@ from znnpy.errors import RunError, VolumeError
 from znnpy.network.types import Network
 from znnpy.train.patch_sources import open_sampler
 
+# Larger slices take more memory for MPI's copies, smaller ones more calls.
 SLICE = 16 << 20
 """Bytes of a block that are sent at once: bounds the memory of messages."""
+# A larger share leaves the network's plan and the system less than they turn out to need.
 SHARE = (
     0.5  # of the available memory that blocks may take; the rest is for the network and the system
 )
@@ -89,6 +101,7 @@ class Shards:
         self._whole, self._blocks, self._weights, self._world = whole, blocks, weights, world
         self._poor = poor
         self._seed, self._batch = training.seed, training.batch
+        # Samples within each batch that this rank computes: `_first`, and so many.
         owned = Ranks.of(training.batch // training.at_once, world.size).owned[world.rank]
         self._first, self._count = (n * training.at_once for n in owned)
         self._held: dict[int, Memory] = {}
@@ -103,6 +116,7 @@ class Shards:
         unread = config.data.model_copy(update={"in_memory": False})
         with ExitStack() as stack:
             stack.enter_context(kept_no_longer())
+            # Left in their files: only this rank's blocks are read, below.
             sampler = open_sampler(
                 stack,
                 config.model_copy(update={"data": unread}),
@@ -112,6 +126,8 @@ class Shards:
                 world,
             )
             everything = _cut(config, sampler, world)
+            # Cut, count, refuse, read: every rank must come to the same blocks before any
+            # allocates.
             blocks, weights = _counted(everything, sampler, world)
             _refuse_few(config, blocks, sampler, world)
             _refuse_memory(config, blocks, world)
@@ -122,6 +138,7 @@ class Shards:
             poor = len(everything) - len(blocks)
             found = cls(config, sampler.over(excerpts), blocks, weights, poor, world)
             found._read(sampler, iteration // found._every)
+        # Reserved for good, so that what is planned later counts it as taken.
         take(_needed(blocks, world.size))
         return found
 
@@ -158,15 +175,19 @@ class Shards:
         return dealt(self._weights, self._world.size, self._seed, period)
 
     def _read(self, sampler: Sampler, period: int) -> None:
+        # All ranks make the same deal from seed and period; nothing is sent.
         for number, rank in enumerate(self._deal(period)):
             if rank == self._world.rank:
                 block = self._blocks[number]
                 self._held[number] = load(block, sampler.scenes[block.scene])
+        # Files may have changed while they were read, and are not looked at again.
         sampler.verify()
         self._take(period)
 
     def _exchange(self, period: int) -> None:
         self._sampler = self._whole  # so that blocks that leave are in nobody's hands
+        # Waves bound the memory to one block more than a rank holds (docs/design/distributed.md,
+        # "Shards").
         for wave in waves(self._deal(self._period), self._deal(period)):
             self._pass_on(wave)
         self._take(period)
@@ -176,9 +197,11 @@ class Shards:
         scenes = self._whole.scenes
         excerpts = [
             excerpt(block, scenes[block.scene], self._held[number])
+            # Sorted: the order in which blocks came must not decide which sample is drawn.
             for number, block in ((n, self._blocks[n]) for n in sorted(self._held))
         ]
         self._period = period
+        # Each rank and period draws by a key of its own; samples stay functions of seed and number.
         key = derived(self._seed, period, self._world.rank)
         self._sampler = self._whole.over(excerpts, self._number, key, self._where())
 
@@ -192,6 +215,7 @@ class Shards:
     def _number(self, index: int) -> int:
         """Return the number of a sample among those that this rank draws in this period."""
         update, place = divmod(index, self._batch)
+        # Counted from the beginning of the period, over this rank's share of each batch.
         return (update - self._period * self._every) * self._count + place - self._first
 
     def _pass_on(self, wave: Sequence[Move]) -> None:
@@ -200,6 +224,8 @@ class Shards:
         out = next((move for move in wave if move.source == rank), None)
         into = next((move for move in wave if move.into == rank), None)
         room = np.empty(self._blocks[into.block].bytes if into else 0, np.uint8)
+        # All ranks make as many calls as the largest block of the wave needs; those with less send
+        # nothing in the last ones.
         for first in range(0, max(self._blocks[move.block].bytes for move in wave), SLICE):
             part = slice(first, first + SLICE)
             self._world.move(
@@ -207,6 +233,7 @@ class Shards:
                 Parcel(into.source, room[part].data) if into else None,
             )
         if out:
+            # Only now: the block was read from until its last slice had gone.
             del self._held[out.block]
         if into:
             self._held[into.block] = room
@@ -219,6 +246,7 @@ def training_source(
     data = config.data
     if data.shards and world.size > 1:
         return Shards.open(config, network, world, iteration)
+    # One rank has all blocks: whoever asks for shards wants no file read while training.
     if data.shards and data.in_memory == "auto":
         data = data.model_copy(update={"in_memory": True})
     config = config.model_copy(update={"data": data})
@@ -253,13 +281,16 @@ def _counted(
     """
     if not sampler.selective:
         return list(blocks), [block.positions for block in blocks]
+    # Every size-th block: neighbours, which cost about as much to read, go to different ranks.
     own = range(world.rank, len(blocks), world.size)
     shares = {n: sampler.counted(blocks[n].scene, blocks[n].ranges[NO_FLIPS]) for n in own}
     told = world.exchange(list(shares.values()))
     found = [told[n % world.size][n // world.size] for n in range(len(blocks))]
     sizes = [block.positions for block in blocks]
+    # Weighed by size, as it is a share of all that counts.
     least = POOR * float(np.average(found, weights=sizes))
     kept = [n for n, share in enumerate(found) if share > least]
+    # At least 1: the deal balances by these weights, and a block of 0 would go anywhere.
     return [blocks[n] for n in kept], [max(1, round(found[n] * sizes[n])) for n in kept]
 
 
@@ -286,6 +317,7 @@ def _refuse_memory(config: Config, blocks: Sequence[Block], world: World) -> Non
             f"exchanged, take up to {readable(needed)} of memory, but only {available(free)}, of which "
             f"{SHARE:.0%} may be used; start on more hosts, or leave data.shards out"
         )
+    # So that no rank begins to read while another is about to refuse.
     world.exchange(None)
 
 

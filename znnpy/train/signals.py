@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Protocol, Self
 
+# Longer: a process that hangs in a library keeps the terminal. Shorter: temporary files stay
+# behind.
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
+# The terminal's own sequence: a progress bar has hidden the cursor, and cannot clean up any more.
 _SHOW_CURSOR = b"\x1b[?25h"
 _LEFT = b"znnpy: stopped at once; run the same command again to go on\n"
 
@@ -59,6 +62,7 @@ class StopSignals:
         self._watch: threading.Timer | None = None
 
     def __enter__(self) -> Self:
+        # Python only lets the main thread set handlers.
         if threading.current_thread() is threading.main_thread():
             caught = [signal.SIGINT, signal.SIGTERM]
             if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -92,13 +96,16 @@ class StopSignals:
         return {}
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
+        # A second one: whoever asks twice does not want to wait for the step.
         if self.requested is not None:
             if number == signal.SIGHUP:
                 return
+            # 128 + number is what a shell reports for a process that a signal has ended.
             leave_at_once(128 + number)
         self.requested = number
         if not self._deferring:
             self._watch = threading.Timer(GRACE, leave_at_once, (128 + number,))
+            # It must not keep a process alive that has left in time.
             self._watch.daemon = True
             self._watch.start()
             raise Stopped(number)
@@ -107,5 +114,7 @@ class StopSignals:
 def leave_at_once(code: int) -> None:
     """End the process without cleaning up, with a message, and show the cursor that a progress bar hid."""
     with contextlib.suppress(OSError):
+        # By file number: a handler may have interrupted a write of sys.stderr, whose lock is then
+        # taken.
         os.write(2, (_SHOW_CURSOR if sys.stderr.isatty() else b"") + _LEFT)
     os._exit(code)

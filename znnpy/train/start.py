@@ -90,6 +90,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """
     if not run.started:
         return Standing(None, None)
+    # The config first: everything after it is read by what it says.
     _refuse_changes(run, config)
     _warn_of_versions(run / VERSIONS, config.training.seed, reporter)
     plan, contents = _plan(run / PLAN, config), contents_of(config)
@@ -99,6 +100,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if checkpoint and checkpoint.seed != config.training.seed:
         raise RunError(f"the checkpoints in {run.checkpoints} are of seed {checkpoint.seed}")
     trained = checkpoint.iteration * config.training.batch if checkpoint else 0
+    # Samples would be trained on twice or never; a checkpoint alone cannot say which is right.
     if checkpoint and checkpoint.next_sample != trained:
         raise RunError(
             f"the checkpoint of iteration {checkpoint.iteration} in {run.checkpoints} goes on with sample "
@@ -108,6 +110,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     standing = Standing(plan, checkpoint)
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
+    # Up to the checkpoint: later validations are cut off with the log and made again.
     records = up_to(run / LOG, standing.iteration)
     validated = max((r["iteration"] for r in records if "validation" in r), default=0)
     return replace(standing, validated=validated)
@@ -129,6 +132,7 @@ def take_up(
         run.refresh(dump(config))
     else:
         run.begin(dump(config), versions(config.training.seed))
+    # Damaged ones, that is: intact newer checkpoints would have been resumed from.
     checkpoints.discard_newer(run.checkpoints, standing.iteration)
     damage = drop_after(run / LOG, standing.iteration)
     if damage:
@@ -144,6 +148,8 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
     """
     require_run(path)
     trained = load_config(path / CONFIG)
+    # Compared with the file itself: overrides may change how a prediction is made, never what is
+    # predicted with.
     config = load_config(path / CONFIG, overrides) if overrides else trained
     changed = [key for key in described_changes(trained, config) if key.startswith("network.")]
     if changed:
@@ -160,6 +166,7 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
         raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
     if plan is None:
         reporter.note(lost(path / PLAN, "algorithms are"))
+    # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)
     return SavedRun(path, config, trained_network(config), plan, checkpoint)
 
@@ -176,6 +183,7 @@ def contents_of(config: Config) -> Contents:
     """Return what checkpoints of this config's training hold."""
     training, dtype = config.training, np.dtype(config.training.precision)
     network = trained_network(config)
+    # Running variances: a negative one in a file would become NaN under the root.
     squares = {name for node in network.nodes for name, it in held(node).items() if not it.negative}
     kinds = {
         name: Kind(shape, dtype, name not in squares)
@@ -188,6 +196,7 @@ def contents_of(config: Config) -> Contents:
         for state in optimizer.state_names
     }
     losses = training_losses(config, network)
+    # Logits and probabilities have weights of the same names and shapes and mean different things.
     meant = " ".join(losses[node.name].reading.name for node in network.outputs)
     return Contents(kinds, states, f"{network_digest(network)} {meant}")
 

@@ -54,6 +54,8 @@ def survey(config: Config, network: Network) -> list[dict[str, Any]]:
             place = f"{key}.{index}"
             seen, wrong = _each(section, config, place)
             try:
+                # A section whose volumes cannot be read has nothing more to say; all other problems
+                # are collected, so that one run of the command shows all.
                 if not wrong and seen:
                     seen[0] |= _used(section, config, network, key)
             except (ZnnpyError, OSError) as error:
@@ -68,6 +70,7 @@ def survey(config: Config, network: Network) -> list[dict[str, Any]]:
 def _unread(config: Config) -> Config:
     """Return the config with volumes left in their files, and no statistics over all their voxels."""
     data = config.data.model_copy(update={"in_memory": False})
+    # Counts of classes would read all labels.
     training = config.training.model_copy(update={"rebalance": "none"})
     return config.model_copy(update={"data": data, "training": training})
 
@@ -132,6 +135,7 @@ def _used(section: VolumeSection, config: Config, network: Network, key: str) ->
                 config, network, [scene], training=key == "data.train", examine=False
             )
             drawn = sum(prod(shape) for shape in sampler.input_shapes.values())
+            # With masks a valid place may be far to seek.
             if drawn <= DRAWN_VOXELS and not scene.masks:
                 sampler.sample(0)
             return {"positions": sampler.positions}

@@ -25,6 +25,7 @@ def resume(model: Model, parameters: Arrays, optimizer_state: Arrays, iteration:
     model.set_parameters(parameters)
     if model.moves:  # else rank 0 keeps all of it
         model.set_optimizer_state(optimizer_state)
+    # Last: dropout and the optimiser's corrections count by it, whatever was loaded before.
     model.iteration = iteration
 
 
@@ -66,6 +67,7 @@ def verify_all(readers: Iterable[Verified | None], world: World, wrong: str | No
     """
     for reader in readers:
         if reader:
+            # Every rank's own files, before rank 0's word is waited for.
             reader.verify()
     found: str | None = world.broadcast(wrong)
     return found
@@ -76,6 +78,7 @@ def loop_batches(
 ) -> Generator[Batch]:
     """Yield batches from an update on, as the loop takes them; prepared ahead within a period of the source."""
     for end in source.periods(iteration):
+        # Not beyond the period: its blocks leave before the next one's have come.
         with Prefetcher(source, batch, iteration, own=own, stop=end) as ready:
             for found in ready:
                 weights = step_weights(losses, found.targets, found.weights)

@@ -49,14 +49,17 @@ class Validation:
         """Validate the model's present weights once; None if a signal stopped it."""
         tallies: dict[str, Tally] = {}
         for number, first in enumerate(range(0, self._patches, self._batch)):
+            # Not `agreed`: that counts updates, and all ranks must call it equally often.
             if self._stop.requested:
                 return None
             batch, count = make_batch(self._sampler, number, self._batch), self._patches - first
             values = self._forward(batch.images, list(batch.targets))
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
+                # The last batch may be filled up; only wanted samples count.
                 tally.add(values[node][:count], target[:count], batch.weights[node][:count])
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
+        # As a training step combines outputs: losses are added, errors averaged.
         record = {"loss": sum(factor * tally.loss for tally, factor in found)}
         if self._errors:
             wrong = sum(factor * tally.error for tally, factor in found)
@@ -69,6 +72,8 @@ class Validation:
         """Return the values of a batch by output; the last, incomplete batch is filled up with earlier samples."""
         found: list[dict[str, Float32]] = []
         for first in range(0, self._batch, self._at_once):
+            # The model takes a fixed number of samples; the last one fills up, and what it gives is
+            # dropped.
             samples = [min(first + n, self._batch - 1) for n in range(self._at_once)]
             values = self._model.forward({node: array[samples] for node, array in images.items()})
             found.append(values if isinstance(values, dict) else dict.fromkeys(outputs, values))

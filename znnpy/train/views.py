@@ -18,6 +18,7 @@ from znnpy.segment.job import Request, segment
 from znnpy.train.final_evaluation import held_out
 from znnpy.train.start import SavedRun
 
+# About 160^3: some seconds to predict, enough to look at.
 SHOWN = 1 << 22  # most voxels that are predicted
 
 
@@ -47,6 +48,7 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     def volume(array: Array, name: str) -> ArrayVolume:
         return ArrayVolume(array, name, resolution, offset)
 
+    # The volume itself can be shown only where it is what the network saw, voxel by voxel.
     whole = field.stride == (1, 1, 1) and not config.data.replace_nonfinite
     raw = scene.reference if whole else volume(known.raw, "raw")
     prediction, title = volume(found, f"prediction of {saved.path}"), saved.checkpoint.iteration

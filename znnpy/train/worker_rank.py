@@ -58,6 +58,8 @@ class Bystander:
 
     def save(self, model: Stateful, iteration: int) -> str | None:
         """Verify this rank's files and wait until rank 0 has saved; no signal may end that."""
+        # In the order of `RunKeeper.save`: verify with all ranks, then wait until the file is
+        # there.
         wrong = self.verify(None)
         if wrong is None:
             self.written()
@@ -71,6 +73,7 @@ def follow(world: World) -> int | None:
     Warns only of waiting: rank 0 reports all else on the same files. Raises as `train` does.
     """
     with StopSignals() as signals, warnings.catch_warnings():
+        # Other ranks see the same volumes and would say the same.
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", WaitWarning)
         stop, members = CommonStop(signals, world), world.exchange(member())
@@ -79,6 +82,7 @@ def follow(world: World) -> int | None:
         if told is not None:
             iteration, config = told
             _train(config_from(config), members, world, stop, iteration)
+        # Rank 0 comes here when it has evaluated; ending earlier would end it, too.
         world.exchange(None)
     return stop.requested
 
@@ -103,9 +107,12 @@ def _loop(
 ) -> Loop:
     network, training = trained_network(config), config.training
     source = training_source(stack, config, network, world, iteration)
+    # The order of calls is that of `_Session._train`, exchange by exchange.
     config = with_threads(config, members, world.rank)
     model, saved = _model(config, network, world, iteration)
     stack.enter_context(model)
+    # This rank's own first sample, as rank 0 draws its: what cannot be read shows before the first
+    # update.
     source.sample(iteration * training.batch + model.samples.start)
     world.exchange("ready")
     losses = training_losses(config, network)

@@ -6,6 +6,7 @@ from numba import types
 
 from znnpy_kernels.machine.native import native
 
+# Not in `machine.native`, as only this needs it.
 _pwrite = types.ExternalFunction(
     "pwrite", types.int64(types.intc, types.int64, types.int64, types.int64)
 )
@@ -19,6 +20,7 @@ def write_rows(file: int, data: int, size: int, places: object) -> int:
     places of their own.
     """
     for row in range(len(places)):  # type: ignore[arg-type]
+        # Less than asked for is a full disk or a signal: Python finds out which.
         if _pwrite(file, data + row * size, size, places[row]) != size:  # type: ignore[index]
             return row
     return len(places)  # type: ignore[arg-type]

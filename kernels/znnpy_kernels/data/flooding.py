@@ -16,6 +16,7 @@ def _before(heights: Any, ages: Any, first: int, second: int) -> bool:
     """Return whether one entry of the heap is lower than another, or as low and earlier."""
     if heights[first] != heights[second]:
         return bool(heights[first] < heights[second])
+    # Of equal heights the earlier: the flood then spreads evenly on plains.
     return bool(ages[first] < ages[second])
 
 
@@ -41,6 +42,7 @@ def _push(heights: Any, ages: Any, places: Any, last: int) -> None:
 @part
 def _pop(heights: Any, ages: Any, places: Any, last: int) -> None:
     """Move the least entry of a heap to `last`, the end of it, which the heap no longer counts."""
+    # The caller finds the least entry behind the heap's end.
     _swap(heights, ages, places, 0, last)
     parent = least = 0
     while True:
@@ -75,16 +77,19 @@ def flood(
     queued, age, place = floats(heights), longs(ages), longs(places)
     plane = rows * columns
     waiting = 0
+    # Seeds with age 0, in order of voxels.
     for voxel in range(depth * plane):
         if label[voxel] != 0:
             queued[waiting], age[waiting], place[waiting] = level[voxel], 0, voxel
             _push(queued, age, place, waiting)
             waiting += 1
+    # int64 from the start, or numba would type it anew within the loop.
     entered = int64(0)
     while waiting > 0:
         waiting -= 1
         _pop(queued, age, place, waiting)
         here, reached = place[waiting], queued[waiting]
+        # Where a voxel lies, to know which neighbours exist.
         z, y, x = here // plane, here // columns % rows, here % columns
         for side in range(6):
             step, may = int64(0), False
@@ -103,7 +108,10 @@ def flood(
             there = here + step
             if may and free[there] != 0 and label[there] == 0:
                 entered += 1
+                # Labelled when it enters the heap, not when it leaves: no voxel enters twice.
                 label[there] = label[here]
+                # At least the height that the flood had reached: it does not flow back down within its own
+                # valley.
                 queued[waiting] = max(level[there], reached)
                 age[waiting], place[waiting] = entered, there
                 _push(queued, age, place, waiting)

@@ -7,6 +7,8 @@ from numba import int64
 from znnpy_kernels.machine.memory import bytes_
 from znnpy_kernels.machine.native import native
 
+# Of the LZF format (Marc Lehmann's liblzf, which HDF5's filter uses): the upper three bits of a code are a
+# repetition's length less 2, or 0 for literal bytes, or 7 for a length in the next byte.
 LITERAL = 32  # codes below it begin a run of literal bytes
 LONG = 7 << 5  # codes from it on begin a repetition whose next byte extends its length
 
@@ -22,6 +24,7 @@ def decoded_length(source: int, size: int) -> int:
             place += code + 2
             length += code + 1
         elif code < LONG:  # a repetition of up to 8 bytes
+            # A code and an offset; the third byte of long ones is the length.
             place += 2
             length += (code >> 5) + 2
         else:  # a longer repetition, whose next byte counts

@@ -19,6 +19,7 @@ def _byte_run(source: int, first: int, last: int) -> Any:
     """Return (sum, sum of squares) of bytes first..last, RUN at most."""
     values = bytes_(source)
     total = squares = uint32(0)
+    # uint32 keeps twice as many lanes in a vector as uint64.
     for i in range(first, last):
         value = uint32(values[i])
         total = uint32(total + value)
@@ -39,6 +40,7 @@ def byte_sums(source: int, length: int, target: int) -> None:
 def short_sums(source: int, length: int, target: int) -> None:
     """Add the same of uint16; up to 2^31 values."""
     values = shorts(source)
+    # uint64 throughout: a square alone takes 32 bits.
     total = squares = uint64(0)
     for i in range(length):
         value = uint64(values[i])

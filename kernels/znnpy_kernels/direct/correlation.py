@@ -62,6 +62,7 @@ def full_words(
     """
     words = {"halo": int(halo)}
     for axis, step, apart, first, size in zip("zyx", stride, sparsity, before, limit, strict=True):
+        # Taps of a lattice are lattice / gcd apart: only those meet its voxels.
         common = gcd(step, apart)
         words |= {
             f"lattice_{axis}": step,
@@ -69,6 +70,7 @@ def full_words(
             f"origin_{axis}": first,
             f"apart_{axis}": apart,
             f"limit_{axis}": size,
+            # Negative: the data gradient reads backwards as taps go forward.
             f"shift_{axis}": -(apart // common),
         }
     return words
@@ -125,17 +127,18 @@ class RegisterBlock(ABC):
         """Return the vectors to be added to the task's bias gradient, in its order."""
 
     def field(self, name: str) -> Value:
-        """One word of the kernel's argument block."""
+        """Return one word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
 
     def asked(self, name: str) -> Value:
-        """Whether a word is not 0."""
+        """Return whether a word is not 0."""
         return self.builder.icmp_signed("!=", self.field(name), word(0))
 
     def emit(self, positions: int) -> None:
         """Compute and store one register block."""
         b = self.builder
         sums, bias = self.sums(positions), float_pointer(b, self.field("bias"))
+        # Bias and function are applied to sums in registers: no pass over the target follows.
         values = finished(
             b,
             self.field,
@@ -146,10 +149,11 @@ class RegisterBlock(ABC):
         places = self.places(self.target, "target_block", positions)
         for value, place in zip(values, places, strict=True):
             self.store(value, place, positions)
+        # After the function's gradient: the bias gradient is that of the sum.
         when(b, self.asked("bias_gradient"), [], lambda: self.add_to_bias(values, positions))
 
     def loaded(self, pointer: Value, block: str, positions: int) -> list[Value]:
-        """All vectors of the register block in some channels."""
+        """Load all vectors of the register block from some channels."""
         return [self.load(place, positions) for place in self.places(pointer, block, positions)]
 
     def add_to_bias(self, values: list[Value], positions: int) -> list[Value]:
@@ -174,6 +178,7 @@ class RegisterBlock(ABC):
         `step`: floats of filters from one of `taps_x` taps to the next.
         """
         b = self.builder
+        # Steps of filters over all taps of the axis within, and `skip` of them where a lattice takes some only.
         step_y = b.mul(step, taps_x)
         step_z = b.mul(step_y, self.field("taps_y"))
         axes = [
@@ -192,6 +197,7 @@ class RegisterBlock(ABC):
                 sums = along(axis + 1, source, filters, sums)
                 return [moved(b, source, tap), moved(b, filters, step), *sums]
 
+            # First tap inside: taps before it meet zeros, or memory outside.
             start = [moved(b, source, b.mul(first, tap)), moved(b, filters, b.mul(first, step))]
             return counted_loop(b, b.sub(end, first), [*start, *sums], turn)[2:]
 
@@ -202,6 +208,8 @@ class RegisterBlock(ABC):
 def lattice_tap(at: int, apart: int, lattice: int, taps: int) -> int:
     """Return the first tap k for which at - k * apart is a multiple of `lattice`; `taps` if there is none."""
     tap = 0
+    # At most `lattice` turns matter: taps repeat their remainders. `lattice > 1` first, so that valid layers
+    # run no turn.
     while lattice > 1 and tap < taps and (at - tap * apart) % lattice != 0:
         tap += 1
     return tap
@@ -222,6 +230,7 @@ def lattice_taps(first: int, skip: int, taps: int) -> int:
 @part
 def first_tap(low: int, high: int, shift: int, limit: int, taps: int) -> int:
     """Return the first tap k for which some of low..high, moved by k * shift, lies in [0, limit)."""
+    # A loop over few taps: cheaper and safer than a quotient whose sign has to be thought of.
     tap = 0
     while tap < taps and (high + tap * shift < 0 or low + tap * shift >= limit):
         tap += 1
@@ -254,9 +263,11 @@ def rows_of(at: Any, row: Any) -> Any:
 
     @njit(inline="always")
     def rows(outputs: int, dense: int, args: Any) -> None:
+        # Overwritten by the task, so zeros first; its rows are added in their order.
         if args[at.bias_gradient]:
             for lane in range(outputs * LANES):
                 floats(args[at.bias_gradient])[lane] = 0.0
+        # Along z the taps are the same for the whole plane; along y for a row, see `_row` of the kernels.
         for z in range(args[at.z0], args[at.z1]):
             here, apart, lattice = z + args[at.origin_z], args[at.apart_z], args[at.lattice_z]
             first = lattice_tap(here, apart, lattice, args[at.taps_z])

@@ -34,6 +34,7 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES
 
 EPILOGUE = words("bias slope:float output output_block output_z output_y bias_gradient")
+# Without bias, with the identity: all addresses 0.
 PLAIN: dict[str, float] = dict.fromkeys(EPILOGUE._fields, 0) | {"slope": 1.0}
 Field = Callable[[str], Value]
 Emit = Callable[[], list[Value]]
@@ -54,6 +55,7 @@ def finished(
         lambda: [add(b, v, bias) for v, bias in zip(sums, biases(), strict=True)],
     )
     slope = b.bitcast(field("slope"), DOUBLE)
+    # Slope 1 is the identity: no comparison, no memory of y. Unordered, so that NaN is not taken for 1.
     curved = b.fcmp_unordered("!=", slope, ir.Constant(DOUBLE, 1.0))
     return when(b, curved, sums, lambda: _transferred(b, field, sums, slope, outputs))
 
@@ -62,8 +64,10 @@ def _transferred(
     b: ir.IRBuilder, field: Field, sums: list[Value], slope: Value, outputs: Emit
 ) -> list[Value]:
     backward = b.icmp_signed("!=", field("output"), word(0))
+    # Forward, the sign is that of the sum; backward, that of y, which is the same for a positive or zero slope.
     references = when(b, backward, sums, outputs)
     flat = b.fcmp_ordered("==", slope, ir.Constant(DOUBLE, 0.0))
+    # Rounded to float32 once, as all vectors are.
     factor = broadcast(b, b.fptrunc(slope, FLOAT))
     results = []
     for value, reference in zip(sums, references, strict=True):

@@ -14,7 +14,7 @@ Argument words are those of `forward` with another meaning of
     bias_gradient               LANES floats for each output channel: sums of every LANES-th position, to be
                                 added up (`reduction.sum_lanes`)
 
-Forward, filters are those of `filters.transpose_filters` for planar outputs; in the data gradient those
+Forward, filters are those of `packed_filters.transpose_filters` for planar outputs; in the data gradient those
 packed for a planar source.
 """
 
@@ -57,10 +57,10 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
-FEW = min(
-    8, LANES
-)  # images: their sums by lanes of inputs are exchanged in a square of LANES vectors
+# Images: their sums by lanes of inputs are exchanged in a square of LANES vectors
+FEW = min(8, LANES)
 # Partial sums in registers; the others hold filters and a voxel.
+# With FEW outputs, 24 // 8 = 3 positions each.
 SUMS = 24 if REGISTERS == 32 else 12
 
 AT = words(*(name for name in declared(DIRECT) if name not in ("source_x", "source_lanes")))
@@ -68,7 +68,9 @@ AT = words(*(name for name in declared(DIRECT) if name not in ("source_x", "sour
 
 def position_counts(outputs: int) -> list[int]:
     """Return the numbers of x positions that register blocks may have: the most, and halves down to 1."""
+    # At most LANES positions, as one vector holds them when they are summed.
     count = min(LANES, SUMS // outputs)
+    # Halves, not all numbers: each is a block of code, and rests of rows are short.
     counts = [count]
     while counts[-1] > 1:
         counts.append(counts[-1] // 2)
@@ -82,6 +84,7 @@ class _Block(RegisterBlock):
         arguments, source, target, output, self.blocks, *taps = words
         super().__init__(builder, AT, outputs, [arguments, source, target, output, *taps])
 
+    # Positions lie in the lanes of one vector, so there is one place an output.
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         b, stride = self.builder, self.field(block)
         return [moved(b, pointer, b.mul(stride, word(o))) for o in range(self.outputs)]
@@ -111,12 +114,14 @@ class _Block(RegisterBlock):
         return [load_broadcast(b, moved(b, bias, o)) for o in range(self.outputs)]
 
     def bias_sums(self, values: list[Value], positions: int) -> list[Value]:
+        # Lanes beyond the positions hold no sums: they become zeros before they are added.
         held = [lane if lane < positions else LANES for lane in range(LANES)]
         return [shuffled(self.builder, value, ZERO_VECTOR, held) for value in values]
 
     def totals(self, sums: list[Value], positions: int) -> list[Value]:
-        """One vector for each output, whose first lanes are the totals of the positions."""
+        """Return one vector for each output, whose first lanes are the totals of the positions."""
         b, room = self.builder, 1
+        # Rooms of a power of two: outputs then never straddle a vector of totals.
         while room < positions:
             room *= 2
         slots: list[Value] = []
@@ -127,6 +132,7 @@ class _Block(RegisterBlock):
         whole = [lane_totals(b, slots[s : s + LANES]) for s in range(0, len(slots), LANES)]
         found = []
         for first in range(0, self.outputs * room, room):
+            # The output's room within the vector, brought to its first lanes.
             lanes = [first % LANES + lane % room for lane in range(LANES)]
             found.append(shuffled(b, whole[first // LANES], ZERO_VECTOR, lanes))
         return found
@@ -137,6 +143,7 @@ class _Block(RegisterBlock):
         filters = float_pointer(b, self.field("filters"))
         source_block = self.field("source_block")
         taps = b.mul(b.mul(self.field("taps_z"), self.field("taps_y")), self.field("taps_x"))
+        # Filters of a group of two blocks: the last group of an odd number is shorter, but nothing follows it.
         group = b.mul(taps, word(2 * self.outputs * LANES))
         single = b.icmp_signed("!=", b.and_(self.blocks, word(1)), word(0))
 
@@ -157,6 +164,7 @@ class _Block(RegisterBlock):
     def add_tap(self, step: Value, source: Value, filters: Value, sums: list[Value]) -> list[Value]:
         """Add one tap of one input block; `step` from output to output."""
         b, new = self.builder, list(sums)
+        # Filters of all outputs first, then each voxel once for all of them.
         weights = [
             load_vector(b, moved(b, filters, b.mul(step, word(o)))) for o in range(self.outputs)
         ]
@@ -171,6 +179,8 @@ class _Block(RegisterBlock):
 
 def lane_totals(builder: ir.IRBuilder, vectors: list[Value]) -> Value:
     """Return a vector whose lane i is the sum of all lanes of vector i, of LANES vectors."""
+    # log2(LANES) rounds; each halves the number of vectors: LANES - 1 additions for LANES sums, in a fixed
+    # order.
     half = LANES // 2
     while half:
         low = [_lane(lane, half, 0) for lane in range(LANES)]
@@ -184,7 +194,7 @@ def lane_totals(builder: ir.IRBuilder, vectors: list[Value]) -> Value:
 
 
 def _lane(lane: int, half: int, shift: int) -> int:
-    """Which lane of a pair goes to `lane`: halves of the first to even halves, of the second to odd."""
+    """Return which lane of a pair goes to `lane`: halves of the first to even halves, of the second to odd ones."""
     start, inside = lane // (2 * half) * 2 * half, lane % half
     return start + inside + shift + (LANES if lane & half else 0)
 
@@ -207,7 +217,7 @@ def _register_block(
     x1: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of some of `position_counts`; see `_Block`."""
+    """Compute one register block of some of `position_counts`; see `_Block`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         block = _Block(builder, outputs.literal_value, list(args[1:-1]))
@@ -221,7 +231,8 @@ def _register_block(
 def _row(
     outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
 ) -> None:
-    """One output row, in register blocks; along z the taps z0..z1 of those from `first` on."""
+    """Compute one output row, in register blocks; along z the taps z0..z1 of those from `first` on."""
+    # As in `forward._row`, without a lattice along x.
     here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
     first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])
     place_y = lattice_place(here, apart, lattice, first_y)
@@ -232,12 +243,14 @@ def _row(
     output = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y])
     width, origin, taps_x = args[AT.width], args[AT.origin_x], args[AT.taps_x]
     blocks = (args[AT.channels] + LANES - 1) // LANES
+    # The most positions, then halves as the row ends: widths are cut the same for any task.
     x, positions = 0, min(LANES, SUMS // outputs)
     while x < width:
         while positions > width - x:
             positions //= 2
         start, last = x + origin, x + origin + positions - 1
         x0, x1 = taps_inside(start, last, args[AT.shift_x], args[AT.limit_x], taps_x)
+        # No tap meets the block: no input block is taken, and it becomes bias and function of 0.
         some = z0 < z1 and y0 < y1 and x0 < x1
         _register_block(
             outputs,

@@ -41,7 +41,10 @@ from znnpy_kernels.simd.transpose import scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load, splat, store
 
 # Sums in registers, beside the vectors that are multiplied.
+# As forward: filters or gradient vectors and a broadcast take the others.
 SUMS = 28 if REGISTERS == 32 else 12
+# Wider filters of planar images go by spectra or by `weight_gradient`, whose taps along x take the channels'
+# place.
 WIDEST = 9  # taps along x for which there is a kernel of few inputs
 AT = words(
     "source source_z source_y source_x channels vectors outputs taps_y taps_x tap_z tap_y tap_x "
@@ -86,12 +89,14 @@ class _TapRows(Slab):
 class _Taps(Slab):
     """Sums of some taps of one block of inputs, for each of a few planar outputs."""
 
+    # Planar outputs: one float from position to position.
     gradient_x = 1
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, taps: int, words: list[Value]) -> None:
         arguments, source, gradient, target, first = words
         super().__init__(builder, AT, [arguments, source, gradient])
         taps_x = self.field("taps_x")
+        # Taps are numbered along x, then rows: a division once a block, steps for the rest.
         row, x = builder.udiv(first, taps_x), builder.urem(first, taps_x)
         self.offsets = []
         for _ in range(taps):
@@ -107,6 +112,7 @@ class _Taps(Slab):
 
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         b = self.builder
+        # Broadcast outputs and vectors of inputs: LANES inputs are in use though outputs are few.
         voxels = [
             load_broadcast(b, moved(b, gradient, b.mul(self.gradient_block, word(o))))
             for o in range(self.outputs)
@@ -140,13 +146,14 @@ def _tap_rows(
     step: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """Sums of tap rows first..first + rows; targets `step` floats apart; see `_TapRows`."""
+    """Sum tap rows first..first + rows, to targets `step` floats apart; see `_TapRows`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
             slab = _TapRows(builder, taps.literal_value, count, args[6], list(args[1:6]))
             slab.emit(slab.targets)
 
+        # A case for each number of rows, as in `weight_gradient`.
         by_count(builder, args[7], range(1, most_rows(taps.literal_value) + 1), emit)
         return context.get_dummy_value()
 
@@ -164,7 +171,7 @@ def _taps(
     first: Any,
     count: Any,
 ) -> tuple[Signature, Any]:
-    """Sums of taps first..first + count, [tap][output][lane of inputs] at `target`; see `_Taps`."""
+    """Sum taps first..first + count, to [tap][output][lane of inputs] at `target`; see `_Taps`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         def emit(count: int) -> None:
@@ -183,6 +190,7 @@ def _scratch_sums(typingctx: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         place = cgutils.alloca_once(builder, ir.ArrayType(VECTOR, SUMS))
+        # A cache line, as vectors are stored whole.
         place.align = 64
         return builder.ptrtoint(place, ir.IntType(64))
 
@@ -191,9 +199,10 @@ def _scratch_sums(typingctx: Any) -> Any:
 
 @njit(inline="always")
 def _few_inputs(taps: int, args: Any) -> None:
-    """All rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
+    """Sum all rows of taps of a task, vector by vector of outputs, in parts of nearly equal size."""
     count = args[AT.tap_row1] - args[AT.tap_row0]
     most = max(1, SUMS // taps)
+    # Parts of nearly equal size: a rest of one row would have too few sums to hide latency.
     parts = (count + most - 1) // most
     step = args[AT.vectors] * LANES
     for vector in range(args[AT.vectors]):
@@ -210,10 +219,11 @@ def _few_inputs(taps: int, args: Any) -> None:
 
 @njit(inline="always")
 def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
-    """All taps of a task, some at a time; sums go through a tile to the packed rows."""
+    """Sum all taps of a task, some at a time; sums go through a tile to the packed rows."""
     first, end = args[AT.tap_row0] * args[AT.taps_x], args[AT.tap_row1] * args[AT.taps_x]
     row = VECTOR_BYTES
     while first < end:
+        # As many taps as registers hold for all outputs.
         count = min(SUMS // outputs, end - first)
         _taps(outputs, args, args[AT.source], args[AT.gradient], sums, first, count)
         for tap in range(count):
@@ -221,6 +231,7 @@ def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
                 store(tile + row * o, splat(0.0))  # packed rows have zeros for missing outputs
             for o in range(outputs):
                 store(tile + row * o, load(sums + row * (tap * outputs + o)))
+            # From [output][lane of inputs] to [input][lane of outputs], as packed filters are.
             transpose_tile(tile, row, tile, row)
             target = args[AT.target] + row * (first + tap) * args[AT.channels]
             for i in range(args[AT.channels]):
@@ -342,6 +353,7 @@ FEW_INPUTS: tuple[Kernel, ...] = (
     few_inputs_gradient_8,
     few_inputs_gradient_9,
 )
+# By number of outputs, from 1.
 FEW_OUTPUTS: tuple[Kernel, ...] = (
     few_outputs_gradient_1,
     few_outputs_gradient_2,

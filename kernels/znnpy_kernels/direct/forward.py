@@ -5,7 +5,7 @@ neighbouring x positions. Every turn of the innermost loop takes one input chann
 OUTPUTS filter vectors, broadcasts one input voxel per position and multiplies and adds.
 
 The data gradient is the correlation of the output gradient with transposed filters
-(`filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
+(`packed_filters.transpose_filters`) and negative tap steps. Taps that fall outside the gradient along z and
 y are left out; along x the gradient may stand between zero halos of `gradient_halo` voxels: a tap is then
 left out where it lies outside for all positions of a register block.
 
@@ -34,7 +34,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
                                 common divisor of stride and sparsity. Planar sources and `few`: 1, 1 along x
     limit_*, shift_*            tap number k of a lattice is taken at place p only if
                                 0 <= p + k * shift < limit: forward (NO_LIMIT, 0); data gradient (size of
-                                the output gradient without halo, -sparsity / g); see `lattices`
+                                the output gradient without halo, -sparsity / g); see `full_words`
     halo                        1: zeros stand round the rows of the source (`gradient_halo`); 0: no
                                 voxel outside of them is read
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer
@@ -84,8 +84,11 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 # Register blocks: sums, filter vectors and one broadcast value fit the registers.
+# 14 positions, or 14 times two vectors: 28 sums, two filters, a broadcast of 32 registers; with one vector 14
+# sums hide the latency already. Of 16: 12 or 6 * 2.
 POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
 # Independent sums that hide the latency of multiply-add (4 cycles).
+# Below that a register block waits for its own additions.
 INDEPENDENT = 4
 
 AT = words(
@@ -102,8 +105,10 @@ def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
 
     In a planar gradient no tap along x is left out.
     """
+    # Planar: taps along x take the channels' place in the innermost loop, which has no test.
     if planar:
         return (taps_x - 1) * dilation_x
+    # A block covers at most so many positions: with one position inside, the others read so far beyond.
     return min((taps_x - 1) * dilation_x, max(*POSITIONS, LANES) - 1)
 
 
@@ -121,6 +126,7 @@ class _Block(RegisterBlock):
 
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         b, stride = self.builder, self.field(block)
+        # Positions of a lattice are `lattice_x` voxels apart in the target.
         along = b.mul(self.field("lattice_x"), word(LANES))
         return [
             moved(b, moved(b, pointer, b.mul(stride, word(j))), b.mul(along, word(t)))
@@ -135,6 +141,7 @@ class _Block(RegisterBlock):
         store_vector(self.builder, value, place)
 
     def sums(self, positions: int) -> list[Value]:
+        # What is there is the start of the sums, so their order is that of the blocks.
         before = when(
             self.builder,
             self.asked("accumulate"),
@@ -149,6 +156,7 @@ class _Block(RegisterBlock):
 
     def bias_sums(self, values: list[Value], positions: int) -> list[Value]:
         return [
+            # In the order of positions.
             reduce(partial(add, self.builder), values[j :: self.outputs])
             for j in range(self.outputs)
         ]
@@ -164,6 +172,7 @@ class _Block(RegisterBlock):
 
         def body(index: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
+            # Only the last block may have fewer channels; its filters are packed without padding.
             last = b.icmp_signed("==", b.add(index, word(1)), self.blocks)
             inner = b.select(last, self.inner_last, self.inner)
             tap = partial(self.channels, inner)
@@ -171,6 +180,7 @@ class _Block(RegisterBlock):
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
 
         carried = [self.source, filters, *sums]
+        # Maybe empty: no block where no tap lies inside.
         return counted_loop(b, self.blocks, carried, body, maybe_empty=True)[2:]
 
     def channels(
@@ -182,6 +192,7 @@ class _Block(RegisterBlock):
         def body(_: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
             weights = [load_vector(b, moved(b, filters, j * LANES)) for j in range(self.outputs)]
+            # Voxels are broadcast straight from memory: no register holds them.
             positions = range(len(sums) // self.outputs)
             voxels = (moved(b, source, b.mul(self.step, word(t))) for t in positions)
             new = add_outer(b, weights, voxels, sums)
@@ -214,11 +225,12 @@ def _register_block(
     taps_x: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of `positions` <= POSITIONS[outputs] x positions; see `_Block`."""
+    """Compute one register block of `positions` <= POSITIONS[outputs - 1] x positions; see `_Block`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         block = _Block(builder, outputs.literal_value, bool(dense.literal_value), list(args[2:-1]))
         most = POSITIONS[outputs.literal_value - 1]
+        # A case of code for each number of positions up to the most.
         by_count(builder, args[-1], range(1, most + 1), block.emit)
         return context.get_dummy_value()
 
@@ -232,9 +244,12 @@ def _next_cut(x: int, end: int, outputs: int, shift: int, limit: int, taps: int,
     Blocks too small to hide the latency of multiply-add cost more than taps on zeros: then no cut.
     """
     cut = end
+    # Few voxels between edges: the small blocks that a cut would leave cost more than taps on the halo's zeros.
+    # Without a halo a cut is needed.
     if halo and shift * outputs > -INDEPENDENT:
         return cut
     for tap in range(taps):
+        # Where a tap comes in, and where it goes out.
         for edge in (-tap * shift, limit - tap * shift):
             if x < edge < cut:
                 cut = edge
@@ -245,7 +260,7 @@ def _next_cut(x: int, end: int, outputs: int, shift: int, limit: int, taps: int,
 def _row(
     outputs: int, dense: int, args: Any, z: int, y: int, place: int, first: int, z0: int, z1: int
 ) -> None:
-    """One output row, lattice by lattice; along z the taps z0..z1 of those from `first` on."""
+    """Compute one output row, lattice by lattice; along z the taps z0..z1 of those from `first` on."""
     here, apart, lattice = y + args[AT.origin_y], args[AT.apart_y], args[AT.lattice_y]
     first_y = lattice_tap(here, apart, lattice, args[AT.taps_y])
     place_y = lattice_place(here, apart, lattice, first_y)
@@ -254,6 +269,7 @@ def _row(
     source = args[AT.source] + 4 * (place * args[AT.source_z] + place_y * args[AT.source_y])
     target = 4 * (z * args[AT.target_z] + y * args[AT.target_y])
     output = 4 * (z * args[AT.output_z] + y * args[AT.output_y])
+    # Lattices of a row one after the other: the row of the gradient is in near caches for all but the first.
     for x in range(min(args[AT.lattice_x], args[AT.width])):
         _lattice_row(
             outputs,
@@ -300,9 +316,11 @@ def _lattice_row(
     taps_x = lattice_taps(first, args[AT.skip_x], all_x)
     x = lattice_place(here, apart, lattice, first)
     end = x + lattice_taps(start, lattice, args[AT.width])
+    # Back to where place 0 would be: x counts places of the source.
     target -= 4 * x * lattice * LANES
     output -= 4 * x * lattice * LANES
     cut, parts = x, 0
+    # Cuts first, then equal parts between them: no block has but few positions.
     while x < end:
         if x == cut:
             cut = _next_cut(x, end, outputs, shift_x, args[AT.limit_x], taps_x, args[AT.halo])
@@ -323,6 +341,7 @@ def _lattice_row(
             target + 4 * x * lattice * LANES,
             output + 4 * x * lattice * LANES,
             inner_step,
+            # No block where no tap meets it: sums are then 0, or what stood there.
             blocks if some else 0,
             inner,
             inner_last,
@@ -372,4 +391,5 @@ def forward_kernel(outputs: int, source_x: int) -> Kernel:
         (direct_forward_1, direct_forward_strided_1),
         (direct_forward_2, direct_forward_strided_2),
     )[outputs - 1]
+    # A constant step is part of an address; any other is a multiplication a position.
     return dense if source_x == LANES else strided

@@ -9,7 +9,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
 
     source, source_batch        voxel of the first sample's input block read by tap 0; step between samples
     channels                    input channels in this block
-    taps_y, taps_x, tap_z, tap_y, tap_x, tap_row0, tap_row1    as in `gradient`
+    taps_y, taps_x, tap_z, tap_y, tap_x, tap_row0, tap_row1    as in `weight_gradient`
     gradient, gradient_block, gradient_batch    the voxel of the output group's first block; steps
     outputs                     vectors of the output group: 1 or 2
     samples                     1 to TOGETHER
@@ -26,6 +26,7 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 
+# Three levels of the tree in registers: an eighth of the memory that partial sums of single samples would take.
 TOGETHER = 8
 """Samples that are added at once: a node of the tree."""
 
@@ -38,12 +39,14 @@ AT = words(
 @inlined
 def _one(args: Any, source: int, gradient: int, sample: int) -> Any:
     voxel = floats(source + 4 * sample * args[AT.source_batch])[0]
+    # An fma onto 0, as `weight_gradient` makes it: the same roundings, signs of zeros included.
     return fma(load(gradient + 4 * sample * args[AT.gradient_batch]), splat(voxel), splat(0.0))
 
 
 @inlined
 def _two(args: Any, source: int, gradient: int, first: int) -> Any:
     total = _one(args, source, gradient, first)
+    # Leaf i with i + 1, pairs with pairs: the shape of `tree` in `engine/tasks/step.py`.
     if first + 1 < args[AT.samples]:
         total = total + _one(args, source, gradient, first + 1)
     return total

@@ -49,17 +49,20 @@ def dense_filters(args: Any, worker: int) -> None:
         for i in range(inputs):
             at = output * args[AT.output_stride] + i * taps
             for tap in range(taps):
+                # The dense side is written in its order: it leaves caches as whole lines.
                 target[at + tap] = source[(tap * inputs + i) * width + output]
 
 
 def output_groups(channels: int) -> tuple[int, ...]:
     """Return the vectors of LANES output channels in each output group, by their number: 2, 2, .., 1."""
+    # Pairs first: a group of two vectors uses each broadcast voxel twice.
     blocks = -(-channels // LANES)
     return (2,) * (blocks // 2) + (1,) * (blocks % 2)
 
 
 def packed_size(outputs: int, inputs: int, taps: int) -> int:
     """Return the floats in the packed filters of a layer with `taps` = z * y * x taps."""
+    # Outputs are padded to whole vectors, inputs are not: kernels broadcast these one by one.
     return -(-outputs // LANES) * LANES * inputs * taps
 
 
@@ -76,6 +79,7 @@ def block_offset(block: int, vectors: int, taps: int, source_lanes: int = LANES)
 def pack_filters(filters: Array, source_lanes: int = LANES) -> Array:
     """Return filters (output, input, z, y, x) as a flat packed float32 array of its own."""
     outputs, inputs = filters.shape[:2]
+    # Zeros in the padded lanes: they stay 0, as gradients there are 0.
     padded = np.zeros((-(-outputs // LANES) * LANES, *filters.shape[1:]), np.float32)
     padded[:outputs] = filters
     pieces = [
@@ -97,6 +101,7 @@ def unpack_filters(
         piece = packed[start : start + count].reshape(*size, i1 - i0, o1 - o0)
         filters[o0:o1, i0:i1] = piece.transpose(4, 3, 0, 1, 2)
         start += count
+    # A copy without the padding, which would keep the larger array alive.
     return filters[:outputs].copy()
 
 
@@ -139,6 +144,7 @@ def transpose_filters(args: Any, worker: int) -> None:
             i_width = LANES * min(2, i_blocks - 2 * i_group)
             i_count = min(LANES, inputs - i_block * LANES)
             source = o_group * 2 * LANES * inputs * taps + i_block * LANES * taps * o_width
+            # Written as offsets from the group, so that channel numbers of the whole layer can be added below.
             source -= o_group * 2 * LANES
             target = i_group * 2 * LANES * outputs * taps + o_block * LANES * taps * i_width
             target += (i_block - 2 * i_group) * LANES - first * i_width
@@ -147,6 +153,7 @@ def transpose_filters(args: Any, worker: int) -> None:
             step = (taps if args[at.planar] else 1) * i_width
             for tap in range(taps):
                 place = target + tap * (1 if args[at.planar] else o_count) * i_width
+                # A whole tile is transposed in registers; borders one by one.
                 if high - low == LANES and i_count == LANES:
                     start = args[at.forward] + 4 * (source + tap * i_count * o_width + low)
                     here = args[at.backward] + 4 * (place + low * step)
@@ -157,6 +164,7 @@ def transpose_filters(args: Any, worker: int) -> None:
                     start = source + tap * i_count * o_width + o
                     for lane in range(i_count):
                         backward[here + lane] = forward[start + lane * o_width]
+                    # Lanes beyond the last input are zeros, as whatever reads the filters loads whole vectors.
                     for lane in range(i_count, LANES):
                         backward[here + lane] = 0.0
 
@@ -171,6 +179,7 @@ def _block_mean(args: Any, first: int) -> Any:
         for y in range(args[at.repeat_y]):
             for x in range(args[at.repeat_x]):
                 total = total + load(first + row * (z * args[at.y] + y) + step * x)
+    # A product by the inverse: one rounding a tap more, but no division of vectors.
     return total * splat(1.0 / (args[at.repeat_z] * args[at.repeat_y] * args[at.repeat_x]))
 
 
@@ -198,6 +207,7 @@ def average_repeats(args: Any, worker: int) -> None:
             for x in range(0, args[at.x], args[at.repeat_x]):
                 first = args[at.filters] + row * (z * args[at.y] + y) + step * x
                 for lane in range(0, step, VECTOR_BYTES):
+                    # Within the block mean and stores are of the same vectors, so it is done in place.
                     _fill_block(args, first + lane, _block_mean(args, first + lane))
 
 
@@ -212,6 +222,7 @@ def clear_groups(args: Any, worker: int) -> None:
     at = CLEAR_GROUPS
     filters, width = floats(args[at.filters]), args[at.width]
     for i in range(args[at.inputs]):
+        # The group's first output: lanes before it, and from its end on, belong to other groups.
         own = (args[at.first_input] + i) // args[at.group_inputs] * args[at.group_outputs]
         low = min(width, max(0, own - args[at.first_output]))
         high = min(width, max(0, own + args[at.group_outputs] - args[at.first_output]))

@@ -61,9 +61,12 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 # Most packed rows in registers, by vectors of the output group.
+# With AVX-512 and one vector, LANES = 16 channels of a block are whole; with two vectors 14 * 2 sums fit. Of 16
+# registers 8, or 6 * 2.
 ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
+# A bound on the words of the argument block.
 MOST_EARLIER = 4
 """Sums of others that a task adds its own to."""
 
@@ -76,6 +79,7 @@ AT = words(
 
 def earlier_words(places: Sequence[int]) -> dict[str, int]:
     """Return the words of other slabs' sums, by their addresses, at most MOST_EARLIER."""
+    # All words must be given; those beyond `earlier` are never read.
     padded = [*places, *[0] * (MOST_EARLIER - len(places))]
     words = {f"earlier{number}": place for number, place in enumerate(padded)}
     return words | {"earlier": len(places)}
@@ -100,7 +104,7 @@ class Slab(ABC):
         self.source_x = self.field("source_x")
 
     def field(self, name: str) -> Value:
-        """One word of the kernel's argument block."""
+        """Return one word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
 
     @abstractmethod
@@ -110,8 +114,11 @@ class Slab(ABC):
     def emit(self, targets: list[Value]) -> None:
         """Store the sums over the slab, as `finished` returns them."""
         b, count = self.builder, len(targets)
+        # Where there are fewer sums than hide the latency, each is kept several times, for neighbouring
+        # positions.
         spread = -(-INDEPENDENT // count)
         sums = self.slab([ZERO_VECTOR] * count * spread, count, spread)
+        # Added up in one order at the end, whatever the compiler would prefer.
         totals = [reduce(partial(add, b), sums[index::count]) for index in range(count)]
         for total, target in zip(self.finished(totals, targets), targets, strict=True):
             store_vector(b, total, target)
@@ -125,6 +132,7 @@ class Slab(ABC):
         b = self.builder
         steps = {a: [self.field(f"{side}_{a}") for side in ("source", "gradient")] for a in "zy"}
         z0, z1, y0, y1 = (self.field(name) for name in ("z0", "z1", "y0", "y1"))
+        # Pointers step by planes and rows: no multiplication within the loops.
         corner = [
             moved(b, moved(b, pointer, b.mul(z0, along_z)), b.mul(y0, along_y))
             for pointer, along_z, along_y in zip(
@@ -151,6 +159,7 @@ class Slab(ABC):
             return lambda _, values: self.step_along(values, count, together)
 
         if spread > 1:
+            # `width` // `spread`, unsigned and by a constant: no check for zero.
             turns = b.udiv(width, word(spread))
             carried = counted_loop(b, turns, carried, body(spread), maybe_empty=True)
             width = b.urem(width, word(spread))
@@ -161,6 +170,7 @@ class Slab(ABC):
         b = self.builder
         source, gradient, *sums = carried
         for part in range(together):
+            # Products of one position, each with sums of its own.
             for index, (one, other) in enumerate(self.products(source, gradient), part * count):
                 sums[index] = multiply_add(b, one, other, sums[index])
             source = moved(b, source, self.source_x)
@@ -174,6 +184,7 @@ class _PackedRows(Slab):
     def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
         arguments, source, target, inner_step = words
         self.outputs, self.rows = outputs, 0
+        # A constant step of 1 is part of the address; planar sources take taps, which are any step apart.
         self.step = word(step) if step else inner_step
         self.target = float_pointer(builder, target)
         gradient = argument(builder, arguments, AT.gradient)
@@ -185,13 +196,15 @@ class _PackedRows(Slab):
         self.emit([moved(b, self.target, index * LANES) for index in range(rows * self.outputs)])
 
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
-        """Sums of others and the slab's."""
+        """Return the sums of others plus the slab's own."""
         b = self.builder
         first = moved(b, self.arguments, AT.earlier0)
 
         def body(index: Value, totals: list[Value]) -> list[Value]:
+            # The distance to the target: others' sums lie as the target does.
             away = b.sub(b.load(moved(b, first, index)), self.field("target"))
             floats = b.ashr(away, word(2))
+            # Others first, then ours: the order in which slabs are numbered.
             others = (load_vector(b, moved(b, target, floats)) for target in targets)
             return [add(b, other, total) for other, total in zip(others, totals, strict=True)]
 
@@ -204,6 +217,7 @@ class _PackedRows(Slab):
             for j in range(self.outputs)
         ]
         found = []
+        # Each row's voxel is broadcast from memory and used for both vectors.
         for row in range(self.rows):
             voxel = load_broadcast(b, moved(b, source, b.mul(self.step, word(row))))
             found += [(vector, voxel) for vector in vectors]
@@ -234,7 +248,7 @@ def _packed_rows(
 
 @njit(inline="always")
 def _tap_rows(outputs: int, step: int, args: Any) -> None:
-    """All rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
+    """Sum all rows of taps of a task; each falls into parts of nearly equal numbers of packed rows."""
     planar = args[AT.source_lanes] == 1
     inner = args[AT.taps_x] if planar else args[AT.channels]
     inner_step = args[AT.tap_x] if planar else 1
@@ -252,6 +266,7 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             start = 0
             for part in range(parts):
                 rows = 1  # the rest divided by the remaining parts, rounded up
+                # A loop, as a division by a variable might raise.
                 while rows * (parts - part) < inner - start:
                     rows += 1
                 source = args[AT.source] + 4 * (offset + start * inner_step)

@@ -46,6 +46,7 @@ STANDARDIZED_GRADIENT = words("filters gradient rows width count epsilon:float")
 def standardized_gradient(args: Any, worker: int) -> None:
     """Turn, in place, the gradient by the output of `standardize_filters` into that by `filters`."""
     at = STANDARDIZED_GRADIENT
+    # A number as float64 in all lanes, by way of float32, which holds counts up to 2^24 exactly.
     number = to_doubles(splat(float(args[at.count])))
     for lane in range(0, 4 * args[at.width], VECTOR_BYTES):
         source, gradient = args[at.filters] + lane, args[at.gradient] + lane
@@ -57,6 +58,7 @@ def standardized_gradient(args: Any, worker: int) -> None:
             plain = plain + here
             product = product + here * (to_doubles(load(source + row)) - mean)
         wide = to_doubles(inverse)
+        # Means of the gradient, and of its product with the normalised filters, which are `away * inverse`.
         plain, product = plain / number, wide * wide * product / number
         for row in range(0, args[at.rows] * step, step):
             away = to_doubles(load(source + row)) - mean
@@ -67,6 +69,7 @@ def standardized_gradient(args: Any, worker: int) -> None:
 @inlined
 def _moments(source: int, step: int, rows: int, count: int, epsilon: int) -> Any:
     """Return for the lanes of a vector: mean, in float64, and 1 / sqrt(variance + epsilon)."""
+    # One pass in float64: filters are near 0, so the squares lose no digits that float32 has.
     sums, squares = zero_doubles(), zero_doubles()
     for row in range(0, rows * step, step):
         here = to_doubles(load(source + row))
@@ -75,5 +78,6 @@ def _moments(source: int, step: int, rows: int, count: int, epsilon: int) -> Any
     mean = sums / number
     variance = to_floats(squares / number - mean * mean)
     least = splat(0.0)
+    # Rounding may leave a variance of filters that are all alike below 0.
     variance = select(variance < least, least, variance)
     return mean, splat(1.0) / sqrt(variance + splat(float_argument(epsilon)))

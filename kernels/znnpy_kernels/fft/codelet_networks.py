@@ -18,7 +18,10 @@ from functools import cache, reduce
 
 import numpy as np
 
+# Kinds of nodes. Differences are sums with the constant -1, so signs need no kind of their own.
 INPUT, SUM, PRODUCT = "input", "sum", "product"
+# Angles are computed in float64 to about 1e-16, factors of a network lie far above 1e-9: what is between is
+# rounding of 0 or 1.
 TINY = 1e-9
 
 
@@ -47,6 +50,8 @@ class Network:
     _known: dict[tuple[object, ...], Node] = field(default_factory=dict)
 
     def _node(self, kind: str, left: int, right: int, constant: float) -> Node:
+        # As float32, as code uses it: equal constants are one node though their float64 differ in the last
+        # bits.
         key = (kind, left, right, np.float32(constant))
         if key not in self._known:
             node = Node(kind, len(self.nodes), left, right, constant)
@@ -64,6 +69,7 @@ class Network:
             return y if x is None else x
         if x[1] is y[1]:
             return self.scale(x, 2.0) if x[0] == y[0] else None
+        # In one order, so that x + y and y + x are one node; the sign of the first goes out of the sum.
         if x[1].number > y[1].number:
             x, y = y, x
         return x[0], self._node(SUM, x[1].number, y[1].number, float(x[0] * y[0]))
@@ -74,6 +80,7 @@ class Network:
             return None
         sign, node = (x[0] if constant > 0 else -x[0]), x[1]
         constant = abs(constant)
+        # Products of products are one: constants meet where twiddle factors follow each other.
         if node.kind == PRODUCT:
             constant, node = constant * node.constant, self.nodes[node.left]
         if abs(constant - 1.0) < TINY:
@@ -102,6 +109,7 @@ class Network:
         for value in self.outputs:
             if value is not None:
                 used[value[1].number] = True
+        # Backwards: operands are always made before the nodes that use them.
         for node in reversed(self.nodes):
             if used[node.number] and node.kind != INPUT:
                 used[node.left] = True
@@ -115,7 +123,9 @@ def transform(net: Network, x: Sequence[Complex]) -> list[Complex]:
     n = len(x)
     if n in _SMALL:
         return _SMALL[n](net, x)
+    # Good's mapping for coprime factors: 6, 10, 12, 14, 18, 20, 22, 24, 28 and 30.
     for prime in (3, 5, 7, 11):
+        # The whole power of the prime; 8 is more than any size here has.
         power = math.gcd(n, prime**8)
         if 1 < power < n:
             return _coprime(net, x, power)
@@ -149,13 +159,14 @@ def _four(net: Network, x: Sequence[Complex]) -> list[Complex]:
 
 
 def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
-    """Sums and differences of x[j] and x[-j], each times its cosines or sines: multiply-adds."""
+    """Transform by sums and differences of x[j] and x[-j], each times its cosines or sines: multiply-adds."""
     n, half = len(x), range(1, len(x) // 2 + 1)
     sums = [net.plus(x[j], x[n - j]) for j in half]
     differences = [net.minus(x[j], x[n - j]) for j in half]
     out: list[Complex] = [(None, None)] * n
     out[0] = reduce(net.plus, sums, x[0])
     for k in half:
+        # The angle's numerator modulo n, so that cosines of equal angles are equal bit by bit.
         angles = [2 * math.pi * (j * k % n) / n for j in half]
         cosines = map(net.times, sums, map(math.cos, angles))
         sines = map(net.times, differences, map(math.sin, angles))
@@ -165,6 +176,8 @@ def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
     return out
 
 
+# Primes as sums and differences; 4 without products; what is left is 8, 9, 16, 32 and products of coprime
+# factors.
 _SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime, 11: _prime}
 
 
@@ -181,6 +194,7 @@ def _nine(net: Network, x: Sequence[Complex]) -> list[Complex]:
 
 def _coprime(net: Network, x: Sequence[Complex], first: int) -> list[Complex]:
     """Good's mapping: no twiddle factors between the factors."""
+    # Ruritanian order in, that of the Chinese remainders out: the exponents of both factors separate.
     n, second = len(x), len(x) // first
     rows = [
         transform(net, [x[(second * i + first * j) % n] for j in range(second)])
@@ -196,6 +210,8 @@ def _split_radix(net: Network, x: Sequence[Complex]) -> list[Complex]:
     quarter = n // 4
     even = transform(net, x[0::2])
     after = transform(net, x[1::4])
+    # x[4 j - 1] instead of x[4 j + 3]: its twiddle factors are the conjugates of those of x[4 j + 1], so their
+    # products are shared.
     before = transform(net, [x[(4 * j - 1) % n] for j in range(quarter)])
     out: list[Complex] = [(None, None)] * n
     for k in range(quarter):
@@ -232,16 +248,20 @@ def real_network(n: int) -> Network:
 def hermitian_network(n: int) -> Network:
     """n // 2 + 1 frequencies to half of the n unnormalised real elements (1: the whole element)."""
     net = Network()
+    # Frequencies 0 and n / 2 stand for one element of the spectrum, the others for two: halved here, doubled in
+    # `lines_function`.
     single = {0, n / 2} if n > 1 else set()
     given = [
         net.scale(net.input(index), 0.5 if index // 2 in single else 1.0)
         for index in range(2 * (n // 2 + 1))
     ]
+    # The transposed network of the real transform: the matrix of cosines and sines, the other way round.
     return transposed(real_network(n), n, net, given)
 
 
 def transposed(net: Network, inputs: int, target: Network, given: list[Value]) -> Network:
     """Return the network of the transposed matrix: `given` stand for the outputs of `net`."""
+    # Reversed, sums become copies and copies sums: every operation of the original is one of the transposed.
     sums: list[Value] = [None] * len(net.nodes)
     for value, output in zip(given, net.outputs, strict=True):
         if output is not None:

@@ -36,6 +36,8 @@ from znnpy_kernels.machine.shared_functions import Shared, call, shared
 from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 
+# Sizes with small primes that are close enough to each other for tiles; 1 for axes without taps. Each takes
+# compile time for each kind.
 SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
 
 
@@ -55,6 +57,7 @@ class Kind(enum.Enum):
 
 
 # Filters of few taps have functions of their own, which leave out zeros and unwanted elements.
+# Up to 4 taps: 3^3 and 4^3 filters are the most common, and larger ones have fewer zeros to leave out.
 FEW = 4
 
 
@@ -65,11 +68,12 @@ def _network(kind: Kind, size: int, few: bool) -> Network:
         return hermitian_network(size)
     some = min(FEW, size) if few else size
     back = kind is Kind.BACKWARD
+    # Back from all of a spectrum to the first elements, forward from these.
     return complex_network(size, size if back else some, some if back else size)
 
 
 class End(NamedTuple):
-    """Where lines lie: address of element 0 of the first, bytes to the next element, line and group."""
+    """The place of lines: address of element 0 of the first, bytes to the next element, line and group."""
 
     place: Any
     step: Any
@@ -103,12 +107,16 @@ class Lines(NamedTuple):
 
 
 NOTHING: Mapping[str, int] = {}
+# In the order of `Lines`, whose first three fields are ends.
 ENDS = ("source", "target", "ahead")
+# Words of a call, in the order in which `_called` stores them: ends field by field, then the rest.
 PARAMETERS = (
     tuple(name if field == "place" else f"{name}_{field}" for name in ENDS for field in End._fields)
     + Lines._fields[len(ENDS) :]
 )
+# Behind the zeros (0, 1) and the room that nobody reads (2, 3).
 ONES, BIAS, FLOOR = (vectors * VECTOR_BYTES for vectors in (4, 5, 6))
+# A power of two, so that what follows in scratch keeps its alignment to a cache line.
 SPARE_BYTES = 8 * VECTOR_BYTES
 
 
@@ -116,10 +124,13 @@ def _range(b: ir.IRBuilder, end: str, size: int, given: dict[str, Value]) -> lis
     """Masks and offsets that lead from a line to its elements, or to spare room, in two steps."""
     spare = given["spare"]
     if end == "target":
+        # What is out of range is written to the room that nobody reads.
         spare = b.add(spare, word(2 * VECTOR_BYTES))
     found = []
     for element in range(size):
+        # Unsigned: an element before `first` wraps round to a number above any count.
         inside = b.icmp_unsigned("<", b.sub(word(element), given["first"]), given["count"])
+        # Both steps without a branch: the line's address is masked away where the element is outside.
         offset = b.select(inside, b.mul(given[f"{end}_step"], word(element)), spare)
         found.append((b.sext(inside, WORD), offset))
     return found
@@ -135,7 +146,8 @@ _VECTORS = {
 
 
 def _starts(b: ir.IRBuilder, kind: Kind, given: dict[str, Value]) -> dict[str, Value]:
-    """Where vectors of the first element begin; real and imaginary exchanged, it is an inverse."""
+    """Return where vectors of the first element begin; with real and imaginary exchanged it is an inverse."""
+    # ifft(x) is fft with real and imaginary parts exchanged, before and after: so one network serves both ways.
     found: dict[str, Value] = {}
     for end, vectors in zip(("source", "target"), _VECTORS[kind], strict=True):
         first, last = word(0), word(VECTOR_BYTES)
@@ -174,7 +186,7 @@ class _Line:
         self.ranged, self.ranges = ranged, ranges
 
     def _uses(self) -> dict[int, list[Node]]:
-        """Which sums use each product, but nothing else: those are fused into multiply-adds."""
+        """Return the nodes that use each node, of those that lead to an output."""
         needed = self.net.needed()
         users: dict[int, list[Node]] = {}
         for node in self.net.nodes:
@@ -190,6 +202,7 @@ class _Line:
         start = self.given[f"{end}{part}"]
         if end == self.ranged:
             inside, offset = self.ranges[element]
+            # Outside, the mask leaves 0 of the address, and the offset is that of the spare room.
             return b.add(b.and_(start, inside), offset)
         return b.add(start, b.mul(self.given[f"{end}_step"], word(element)))
 
@@ -209,6 +222,7 @@ class _Line:
         if index % 2:
             address = b.add(address, self.given["ahead_parts"])
         if self.ranged:  # elements out of range are never read
+            # Outside of the range they become the spare room's: a line that is in the cache anyway.
             spare = self.given["spare"]
             address = b.add(b.and_(b.sub(address, spare), self.ranges[element][0]), spare)
         prefetch(b, address)
@@ -230,6 +244,7 @@ class _Line:
     def _sum(self, node: Node) -> Value:
         b = self.b
         left, right = self.net.nodes[node.left], self.net.nodes[node.right]
+        # Products that only sums take are fused; the product itself is never made.
         if self._fusable(right):
             self.multiplied += 1
             factor = constant(node.constant * right.constant)
@@ -240,6 +255,8 @@ class _Line:
             other = other if node.constant > 0 else b.fneg(other)
             return fma(b, self.value(left.left), constant(left.constant), other)
         x, y = self.value(left.number), self.value(right.number)
+        # Some additions become multiply-adds by one, which round the same: where both have units of their own, all
+        # of them have work. `one` comes from memory, as LLVM would turn a constant back into an addition.
         if self.kind not in (Kind.REAL, Kind.HERMITIAN) and self.added > self.multiplied:
             self.multiplied += 1
             return fma(b, y if node.constant > 0 else b.fneg(y), self.given["one"], x)
@@ -249,6 +266,7 @@ class _Line:
     def _fusable(self, node: Node) -> bool:
         """A product that nothing but sums take, and no output."""
         if node.kind != PRODUCT or any(value and value[1] is node for value in self.net.outputs):
+            # A product that is an output must be made anyway, and one that products take cannot be fused.
             return False
         return all(user.kind not in (INPUT, PRODUCT) for user in self.uses[node.number])
 
@@ -260,6 +278,8 @@ class _Line:
         made = self.value(value[1].number)
         return made if value[0] > 0 else self.b.fneg(made)
 
+    # In the order of the network: recursive transforms keep few values alive that way; each is stored as soon
+    # as it is known, which frees its register.
     def emit(self) -> None:
         """The whole line, in the order in which the network was made; stores as soon as known."""
         pending: dict[int, list[int]] = {}
@@ -282,8 +302,10 @@ class _Line:
         if self.kind is Kind.HERMITIAN:
             added = b.icmp_signed(">", self.given["option"], word(index))
             bias = b.add(self.given["spare"], word(BIAS))
+            # Bias or old value from one load: the address is chosen, not the value.
             old = b.load(self.pointer(b.select(added, address, bias)), align=4)
             value = maximum(b, self.given["floor"], fma(b, value, self.given["factor"], old))
+        # The sign of the imaginary parts makes conjugate spectra. Zeros stay zeros, without an operation.
         elif self.kind is Kind.REAL and index % 2 and value is not ZERO_VECTOR:
             value = b.fmul(value, self.given["factor"])
         b.store(value, self.pointer(address), align=4)
@@ -342,8 +364,10 @@ def lines_function(
     signature = ir.FunctionType(ir.VoidType(), [WORD.as_pointer(), FLOAT])
     function = ir.Function(module, signature, f"lines_{size}")
     function.linkage = "internal"
+    # Not inlined: there is one copy for all that call it in this module.
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
+    # The stack is aligned for vectors that do not fit the registers.
     function.attributes.alignstack = VECTOR_BYTES
     b = ir.IRBuilder(function.append_basic_block("entry"))
     memory, scale = function.args
@@ -351,6 +375,7 @@ def lines_function(
         name: word(fixed[name]) if name in fixed else b.load(b.gep(memory, [word(index)]))
         for index, name in enumerate(PARAMETERS)
     }
+    # A sum with itself: elements of the half spectrum count twice (`hermitian_network`).
     if kind is Kind.HERMITIAN and size > 1:
         scale = b.fadd(scale, scale)
     undefined = ir.Constant(VECTOR, ir.Undefined)
@@ -366,6 +391,7 @@ def lines_function(
     starts = _starts(b, kind, given)
 
     def following(places: list[Value], step: str) -> list[Value]:
+        # `source0` and `source1` step as `source` does.
         steps = (given[f"{name.rstrip('01')}_{step}"] for name in starts)
         return [b.add(place, by) for place, by in zip(places, steps, strict=True)]
 
@@ -407,8 +433,10 @@ def _lines(
     return intrinsic(lines)
 
 
+# Constants of addresses save registers: see docs/design/compilation.md.
 _NEAR = {"ahead_parts": VECTOR_BYTES}
 _TOGETHER = _NEAR | {"parts": VECTOR_BYTES}
+# Not turned: real and imaginary parts in their own places.
 _PLAIN = {"option": 0}
 _forward = _lines(Kind.FORWARD, _TOGETHER | _PLAIN)
 _turned_forward = _lines(Kind.FORWARD, _TOGETHER | {"option": 1})
@@ -499,6 +527,7 @@ def _called(function: Shared) -> Any:
                 (end, i) for end in range(len(ENDS)) for i in range(len(End._fields))
             ]
             places += [(i,) for i in range(len(ENDS), len(Lines._fields))]
+            # In the entry block, or each call in a loop would take more stack.
             with b.goto_entry_block():
                 words = b.alloca(WORD, len(places))
             for index, place in enumerate(places):
@@ -506,12 +535,14 @@ def _called(function: Shared) -> Any:
             call(function, context, b, [args[0], words, args[2]])
             return context.get_dummy_value()
 
+        # A tuple with the same number of words would be taken for it.
         if getattr(given, "instance_class", None) is not Lines:
             raise TypingError(f"lines are given as `Lines`, not {given}")
         return types.void(types.int64, given, types.float64), codegen
 
     lines.__name__ = lines.__qualname__ = f"{function.name}_lines"
     made = intrinsic(lines)
+    # Found by `shared_functions.reached`, which decides what is compiled first.
     made.shared = function
     return made
 

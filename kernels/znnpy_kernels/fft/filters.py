@@ -24,6 +24,7 @@ from znnpy_kernels.machine.memory import floats, longs
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.vectors import below, fma, load_masked, splat, store_masked
 
+# Words of the plan; `znnpy.plan.twiddle_tables` writes them.
 FILTER_GRID_Z, FILTER_GRID_Y, FILTER_ROW, FILTER_FLOATS = 0, 1, 2, 3
 FILTER_TAPS_Z, FILTER_TAPS_Y, FILTER_TAPS_X = 4, 5, 6
 FILTER_FORWARD_Z, FILTER_FORWARD_Y, FILTER_FORWARD_X = 7, 8, 9
@@ -44,6 +45,7 @@ def sum_of_lanes(typingctx: Any, vector: Any) -> Any:
             mask = ir.Constant(ir.VectorType(_I32, LANES), lanes)
             value = builder.fadd(value, builder.shuffle_vector(value, value, mask))
             half //= 2
+        # In float32 lane by lane, then once to float64, as numba stores it through a float.
         return builder.fpext(builder.extract_element(value, ir.Constant(_I32, 0)), ir.DoubleType())
 
     return types.float64(vector), codegen
@@ -51,8 +53,9 @@ def sum_of_lanes(typingctx: Any, vector: Any) -> Any:
 
 @part
 def row_of_taps(taps: int, step: int, count: int, roots: int, target: int, row: int) -> None:
-    """One row of the spectrum in x of `count` real taps, `step` floats apart."""
+    """Write one row of the spectrum in x of `count` real taps, `step` floats apart."""
     weights = floats(taps)
+    # A vector of frequencies at a time: all taps are added to it in a register.
     for at in range(0, row, LANES):
         mask = below(row - at)
         total = splat(0.0)
@@ -79,7 +82,7 @@ def taps_of_row(source: int, row: int, roots: int, taps: int, step: int, count: 
 def filter_to_spectrum(
     source: int, source_z: int, source_y: int, source_x: int, target: int, plan: int
 ) -> None:
-    """One filter, axis by axis, in place on its spectrum's memory."""
+    """Transform one filter, axis by axis, in place on its spectrum's memory."""
     words = longs(plan)
     row, high = words[FILTER_ROW], words[FILTER_GRID_Y]
     plane, taps_y = row * high, words[FILTER_TAPS_Y]
@@ -88,9 +91,11 @@ def filter_to_spectrum(
             taps = source + 4 * (z * source_z + y * source_y)
             line = target + 4 * (z * plane + y * row)
             row_of_taps(taps, source_x, words[FILTER_TAPS_X], words[FILTER_FORWARD_X], line, row)
+        # Only planes and rows with taps are expanded along y; along z the whole plane at once.
         expand(target + 4 * z * plane, row, taps_y, words[FILTER_FORWARD_Y], high, row)
     deep = words[FILTER_GRID_Z]
     expand(target, plane, words[FILTER_TAPS_Z], words[FILTER_FORWARD_Z], deep, plane)
+    # Padding is zeros, as products run over whole vectors of it.
     padding = floats(target)
     for i in range(deep * plane, words[FILTER_FLOATS]):
         padding[i] = 0.0
@@ -105,6 +110,7 @@ def spectrum_to_filter(
     row, high = words[FILTER_ROW], words[FILTER_GRID_Y]
     plane, taps_y = row * high, words[FILTER_TAPS_Y]
     taps_z, deep = words[FILTER_TAPS_Z], words[FILTER_GRID_Z]
+    # Along z first: it leaves only the planes where taps stand, so y and x have less to do.
     contract(source, plane, deep, words[FILTER_BACK_Z], taps_z, plane)
     for z in range(taps_z):
         contract(source + 4 * z * plane, row, high, words[FILTER_BACK_Y], taps_y, row)

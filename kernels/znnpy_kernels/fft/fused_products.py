@@ -63,6 +63,7 @@ def filtered_sum(args: Any, worker: int) -> None:
         args[at.scratch] + 4 * worker * args[at.scratch_worker],
         longs(plan)[FILTER_FLOATS],
     )
+    # Groups bound the scratch, which is to stay in the L2 cache.
     for first in range(0, terms, group):
         few = min(group, terms - first)
         for i in range(few):
@@ -70,6 +71,7 @@ def filtered_sum(args: Any, worker: int) -> None:
             filter_to_spectrum(taps, source_z, source_y, source_x, scratch + 4 * i * count, plan)
         multiply(
             images + 4 * first * images_term, images_term, images_row, scratch, count, 0,
+            # The first group stores unless the caller adds; the others add.
             out, out_row, 0, few, rows, 1, count, conjugate, 1 if first > 0 else add,
         )  # fmt: skip
 
@@ -113,6 +115,7 @@ def filter_gradients(args: Any, worker: int) -> None:
     )
     for i in range(filters):
         left, right = a + 4 * i * a_filter, b + 4 * i * b_filter
+        # All terms summed before the one inverse transform.
         multiply(left, a_term, 0, right, b_term, 0, scratch, 0, 0, terms, 1, 1, count, 1, 0)
         taps = target + 4 * i * target_filter
         spectrum_to_filter(scratch, taps, target_z, target_y, target_x, plan)

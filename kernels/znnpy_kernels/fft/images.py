@@ -22,6 +22,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import floats, longs
 
+# Words of the plan; `znnpy.plan.fftw` writes them.
 PLAN_ROWS, PLAN_ROWS_EXECUTE = 0, 1
 PLAN_PLANE, PLAN_DEPTH, PLAN_COMPLEX_EXECUTE = 2, 3, 4
 PLAN_GRID_Z, PLAN_GRID_Y, PLAN_GRID_X = 5, 6, 7
@@ -37,6 +38,7 @@ def execute(typingctx: Any, function: Any, plan: Any, buffer: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         word = ir.IntType(64)
         call = ir.FunctionType(ir.VoidType(), [word] * 3)
+        # The buffer twice, source and target: in place.
         builder.call(builder.inttoptr(args[0], call.as_pointer()), [args[1], args[2], args[2]])
         return context.get_dummy_value()
 
@@ -55,6 +57,7 @@ def zero(address: int, count: int) -> None:
 def gather_row(source: int, step: int, target: int, count: int, row: int) -> None:
     """Copy `count` voxels, `step` floats apart, and zero the rest of the row."""
     voxels, line = floats(source), floats(target)
+    # By a step: voxels of a channel are LANES floats apart in its block.
     for x in range(count):
         line[x] = voxels[x * step]
     for x in range(count, row):
@@ -91,12 +94,14 @@ def gather_plane(
     words = longs(plan)
     row, height, size = words[PLAN_ROW], words[PLAN_IMAGE_Y], words[PLAN_IMAGE_X]
     for y in range(height):
+        # Channels within rows: they share the cache lines of a block's voxels.
         for c in range(channels):
             voxels = source + 4 * (y * source_y + c * source_channel)
             line = target + 4 * (c * target_channel + y * row)
             gather_row(voxels, source_x, line, size, row)
     for c in range(channels):
         plane = target + 4 * c * target_channel
+        # Rows beyond the image are zeros, and are not transformed along x.
         zero(plane + 4 * height * row, (words[PLAN_GRID_Y] - height) * row)
         execute(words[PLAN_ROWS_EXECUTE], words[PLAN_ROWS], plane)
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_PLANE], plane)
@@ -141,6 +146,7 @@ def image_spectra(args: Any, worker: int) -> None:
         )  # fmt: skip
     for c in range(channels):
         spectrum = target + 4 * c * target_channel
+        # Planes beyond the image, and the padding behind: zeros in one run.
         zero(spectrum + 4 * depth * plane, words[PLAN_FLOATS] - depth * plane)
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_DEPTH], spectrum)
 
@@ -153,9 +159,11 @@ def scatter_plane(
     """Transform one z plane of several channels back, write the voxels wanted, zero pad lanes."""
     words = longs(plan)
     row, height, size = words[PLAN_ROW], words[PLAN_IMAGE_Y], words[PLAN_IMAGE_X]
+    # FFTW does not normalise; the factor goes into the copy that is made anyway.
     scale = 1.0 / (words[PLAN_GRID_Z] * words[PLAN_GRID_Y] * words[PLAN_GRID_X])
     for c in range(channels):
         plane = source + 4 * c * source_channel
+        # Columns first, then only the rows that are wanted.
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_PLANE], plane)
         execute(words[PLAN_ROWS_EXECUTE], words[PLAN_ROWS], plane)
     for y in range(height):
@@ -197,6 +205,7 @@ def spectra_images(args: Any, worker: int) -> None:
     plane = words[PLAN_GRID_Y] * words[PLAN_ROW]
     for c in range(channels):
         spectrum = source + 4 * c * source_channel
+        # Along z for the whole grid; then plane by plane, only those that are wanted.
         execute(words[PLAN_COMPLEX_EXECUTE], words[PLAN_DEPTH], spectrum)
     for z in range(words[PLAN_IMAGE_Z]):
         scatter_plane(

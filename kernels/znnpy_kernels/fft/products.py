@@ -36,8 +36,11 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES
 
+# A vector holds LANES / 2 complex numbers, real and imaginary parts in turn: both parts of a number take its
+# imaginary part (_ODD) or its real one (_EVEN).
 _ODD = [2 * (lane // 2) + 1 for lane in range(LANES)]
 _EVEN = [2 * (lane // 2) for lane in range(LANES)]
+# Neighbours exchanged: real and imaginary parts of each number.
 _SWAPPED = [lane ^ 1 for lane in range(LANES)]
 
 
@@ -60,6 +63,7 @@ class _Tile:
     def terms(self, a: Value, b: Value, steps: list[Value], count: Value) -> list[Value]:
         a_term, a_row, b_term, b_column = steps
         builder = self.builder
+        # Two accumulators for each output vector: see the class.
         start = [ZERO_VECTOR] * (2 * self.rows * self.columns * self.vectors)
 
         def body(term: Value, sums: list[Value]) -> list[Value]:
@@ -101,6 +105,7 @@ class _Tile:
         self, sums: list[Value], conjugate: Value, out: Value, steps: list[Value], keep: Value
     ) -> None:
         builder, waiting = self.builder, iter(sums)
+        # Once a tile, not once a term: signs and shuffles of the sums.
         first, second = _signs(builder, conjugate)
         for p in range(self.rows):
             row = moved(builder, out, builder.mul(steps[0], word(p)))
@@ -113,6 +118,7 @@ class _Tile:
 
     def _write(self, place: Value, product: Value, keep: Value) -> None:
         builder = self.builder
+        # A branch, not a selection: `out` is not read where it is overwritten.
         with builder.if_else(keep) as (onto, over):
             with onto:
                 store_vector(builder, builder.fadd(load_vector(builder, place), product), place)
@@ -120,6 +126,7 @@ class _Tile:
                 store_vector(builder, product, place)
 
 
+# As (real, imaginary) for the sums of Re(a) * b and, exchanged, of Im(a) * b.
 def _signs(builder: ir.IRBuilder, conjugate: Value) -> tuple[Value, Value]:
     """Signs of both accumulators: a b = (+, +), (-, +); a conj(b) = (+, -), (+, +)."""
     plain = builder.icmp_signed("==", conjugate, word(0))
@@ -137,6 +144,7 @@ def product_tile(
 ) -> Any:  # fmt: skip
     """`rows` x `columns` outputs of `vectors` vectors each (literals); the rest as in the kernel."""
     sizes = (rows, columns, vectors)
+    # Without literals numba types the call again with them.
     if not all(isinstance(size, types.IntegerLiteral) for size in sizes):
         return None
 
@@ -158,11 +166,14 @@ def product_row(
     rows: int, vectors: int, a: int, a_term: int, a_row: int, b: int, b_term: int, b_column: int,
     out: int, out_row: int, out_column: int, terms: int, columns: int, conjugate: int, add: int,
 ) -> None:  # fmt: skip
-    """All columns of 1 or 2 rows, for one of the shapes that `multiply` chooses."""
+    """Multiply all columns of 1 or 2 rows, in one of the shapes that `multiply` chooses."""
     column = 0
+    # Shapes with 8 to 16 accumulators beside their operands: enough to hide latency, few enough for the
+    # registers.
     while column < columns:
         here_b = b + 4 * column * b_column
         here = out + 4 * column * out_column
+        # Four columns share the shuffles of a; 8 vectors are for few columns.
         wide = columns - column >= 4 and vectors < 8
         if rows == 2 and wide:
             product_tile(2, 4, 1, a, a_term, a_row, here_b, b_term, b_column, here, out_row, out_column, terms, conjugate, add)  # fmt: skip # noqa: E501
@@ -193,6 +204,8 @@ def multiply(
         at = 0
         while at < count:
             left = (count - at) // LANES
+            # Two rows share the loads of b; one row takes more vectors in their place. `count` is a multiple of
+            # 16 floats, so LANES divides it.
             vectors = 1 if pair == 2 or left < 2 else (8 if columns < 4 and left >= 8 else 2)
             product_row(
                 pair, vectors, a + 4 * (row * a_row + at), a_term, a_row, b + 4 * at, b_term, b_column,

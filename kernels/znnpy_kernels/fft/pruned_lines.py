@@ -33,10 +33,13 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.vectors import below, load_masked, store_masked
 
+# Room on the stack, 16 KiB with AVX-512; `expand` and `contract` need one pair for each tap of a line.
 MOST_TAPS = 64
 
 _I32 = ir.IntType(32)
+# Neighbours exchanged: real and imaginary parts of each number.
 _SWAPPED = ir.Constant(ir.VectorType(_I32, LANES), [lane ^ 1 for lane in range(LANES)])
+# i (a + b i) = -b + a i: swapped neighbours, the first negated.
 _TURN = ir.Constant(VECTOR, [-1.0, 1.0] * (LANES // 2))
 
 
@@ -59,6 +62,7 @@ def _turned(builder: ir.IRBuilder, value: Value) -> Value:
 
 
 def _masked(builder: ir.IRBuilder, kind: str, result: Any, *values: Value) -> Value:
+    # By the name that LLVM mangles: declared once a module.
     name = f"llvm.masked.{kind}.v{LANES}f32.p0"
     signature = ir.FunctionType(result, [value.type for value in values])
     function = builder.module.globals.get(name) or ir.Function(builder.module, signature, name)
@@ -72,6 +76,7 @@ class _Elements:
         self.builder, self.vectors = builder, vectors
         self.align = ir.Constant(_I32, 4)
         self.masks: list[Value] = []
+        # Masks are made once a column, as all its lines end at the same float.
         if count is not None:
             left = [builder.sub(count, word(v * LANES)) for v in range(vectors)]
             self.masks = [first_lanes(builder, few) for few in left]
@@ -133,14 +138,17 @@ def spread_out(
         sums = _two_sums(builder, (high, wide), (column, terms, roots, roots_step))
         base = float_pointer(builder, target)
         for pair in range(high):
+            # Frequency 0 is its own mate: it has no frequency `outs` beside it.
             k = builder.add(first, word(pair))
             mate = builder.select(
                 builder.icmp_signed("==", k, word(0)), word(0), builder.sub(outs, k)
             )
             part = slice(pair * wide, (pair + 1) * wide)
             turned = [_turned(builder, value) for value in sums[1][part]]
+            # Cosine sums are even in k, sine sums odd: both frequencies from the same products.
             plus = [builder.fadd(c, s) for c, s in zip(sums[0][part], turned, strict=True)]
             minus = [builder.fsub(c, s) for c, s in zip(sums[0][part], turned, strict=True)]
+            # `minus` first: where k is its own mate, `plus` must be what remains.
             elements.store(minus, moved(builder, base, builder.mul(mate, target_step)))
             elements.store(plus, moved(builder, base, builder.mul(k, target_step)))
         return context.get_dummy_value()
@@ -149,13 +157,14 @@ def spread_out(
 
 
 def _two_sums(builder: ir.IRBuilder, sizes: tuple[int, int], args: Any) -> list[list[Value]]:
-    """Sums of cosine * element and of sine * element, for each pair and vector."""
+    """Return sums of cosine * element and of sine * element, for each pair and vector."""
     column, terms, roots, roots_step = args
     pairs, vectors = sizes
     lines, table = float_pointer(builder, column), float_pointer(builder, roots)
     count = pairs * vectors
 
     def body(term: Value, sums: list[Value]) -> list[Value]:
+        # The column has two vectors a line, however many are used.
         line = moved(builder, lines, builder.mul(term, word(2 * LANES)))
         root = moved(builder, table, builder.mul(term, roots_step))
         values = [load_vector(builder, moved(builder, line, v * LANES)) for v in range(vectors)]
@@ -164,6 +173,7 @@ def _two_sums(builder: ir.IRBuilder, sizes: tuple[int, int], args: Any) -> list[
             for pair in range(pairs):
                 factor = load_broadcast(builder, moved(builder, root, 2 * pair + half))
                 for v in range(vectors):
+                    # Cosine sums first, then sine sums, each by pair and vector.
                     at = half * count + pair * vectors + v
                     following[at] = multiply_add(builder, factor, values[v], following[at])
         return following
@@ -205,6 +215,7 @@ def _folded(builder: ir.IRBuilder, elements: _Elements, outs: int, args: Any) ->
     def line(voxel: Value) -> list[Value]:
         return elements.load(moved(builder, lines, builder.mul(voxel, source_step)))
 
+    # Voxel 0, and size / 2 where there is one, are their own mates; the table has half of the root for these.
     def body(voxel: Value, sums: list[Value]) -> list[Value]:
         own = builder.icmp_signed("==", voxel, word(0))
         mate = builder.select(own, word(0), builder.sub(size, voxel))
@@ -230,11 +241,13 @@ def spread_column(
     vectors: int, masked: int, count: int, column: int, terms: int, roots: int, target: int,
     step: int, outs: int,
 ) -> None:  # fmt: skip
-    """All frequencies of one column of vectors."""
+    """Write all frequencies of one column of vectors."""
     half = outs // 2 + 1
     k = 0
     while k < half:
         here = roots + 8 * k
+        # Pairs of frequencies at once: 4 * 2 * 2 sums of two vectors; the rest by 2 and 1. Written out, as
+        # sizes must be literals.
         few = 4 if half - k >= 4 else (2 if half - k >= 2 else 1)
         if vectors == 2 and masked == 0:
             if few == 4:
@@ -265,10 +278,11 @@ def gather_column(
     vectors: int, masked: int, count: int, source: int, step: int, size: int, roots: int,
     column: int, outs: int,
 ) -> None:  # fmt: skip
-    """All taps of one column of vectors."""
+    """Write all taps of one column of vectors."""
     done = 0
     while done < outs:
         here, to, left = roots + 8 * done, column + 8 * LANES * done, outs - done
+        # 7, 5 and 3 are the usual numbers of taps, so these take one pass over the line.
         few = 7 if left >= 7 else (5 if left >= 5 else (3 if left >= 3 else left))
         if vectors == 2 and masked == 0:
             if few == 7:
@@ -282,6 +296,7 @@ def gather_column(
             else:
                 gather_in(1, 2, 0, count, source, step, size, here, 2 * outs, to)
         elif vectors == 2:
+            # With masks fewer at once: these take registers too.
             few = min(few, 3)
             if few == 3:
                 gather_in(3, 2, 1, count, source, step, size, here, 2 * outs, to)
@@ -290,6 +305,7 @@ def gather_column(
             else:
                 gather_in(1, 2, 1, count, source, step, size, here, 2 * outs, to)
         else:
+            # One vector alone is always masked: rows are padded, but not to whole vectors.
             few = min(few, 3)
             if few == 3:
                 gather_in(3, 1, 1, count, source, step, size, here, 2 * outs, to)
@@ -307,6 +323,7 @@ def copy_lines(
     """Copy `count` <= 2 LANES floats of each of some lines; steps in floats."""
     for line in range(lines):
         old, new = source + 4 * line * source_step, target + 4 * line * target_step
+        # Both vectors, the second perhaps empty: a column always has two.
         for start in range(0, 2 * LANES, LANES):
             mask = below(max(0, count - start))
             store_masked(new + 4 * start, mask, load_masked(old + 4 * start, mask))
@@ -314,23 +331,25 @@ def copy_lines(
 
 @part
 def expand(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: the first `terms` lines of `width` floats become all `outs` lines, `step` floats apart."""
+    """Turn, in place, the first `terms` lines of `width` floats into all `outs` lines, `step` floats apart."""
     column = column_store()
     for at in range(0, width, 2 * LANES):
         count = min(width - at, 2 * LANES)
         vectors, masked = 2 if count > LANES else 1, 1 if count < 2 * LANES else 0
         here = base + 4 * at
+        # Copied first: the frequencies overwrite the lines of the taps.
         copy_lines(here, step, column, 2 * LANES, terms, count)
         spread_column(vectors, masked, count, column, terms, roots, here, step, outs)
 
 
 @part
 def contract(base: int, step: int, terms: int, roots: int, outs: int, width: int) -> None:
-    """In place: all `terms` lines of `width` floats become the first `outs` lines."""
+    """Turn, in place, all `terms` lines of `width` floats into the first `outs` lines."""
     column = column_store()
     for at in range(0, width, 2 * LANES):
         count = min(width - at, 2 * LANES)
         vectors, masked = 2 if count > LANES else 1, 1 if count < 2 * LANES else 0
         here = base + 4 * at
         gather_column(vectors, masked, count, here, step, terms, roots, column, outs)
+        # Copied last: taps are gathered from all lines, which the first of them would overwrite.
         copy_lines(column, 2 * LANES, here, step, outs, count)

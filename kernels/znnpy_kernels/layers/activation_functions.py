@@ -17,8 +17,10 @@ from znnpy_kernels.simd.vector_math import softplus as softplus_of
 from znnpy_kernels.simd.vector_math import tanh as tanh_of
 from znnpy_kernels.simd.vectors import absolute, fma, select, splat
 
+# Far beyond where the functions differ from their ends in float32.
 FAR = 200.0  # larger sums have the values and slopes of the ends, where 0 * Inf would be NaN
 TWICE_ROOT = 1.5957691216057308  # 2 sqrt(2 / pi)
+# Of Hendrycks and Gimpel's approximation (arXiv 1606.08415).
 CUBIC = 0.044715
 MOST = 1e30  # sums beyond it have the soft_sign of Inf, whose quotient would be NaN
 
@@ -30,11 +32,13 @@ def linear(x: Any, shape: Any) -> Any:
 
 @inlined
 def relu(x: Any, shape: Any) -> Any:
+    # `<=` and not `>`: a NaN is not replaced by 0, as comparisons with it are false.
     return select(x <= splat(0.0), splat(0.0), x)
 
 
 @inlined
 def leaky_relu(x: Any, shape: Any) -> Any:
+    # A NaN goes the second way, and stays.
     return select(x > splat(0.0), x, x * splat(shape.slope))
 
 
@@ -65,6 +69,7 @@ def softplus(x: Any, shape: Any) -> Any:
 
 @inlined
 def soft_sign(x: Any, shape: Any) -> Any:
+    # Clipped on both sides; a NaN passes both comparisons unchanged.
     x = select(x > splat(MOST), splat(MOST), x)
     x = select(x < splat(-MOST), splat(-MOST), x)
     return x / (splat(1.0) + absolute(x))
@@ -88,7 +93,9 @@ def silu(x: Any, shape: Any) -> Any:
 
 @inlined
 def hard_swish(x: Any, shape: Any) -> Any:
+    # x (x + 3) / 6, with the quotient as a product.
     y = x * ((x + splat(3.0)) * splat(1.0 / 6.0))
+    # What overflows lies beyond the ends, and is replaced here.
     y = select(x <= splat(-3.0), splat(0.0), y)
     return select(x >= splat(3.0), x, y)
 
@@ -102,6 +109,7 @@ def gelu(x: Any, shape: Any) -> Any:
 @inlined
 def gelu_tanh(x: Any, shape: Any) -> Any:
     x = _least(x)
+    # 0.5 (1 + tanh(u)) is the logistic of 2 u: one exponential instead of a tanh.
     return x * logistic_of(splat(TWICE_ROOT) * x * fma(x * x, splat(CUBIC), splat(1.0)))
 
 
@@ -132,7 +140,7 @@ def elu_back(y: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def elu_slope(v: Any, g: Any, shape: Any) -> Any:
-    """The same as `elu_back`, from the sum."""
+    """Return what `elu_back` returns, from the sum."""
     return select(v > splat(0.0), g, g * (splat(shape.slope) * exp(v)))
 
 
@@ -149,6 +157,7 @@ def logistic_back(y: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def softplus_back(y: Any, g: Any, shape: Any) -> Any:
+    # 1 - e^-y is the logistic of the sum; by expm1, so values near 0 keep their digits.
     return g * -expm1(-y)
 
 
@@ -167,6 +176,7 @@ def silu_back(v: Any, g: Any, shape: Any) -> Any:
 
 @inlined
 def hard_swish_back(v: Any, g: Any, shape: Any) -> Any:
+    # The slope at -3 is taken as 0, and at 3 as that of the middle.
     slope = fma(v, splat(1.0 / 3.0), splat(0.5))
     slope = select(v <= splat(-3.0), splat(0.0), slope)
     return g * select(v > splat(3.0), splat(1.0), slope)
@@ -176,6 +186,7 @@ def hard_swish_back(v: Any, g: Any, shape: Any) -> Any:
 def gelu_back(v: Any, g: Any, shape: Any) -> Any:
     v = _near(v)
     share, e = normal(v)
+    # 1 / sqrt(2 pi) times e^(-v^2 / 2): the density.
     return g * fma(v, e * splat(0.3989422804014327), share)
 
 
@@ -184,12 +195,14 @@ def gelu_tanh_back(v: Any, g: Any, shape: Any) -> Any:
     v = _near(v)
     square = v * v
     u = splat(TWICE_ROOT) * v * fma(square, splat(CUBIC), splat(1.0))
+    # The derivative of u: 2 sqrt(2 / pi) (1 + 3 * CUBIC * v^2).
     steep = splat(TWICE_ROOT) * fma(square, splat(3.0 * CUBIC), splat(1.0))
     share, rest = logistics(u)
     return g * (share * fma(v * steep, rest, splat(1.0)))
 
 
 _ALL = {
+    # Whichever gradient there is: by the value saves keeping the sum, by the sum serves behind norms.
     "linear": activation("linear", linear, by_value=linear_back, by_sum=linear_back),
     "relu": activation("relu", relu, by_value=relu_back, by_sum=relu_back),
     "leaky_relu": activation(

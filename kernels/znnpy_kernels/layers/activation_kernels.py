@@ -35,7 +35,9 @@ def activation(
     """
     return Activation(
         _forward(name, value, int(by_value is None), of_zero),
+        # By the value where it can be: the sum then need not be kept.
         _backward(name, by_value or by_sum),
+        # Behind a norm the sum is made again anyway: by it, the function need not be computed.
         _normed(name, _sum if by_sum else value, by_sum or by_value),
     )
 

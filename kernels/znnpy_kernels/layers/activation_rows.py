@@ -13,7 +13,7 @@ planar image sums of every LANES-th voxel). `target` may be `gradient`. Where f'
 forward kernels without `affine` leave v at `source` unless that is the target, and backward kernels take
 it for `output`.
 
-`normed`: a node's values are f(v), with the sum x at `summed` and `coefficients` as `statistics` leaves
+`normed`: a node's values are f(v), with the sum x at `summed` and `coefficients` as `normalization_statistics` leaves
 them. From v both passes make d = gradient * f'(v) again, which read x and the gradient alone:
 
     target 0    the part's sums of d and of d * (x - centre) are left at `sums`, 2 LANES float64
@@ -72,6 +72,7 @@ class Shape(NamedTuple):
 @inlined
 def shape_of(args: Any, at: Any) -> Any:
     """The numbers in a kernel's words, which `at` says; `slopes` is a vector, one for each lane."""
+    # A vector of zeros where there are none: a name must have one type in compiled code.
     slopes = splat(0.0)
     if args[at.slopes]:
         slopes = load(args[at.slopes])
@@ -107,22 +108,25 @@ def _bias(args: Any, real: Any) -> Any:
         return splat(0.0)
     if args[at.planar]:
         return splat(floats(args[at.bias])[0])
+    # Masked, as the bias of a block is not padded in memory.
     return load_masked(args[at.bias], real)
 
 
 @inlined
 def _applied(x: Any, affine: Any) -> Any:
+    # Subtracted first: a mean far from 0 costs no digits.
     return fma(x - affine.centre, affine.scale, affine.bias)
 
 
 @inlined
 def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
-    """All rows; `keeps`: v is left at the source, before the target is written, for gradients that need it.
+    """Write all rows; `keeps`: v is left at the source, before the target is written, for gradients that need it.
 
     `masks`: pad lanes are set to 0 afterwards, of functions with f(0) != 0.
     """
     at = FORWARD_WORDS
     shape, real = shape_of(args, FORWARD_WORDS), below(args[at.channels])
+    # Behind a norm sums are made again, so nothing is kept.
     affine, kept = _affine(args, real), keeps and not args[at.affine]
     full = args[at.length] - args[at.length] % LANES
     rest = below(args[at.length] - full)
@@ -138,8 +142,11 @@ def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
                 if masks:
                     value = select(real, value, splat(0.0))
                 store(target + x, value)
+            # Only planar rows end within a vector; they have no pad lanes, so `masks` does not matter.
             if full < args[at.length]:
                 total = _applied(load_masked(source + 4 * full, rest), affine)
+                # Before the target, which may be the source's next reader only in place; `keeps` says that both
+                # differ.
                 if kept:
                     store_masked(source + 4 * full, rest, total)
                 store_masked(target + 4 * full, rest, function(total, shape))
@@ -149,8 +156,9 @@ def forward(args: Any, function: Any, keeps: int = 0, masks: int = 0) -> None:
 def _backward_row(
     output: int, gradient: int, target: int, length: int, shape: Any, derivative: Any
 ) -> Any:
-    """One row; returns its sum, made of four interleaved sums in fixed order."""
+    """Write one row; return its sum, made of four interleaved sums in fixed order."""
     a, b, c, d = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
+    # Four sums hide the latency of additions, and are joined in one order.
     full = length // (4 * LANES) * 4 * VECTOR_BYTES
     for x in range(0, full, 4 * VECTOR_BYTES):
         g0 = derivative(load(output + x), load(gradient + x), shape)
@@ -175,6 +183,7 @@ def _backward_row(
         y0, g0 = load_masked(output + even, rest), load_masked(gradient + even, rest)
         g0 = derivative(y0, g0, shape)
         store_masked(target + even, rest, g0)
+        # Lanes outside were computed from zeros, which a function may turn into something else.
         a = a + select(rest, g0, splat(0.0))
     return (a + b) + (c + d)
 
@@ -206,6 +215,7 @@ def _summed(args: Any, function: Any, derivative: Any) -> None:
         load(table + 2 * VECTOR_BYTES),
     )
     plain, product = zero_doubles(), zero_doubles()
+    # See `normalization_statistics`: float32 within a run, float64 between runs.
     run = RUN * VECTOR_BYTES
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -242,6 +252,7 @@ def _spread(args: Any, function: Any, derivative: Any) -> None:
                 x = load(summed + i) - centre
                 v = function(fma(x, scale, bias), shape)
                 d = derivative(v, load(gradient + i), shape)
+                # Two multiply-adds, with c2 innermost: see `merged_gradients` for the coefficients.
                 store(target + i, fma(d, c0, fma(x, c1, c2)))
 
 

@@ -27,6 +27,7 @@ from znnpy_kernels.simd.vectors import fma, load, splat, store
 
 @inlined
 def _share(taps: int) -> float:
+    # At least 1: a window without voxels gives 0, not NaN.
     return 1.0 / max(1, taps)
 
 
@@ -60,6 +61,7 @@ def _whole(args: Any, row: Any, first: int, last: int) -> None:
     source = row.corner + VECTOR_BYTES * first * args[at.stride_x]
     target, count = row.target + VECTOR_BYTES * first, last - first
     wz, wy, wx, stride = args[at.window_z], args[at.window_y], args[at.window_x], args[at.stride_x]
+    # Windows of 2: the usual ones, unrolled by LLVM.
     if wz == 2 and wy == 2 and wx == 2:
         _averages(source, target, count, 2, 2, 2, row.steps, stride)
     elif wz == 1 and wy == 2 and wx == 2:
@@ -79,6 +81,7 @@ def _clipped(args: Any, row: Any, low: int, high: int) -> None:
         first, last = taps_inside(
             begin - args[at.before_x], args[at.window_x], args[at.dilation_x], args[at.inputs_x]
         )
+        # From the first tap inside; `inner` has left out planes and rows outside.
         source = inner + VECTOR_BYTES * begin + first * steps[2]
         total = _sum(source, depth, height, last - first, steps)
         taps = depth * height * (last - first)
@@ -98,6 +101,7 @@ def average_forward(args: Any, worker: int) -> None:
         for y in range(args[at.rows]):
             row = row_of(args, z, y)
             first, last = inside(args, row)
+            # Clipped windows at both ends, whole ones between: no test within.
             _clipped(args, row, 0, first)
             _whole(args, row, first, last)
             _clipped(args, row, last, args[at.width])
@@ -119,6 +123,7 @@ def _inside(args: Any, output: int, axis: int) -> int:
 @inlined
 def _spread(args: Any, gradient: int, target: int, first: int, last: int, share: Any) -> None:
     """Add a share of the gradients of outputs first..last to voxels `stride` apart."""
+    # Outputs of one tap reach voxels that differ, so they may be added one after the other.
     step = VECTOR_BYTES * args[AVERAGE_BACKWARD.stride_x]
     for o in range(first, last):
         place = target + step * o
@@ -144,6 +149,7 @@ def _spread_row(args: Any, gradient: int, target: int, plane: int, row: int) -> 
         taps = _inside(args, plane, 0) * _inside(args, row, 1)
     low, high = 0, args[at.outputs_x]
     if not args[at.counted]:
+        # With windows clipped along x each output has a share of its own; the others have one together.
         low, high = whole_windows(
             args[at.outputs_x],
             args[at.window_x],
@@ -171,7 +177,10 @@ def average_backward(args: Any, worker: int) -> None:
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            # Zeros first, as each tap adds to what is there, in order of taps.
             zero_row(target, LANES * args[at.width])
+            # Rows of outputs outside, which read this row of voxels: a gather, so tasks over rows of the input
+            # never meet.
             for dz in range(args[at.window_z]):
                 place = z + args[at.first_plane] + args[at.before_z]
                 plane = output_of(

@@ -21,6 +21,7 @@ from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 
 # Outputs summed at once: enough sums to hide the latency of multiply-add; testing taps.
+# 8 sums and a tap leave registers free for what is read; with tests there are masks and addresses, too.
 WIDE, NARROW = 8, 4
 
 
@@ -79,11 +80,13 @@ def _common(a: int, b: int) -> int:
 @inlined
 def _met(place: int, taps: int, dilation: int, stride: int) -> Any:
     """Return the taps by which outputs read a voxel, counted from the window of output 0, existing outputs or not."""
+    # In numbers of the outputs, whether they exist or not: `_met_along` leaves out what does not.
     if stride == 1:
         return Taps(0, 1, taps, place, -dilation)
     common = _common(stride, dilation)
     step, apart = stride // common, dilation // common
     first = 0
+    # Remainders repeat after `step` taps: further ones are met only if one of these is.
     while first < min(step, taps) and (place - first * dilation) % stride != 0:
         first += 1
     if first >= min(step, taps):
@@ -107,6 +110,7 @@ def _met_along(place: int, taps: int, dilation: int, stride: int, outputs: int) 
 @inlined
 def _whole(line: Any) -> Any:
     """Return the outputs first..last of a line all of whose taps lie inside."""
+    # From the first tap to the last, in whichever direction.
     taps, reach = line.taps, max(0, line.taps.many - 1) * line.taps.apart
     lowest, highest = taps.place + min(0, reach), taps.place + max(0, reach)
     first = min(line.many, (line.move - 1 - lowest) // line.move) if lowest < 0 else 0
@@ -118,6 +122,7 @@ def _whole(line: Any) -> Any:
 @inlined
 def _add_row(place: int, tap: int, many: int, move: int, apart: int, step: int, sums: Any) -> Any:
     """Add one row of taps to the sums of WIDE outputs; steps in bytes."""
+    # By name, not as a list: numba keeps a tuple of vectors in registers.
     s0, s1, s2, s3, s4, s5, s6, s7 = sums
     for i in range(many):
         f, at = load(tap + step * i), place + apart * i
@@ -132,8 +137,11 @@ def _add_row(place: int, tap: int, many: int, move: int, apart: int, step: int, 
 def _add_usual_row(place: int, tap: int, line: Any, step: int, back: int, sums: Any) -> Any:
     """Add the same; with constant steps the usual rows of taps read each voxel once, into a register."""
     taps = line.taps
+    # A constant distance between taps and outputs that are neighbours: LLVM then sees that tap i + 1 reads what
+    # output + 1 has read.
     near = -VECTOR_BYTES if back else VECTOR_BYTES
     usual = line.move == 1 and VECTOR_BYTES * taps.apart == near
+    # 3, 5 and 7 taps, unrolled; any other number by a loop.
     if usual and taps.many == 3:
         return _add_row(place, tap, 3, VECTOR_BYTES, near, step, sums)
     if usual and taps.many == 5:
@@ -195,6 +203,7 @@ def _add_tested(bank: Any, z: Any, y: Any, line: Any, x: int, high: int, target:
                 tap += bank.filter_x * taps.step
     at, step = target + line.target + line.target_step * x, line.target_step
     store(at, s0)
+    # Only these are stored: outputs beyond `high` are computed from what lies inside, and dropped.
     if x + 1 < high:
         store(at + step, s1)
     if x + 2 < high:
@@ -218,6 +227,7 @@ def _along(args: Any, axis: int, place: int, back: int) -> Any:
 @inlined
 def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: int) -> None:
     """Compute outputs from x on, in all rows of a plane: WIDE of them if `high` is 0, else up to `high`."""
+    # All rows of a column of outputs before the next column: rows that neighbours share stay in the L1 cache.
     at = DEPTHWISE
     for row in range(args[at.rows]):
         y = _along(args, 1, args[at.first_row] + row, back)
@@ -233,6 +243,7 @@ def _column(args: Any, bank: Any, z: Any, line: Any, x: int, high: int, back: in
 def _columns(args: Any, bank: Any, z: Any, line: Any, back: int) -> None:
     """Compute all rows of a plane of a part."""
     first, last = _whole(line)
+    # Too short for eight at once: all with tests.
     if last - first < WIDE:
         first, last = line.many, line.many
     if first > 0:
@@ -283,6 +294,7 @@ def depthwise_back(args: Any, worker: int) -> None:
     """Compute the data gradient: `source` is the gradient of the outputs, inputs_z x inputs_y x inputs_x of them."""
     at = DEPTHWISE
     stride = args[at.stride_x]
+    # A lattice of the stride after the other: on each, taps and steps are the same for all voxels.
     for x in range(min(stride, args[at.width])):
         taps = _met(x + args[at.before_x], args[at.window_x], args[at.dilation_x], stride)
         count = (args[at.width] - 1 - x) // stride + 1

@@ -31,8 +31,10 @@ def _products(
 ) -> Any:
     """Return the sums of `count` taps over outputs low..high of a row, of even and odd ones apart."""
     zero = splat(0.0)
+    # Two chains of sums, even and odd outputs, hide the latency where there are few taps.
     a, b, c, d, e = zero, zero, zero, zero, zero
     v, w, x, y, z = zero, zero, zero, zero, zero
+    # `count` is a constant where this is called, so LLVM removes the tests.
     for i in range(low, high - 1, 2):
         g, place = load(gradient + VECTOR_BYTES * i), source + move * i
         h, other = load(gradient + VECTOR_BYTES * (i + 1)), place + move
@@ -73,8 +75,10 @@ def _chunk(args: Any, gradient: int, source: int, sums: int, tap: int, count: in
     low, high = whole_windows(
         args[at.width], count, args[at.stride_x], args[at.dilation_x], before, args[at.inputs_x]
     )
+    # An even number: the odd one is left to `_tap_sum`.
     even = high - (high - low) % 2
     found = _products(gradient, source + apart * tap, low, even, move, apart, count)
+    # The tap's other outputs first, then the common ones: a fixed order.
     for i in range(count):
         total = _tap_sum(args, gradient, source, tap + i, low, high, even)
         if i == 0:
@@ -95,6 +99,8 @@ def _chunk(args: Any, gradient: int, source: int, sums: int, tap: int, count: in
 def _row_of_taps(args: Any, gradient: int, source: int, sums: int) -> None:
     """Add the products of a row of outputs to a row of taps; constant counts keep the sums in registers."""
     taps, tap = args[DEPTHWISE_WEIGHT.window_x], 0
+    # Chunks of at most 5 taps, whose 10 sums, gradients and voxels fit the registers; 6 as two of 3, 7 as 4 and
+    # 3.
     while tap < taps:
         left = taps - tap
         if left == 1:

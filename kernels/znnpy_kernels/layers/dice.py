@@ -44,18 +44,21 @@ from znnpy_kernels.simd.vectors import (
 )
 
 AT = words(ROWS, "slopes entropy:float")
+# An order that `_add_overlap` writes and `overlap_total` reads.
 SUMS = 3  # I, P and T
 
 
 @inlined
 def _add(place: int, value: Any) -> None:
     """Add the sum of LANES floats to a float64."""
+    # In float64: sums over whole volumes of values near 1.
     doubles(place)[0] += total(to_doubles(value))
 
 
 @inlined
 def _add_overlap(args: Any, c: int, inside: Any, weight: Any, p: Any, t: Any) -> None:
     sums = args[AT.partial] + 8 * (2 + SUMS * c)
+    # Selected, as logistic values of lanes outside are not 0.
     _add(sums, select(inside, weight * p * t, splat(0.0)))
     _add(sums + 8, select(inside, weight * p, splat(0.0)))
     _add(sums + 16, weight * t)
@@ -63,6 +66,7 @@ def _add_overlap(args: Any, c: int, inside: Any, weight: Any, p: Any, t: Any) ->
 
 @inlined
 def _clear(args: Any) -> None:
+    # Partial sums grow over the part, so zeros first.
     for i in range(2 + SUMS * args[AT.channels]):
         doubles(args[AT.partial])[i] = 0.0
 
@@ -86,6 +90,7 @@ def _logistic_sums(args: Any, voxels: Any, tile: int) -> None:
             w = weights_of(args, voxels, c)
             t = targets_of(args, voxels, c, w)
             x = load(tile + VECTOR_BYTES * i)
+            # As in `losses._binomial`: stable for any x.
             loss = larger(x, splat(0.0)) - x * t + log1p(exp(-absolute(x)))
             wrong = (x > splat(0.0)) ^ (t > splat(0.5))
             _add(args[AT.partial], select(voxels.inside, w * loss, splat(0.0)))
@@ -135,6 +140,7 @@ def _slope(args: Any, c: int, t: Any) -> Any:
 
 @inlined
 def _entropy(args: Any) -> Any:
+    # Entropy's factor times the normaliser of its mean.
     return splat(float_argument(args[AT.entropy]) * floats(args[AT.normaliser])[0])
 
 
@@ -148,6 +154,7 @@ def _logistic_gradient(args: Any, voxels: Any, tile: int) -> None:
             t = targets_of(args, voxels, c, w)
             x = load(tile + VECTOR_BYTES * i)
             p = logistic(x)
+            # p (1 - p) by the logistic of -x: no digits are lost where p is near 1.
             slope = _slope(args, c, t) * p * logistic(-x) + _entropy(args) * (p - t)
             store(tile + VECTOR_BYTES * i, w * slope)
         store_block(args, tile, voxels, block, real)
@@ -164,6 +171,7 @@ def _softmax_gradient(args: Any, voxels: Any, tile: int) -> None:
     w = weights_of(args, voxels, 0)
     largest, mass, _, _ = scanned(args, voxels, w, tile, _plain)
     logs = largest + log(exp_sum(args, voxels, largest, tile))
+    # The sum of p g over channels, which the softmax's derivative subtracts.
     mean = splat(0.0)
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
@@ -197,6 +205,7 @@ TOTAL = words(
 @inlined
 def _sum(args: Any, first: int, last: int, i: int) -> float:
     """Return entry i of the partial sums, parts first..last added in order."""
+    # In order of the parts: bits do not depend on who made them.
     found = 0.0
     for part in range(first, last):
         place = part * (2 + SUMS * args[TOTAL.channels]) + i
@@ -218,6 +227,8 @@ def overlap_total(args: Any, worker: int) -> None:
     every = 0.0
     for c in range(channels):
         every += floats(args[at.classes])[c]
+    # Pooled, all samples are one; slopes are still written for each, as the gradient's tasks read them by
+    # sample.
     samples = 1 if args[at.pooled] else args[at.batch]
     mean = 0.0
     for c in range(channels):
@@ -228,10 +239,12 @@ def overlap_total(args: Any, worker: int) -> None:
             both = 2.0 * _sum(args, first, last, 2 + SUMS * c) + smooth
             each = _sum(args, first, last, 3 + SUMS * c) + _sum(args, first, last, 4 + SUMS * c)
             found = quotient(both, each + smooth)
+            # Counted once where samples are pooled.
             if sample < samples:
                 mean += share * found
             factor = float_argument(args[at.overlap]) * quotient(share, each + smooth)
             pair = floats(args[at.slopes] + 8 * (sample * channels + c))
+            # d overlap / d p = (2 w t - overlap * w) / (P + T + smooth), with the sign of the loss.
             pair[0] = -2.0 * factor
             pair[1] = factor * found
     scales = floats(args[at.normaliser])

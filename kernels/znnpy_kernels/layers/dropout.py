@@ -18,9 +18,11 @@ from znnpy_kernels.machine.memory import float_argument, longs
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.simd.vectors import lane_numbers, load, select, splat, splat_int, store
 
+# Of splitmix64: 2^64 by the golden ratio, and its two multipliers.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
+# 2^32 by the golden ratio: channels are spread over all bits before they are mixed.
 CHANNEL_STEP = 0x9E3779B1
 
 
@@ -37,10 +39,13 @@ def mix64(state: Any, word: Any) -> Any:
 def _random24(voxel: Any, channels: Any) -> Any:
     """Return 24 random bits for each channel of a voxel, from the voxel's 64-bit hash."""
     h = channels * splat_int(CHANNEL_STEP) + splat_int(np.int64(voxel))
+    # lowbias32: shifts 16, 15, 16 and two multipliers.
     h = h ^ (h >> splat_int(16))
+    # The upper half of the voxel's hash comes in half-way, so all 64 bits count.
     h = h * splat_int(0x7FEB352D) + splat_int(np.int64(voxel >> np.uint64(32)))
     h = h ^ (h >> splat_int(15))
     h = h * splat_int(0x846CA68B)
+    # 24 bits: `keep` is met to one part in 2^24, and int32 comparisons meet no sign.
     return (h ^ (h >> splat_int(16))) >> splat_int(8)
 
 
@@ -59,9 +64,11 @@ def dropout(args: Any, worker: int) -> None:
     and `first_row` the place of the part; x starts at 0. `keep` in (0, 1]. May run in place.
     """
     keep = float_argument(args[AT.keep])
+    # 2^24 times the probability; a keep of 1 is above all of them.
     limit = splat_int(np.int64(keep * 16777216.0))
     channels = lane_numbers() + splat_int(args[AT.first_channel])
     zero, scale = splat(0.0), splat(1.0 / keep)
+    # The words of all voxels first, then plane, row and voxel: each level is hashed once.
     block = mix64(
         mix64(mix64(np.uint64(0), args[AT.seed]), longs(args[AT.iteration])[0]), args[AT.image]
     )
@@ -73,5 +80,6 @@ def dropout(args: Any, worker: int) -> None:
             target = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y])
             for x in range(args[AT.width]):
                 kept = _random24(mix64(row, x), channels) < limit
+                # A product, not a selection, so that NaN and Inf stay visible where they are dropped.
                 factor = select(kept, scale, zero)
                 store(target + VECTOR_BYTES * x, load(source + VECTOR_BYTES * x) * factor)

@@ -33,6 +33,7 @@ SUM_OF_SQUARES = words("source length partial")
 def sum_of_squares(args: Any, worker: int) -> None:
     """Write the sum of `length` squared float32, added up in float64, as a float64 at `partial`."""
     at = SUM_OF_SQUARES
+    # Two sums hide the latency, and are joined at the end.
     first, second = zero_doubles(), zero_doubles()
     pairs = args[at.length] - args[at.length] % (2 * LANES)
     for i in range(0, 4 * pairs, 8 * LANES):
@@ -58,6 +59,8 @@ def clip_scale(args: Any, worker: int) -> None:
     for i in range(args[at.count]):
         squares += doubles(args[at.partials])[i]
     norm = squares**0.5
+    # At least as large leaves the gradient as it is; a NaN is not, and goes on to the parameters, where it is
+    # found.
     scale = float_argument(args[at.max_norm]) / (norm + 1e-6)
     floats(args[at.scale])[0] = 1.0 if scale >= 1.0 else scale
     if args[at.norm]:
@@ -75,6 +78,7 @@ def all_finite(args: Any, worker: int) -> None:
     full = args[at.length] - args[at.length] % LANES
     for i in range(0, 4 * full, VECTOR_BYTES):
         value = load(args[at.source] + i)
+        # x - x is 0, or NaN for Inf and NaN: one sum collects all, and one comparison at the end decides.
         nothing = nothing + (value - value)
     if full < args[at.length]:
         value = load_masked(args[at.source] + 4 * full, below(args[at.length] - full))

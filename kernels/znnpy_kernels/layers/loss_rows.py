@@ -92,6 +92,7 @@ def row_at(args: Any, z: int, y: int) -> Any:
 @inlined
 def voxels_at(args: Any, row: Any, x: int) -> Any:
     """Return voxels x..x + LANES of a row."""
+    # Planar outputs have one float a voxel, blocks LANES.
     width, here = min(args[AT.width] - x, LANES), 4 * x * args[AT.lanes]
     weight = row.weight + 4 * x if row.weight else 0
     return Voxels(
@@ -111,6 +112,7 @@ def weights_of(args: Any, voxels: Any, image: int) -> Any:
     inside = voxels.inside
     if voxels.weight:
         address = voxels.weight + 4 * image * args[AT.weight_image]
+        # Planar channels are many streams, which the hardware does not follow.
         prefetch(address + AHEAD)
         return load_masked(address, inside)
     return select(inside, splat(1.0), splat(0.0))
@@ -121,6 +123,7 @@ def targets_of(args: Any, voxels: Any, image: int, weight: Any) -> Any:
     """Return targets in a channel where the weight is not 0, else 0: a product with 0 would keep NaN."""
     target = voxels.target + 4 * image * args[AT.target_image]
     prefetch(target + AHEAD)
+    # Selected: NaN times a weight of 0 would be NaN.
     return select(weight != splat(0.0), load_masked(target, voxels.inside), splat(0.0))
 
 
@@ -147,6 +150,7 @@ def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> Non
             value = load(tile + VECTOR_BYTES * c)
             store_masked(target + 4 * args[AT.gradient_block] * c, voxels.inside, value)
     else:
+        # Pad lanes of the gradient stay 0, as every block's do.
         zero_pad(tile, real)
         to_voxels(tile, target, voxels.width)
 
@@ -158,6 +162,7 @@ def exp_sum(args: Any, voxels: Any, largest: Any, tile: int) -> Any:
     for block in range(blocks_of(args[AT.channels])):
         real = load_block(args, voxels, block, tile)
         for c in range(real):
+            # At most e^0: nothing overflows.
             sums = sums + exp(load(tile + VECTOR_BYTES * c) - largest)
     return sums
 
@@ -168,6 +173,7 @@ def scanned(args: Any, voxels: Any, weight: Any, tile: int, counted: Any) -> Any
 
     `counted(args, t, c)`: what target t of channel c counts.
     """
+    # The smallest float32, not -Inf: -Inf - (-Inf) would be NaN where all values are -Inf.
     lowest = splat(-3.4028234663852886e38)
     largest, truest = lowest, lowest
     mass, product, best, true = splat(0.0), splat(0.0), splat(0.0), splat(0.0)
@@ -177,6 +183,7 @@ def scanned(args: Any, voxels: Any, weight: Any, tile: int, counted: Any) -> Any
             c = block * LANES + i
             x, number = load(tile + VECTOR_BYTES * i), splat(float(c))
             t = targets_of(args, voxels, c, weight)
+            # The first of equal values wins, as comparisons are strict.
             best, largest = select(x > largest, number, best), larger(x, largest)
             true, truest = select(t > truest, number, true), larger(t, truest)
             q = counted(args, t, c)

@@ -54,6 +54,7 @@ def _square(args: Any, x: Any, t: Any) -> Any:
 
 @inlined
 def _binomial(args: Any, x: Any, t: Any) -> Any:
+    # e^-|x|: nothing overflows.
     e = exp(-absolute(x))
     loss = larger(x, splat(0.0)) - x * t + log1p(e)
     return loss, logistic(x) - t, (x > splat(0.0)) ^ (t > splat(0.5))
@@ -63,9 +64,11 @@ def _binomial(args: Any, x: Any, t: Any) -> Any:
 def _focal(args: Any, x: Any, t: Any) -> Any:
     e, positive = exp(-absolute(x)), x > splat(0.0)
     tail = log1p(e)
+    # Both logarithms from the same tail, so that neither is of a number near 0.
     yes = select(positive, splat(0.0), -x) + tail  # -log p
     no = select(positive, x, splat(0.0)) + tail  # -log (1 - p)
     p, gamma = logistic(x), splat(float_argument(args[AT.gamma]))
+    # (1 - p)^gamma = e^(-gamma * -log(1 - p)): a power by what is known already.
     ones = splat(float_argument(args[AT.ones])) * t * exp(-(gamma * no))
     zeros = splat(float_argument(args[AT.zeros])) * (splat(1.0) - t) * exp(-(gamma * yes))
     q = logistic(-x)
@@ -76,6 +79,7 @@ def _focal(args: Any, x: Any, t: Any) -> Any:
 @inlined
 def _malis(args: Any, x: Any, t: Any) -> Any:
     p, joined = logistic(x), t > splat(0.5)
+    # Of the share itself, whose logarithm MALIS does not take.
     short = p - select(joined, splat(1.0), splat(0.0))
     return short * short, splat(2.0) * short * p * logistic(-x), (x > splat(0.0)) ^ joined
 
@@ -92,11 +96,13 @@ def _elementwise_chunk(
         w = weights_of(args, voxels, block * LANES + c)
         truth = targets_of(args, voxels, block * LANES + c, w)
         value, slope, wrong = loss(args, load(tile + VECTOR_BYTES * c), truth)
+        # In float64 over the part; lanes outside may hold anything, and are left out.
         losses = losses + to_doubles(select(voxels.inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
         gradient = slope * (w * normaliser)
         store(tile + VECTOR_BYTES * c, gradient)
         if args[AT.bias_gradient]:
+            # Lanes outside have weight 0, but 0 * Inf is NaN: selected.
             held = load(biases + VECTOR_BYTES * c)
             store(biases + VECTOR_BYTES * c, held + select(voxels.inside, gradient, splat(0.0)))
     if args[AT.gradient]:
@@ -112,6 +118,7 @@ def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
     """
     sums = zero_doubles(), zero_doubles()
     for block in range(blocks_of(args[AT.channels])):
+        # All of them: from row 0 on.
         zero_pad(biases, 0)
         for z in range(args[AT.planes]):
             for y in range(args[AT.rows]):
@@ -120,6 +127,7 @@ def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
                     voxels = voxels_at(args, row, x)
                     sums = _elementwise_chunk(args, loss, voxels, tile, biases, block, sums)
         if args[AT.bias_gradient]:
+            # Rows are channels and lanes positions: transposed, they are added to one vector of channels.
             transpose_tile(biases, VECTOR_BYTES, biases, VECTOR_BYTES)
             total_ = splat(0.0)
             for position in range(LANES):
@@ -160,6 +168,7 @@ def malis_loss(args: Any, worker: int) -> None:
 def _smoothed(args: Any, t: Any, c: int) -> Any:
     """Return the share of class c in the cross-entropy: the target spread over all classes, and weighed."""
     smoothing = float_argument(args[AT.smoothing])
+    # Spread evenly over all classes, then weighed: as PyTorch's label smoothing with weights.
     spread = t * splat(1.0 - smoothing) + splat(smoothing / args[AT.channels])
     return spread * splat(floats(args[AT.classes])[c])
 
@@ -188,6 +197,7 @@ def _softmax_chunk(args: Any, voxels: Any, tile: int, sums: Any) -> Any:
     wrongs = sums[1] + to_doubles(select(wrong, w, splat(0.0)))
     if args[AT.gradient]:
         w = w * splat(floats(args[AT.normaliser])[0])
+        # sum(q) / sum(exp): one factor for all classes.
         _softmax_gradient(args, voxels, largest, w * mass / exponentials, w, tile)
     return losses, wrongs
 
@@ -219,8 +229,10 @@ def softmax_loss(args: Any, worker: int) -> None:
 def _focal_terms(args: Any, x: Any, q: Any) -> Any:
     """Return for a class, from the logarithm x of its share p: p, q (1 - p)^gamma * -x, and p times its slope by p."""
     p, gamma = exp(x), splat(float_argument(args[AT.gamma]))
+    # 1 - p at least so much: log(0) would be -Inf, and 0 * Inf is NaN for gamma 0.
     rest = larger(splat(1.0) - p, splat(1e-30))
     faded = q * exp(gamma * log(rest))
+    # p times the slope by p, so that no division by a small p is needed.
     return p, -(faded * x), faded * (gamma * p * x / rest - splat(1.0))
 
 

@@ -23,8 +23,10 @@ ROWS = words(
     "output output_block output_z output_y target weight places channels planes rows width lanes"
 )
 ORDER = words(ROWS, "offsets order count scratch")
+# 11 bits: 2048 counters of 8 bytes are 16 KiB.
 # Bits of a pass of the radix sort: three passes for 32 bits, with counters that stay in the L1 cache.
 DIGIT = 11
+# Values of a digit, a counter each.
 DIGITS = 1 << DIGIT
 
 
@@ -42,6 +44,8 @@ def _neighbour(
 @inlined
 def _key(bits: int) -> int:
     """Return 32 bits that, as unsigned, grow as the float32 with these bits falls."""
+    # IEEE floats compare like integers with signs and magnitudes: positive ones are turned round, negative ones
+    # fall as their bits grow.
     return bits if bits < 0 else 0x7FFFFFFF - bits
 
 
@@ -56,6 +60,7 @@ def _pass(
     for i in range(count):
         at[(ints(keys)[i] >> shift) & (DIGITS - 1)] += 1
     first = 0
+    # From counts to the first place of each digit.
     for d in range(DIGITS):
         many = at[d]
         at[d] = first
@@ -73,7 +78,7 @@ def malis_order(args: Any, worker: int) -> None:
     """Sort the edges that exist, from the largest value on, ties by number: int32 at `order`.
 
     `count`: address of one int64, how many. `offsets`: address of three int64 (z, y, x) for each channel. `scratch`:
-    12 bytes for each edge and 8 * DIGITS. Edge number: channel * voxels + voxel. Other words as in `loss_rows`;
+    12 bytes for each edge and 8 * DIGITS + 8. Edge number: channel * voxels + voxel. Other words as in `loss_rows`;
     `target` and `weight` are of the sample's first channel, dense, by `places`.
     """
     at = ORDER
@@ -83,6 +88,7 @@ def malis_order(args: Any, worker: int) -> None:
     keys, other_keys = args[at.scratch], args[at.scratch] + 4 * voxels * args[at.channels]
     others = other_keys + 4 * voxels * args[at.channels]
     starts = others + 4 * voxels * args[at.channels]
+    # To a multiple of 8, as counters are int64; up to 8 bytes further on.
     starts += 8 - starts % 8
     weight = longs(args[at.places])[1]
     weight = weight + args[at.weight] if weight else 0
@@ -101,9 +107,11 @@ def malis_order(args: Any, worker: int) -> None:
                         ints(edges)[count] = edge
                         count += 1
     longs(args[at.count])[0] = count
+    # From the lowest digit on; stable passes make the order of all 32 bits, and ties stay in order of numbers.
     _pass(count, 0, keys, edges, other_keys, others, starts)
     _pass(count, DIGIT, other_keys, others, keys, edges, starts)
     _pass(count, 2 * DIGIT, keys, edges, other_keys, others, starts)
+    # Three passes end in the other array.
     for i in range(count):
         ints(edges)[i] = ints(others)[i]
 
@@ -118,6 +126,7 @@ SHARES = words(
 def _root(parents: int, v: int) -> int:
     at = ints(parents)
     while at[v] != v:
+        # Path halving: every other voxel on the way is joined to its grandparent, so later walks are short.
         at[v] = at[at[v]]
         v = at[v]
     return v
@@ -131,6 +140,8 @@ def _join(args: Any, target: int, wanted: bool, parents: int, sizes: int, voxels
     found = 0.0
     for i in range(longs(args[at.count])[0]):
         edge = ints(args[at.order])[i]
+        # In order of the values: of the edges of one kind each joins the two sets that were not joined by a
+        # stronger one.
         if (floats(target)[edge] > 0.5) == wanted:
             k, v = edge // voxels, edge % voxels
             z, y, x = v // (rows * width), v // width % rows, v % width
@@ -138,6 +149,7 @@ def _join(args: Any, target: int, wanted: bool, parents: int, sizes: int, voxels
             one, other = _root(parents, v), _root(parents, there)
             if one != other:
                 size = doubles(sizes)
+                # In float64: pairs of large objects exceed 2^53 seldom, and int32 early.
                 pairs = size[one] * size[other]
                 found += pairs
                 floats(args[at.shares])[edge] = pairs
@@ -166,8 +178,10 @@ def malis_shares(args: Any, worker: int) -> None:
     for v in range(voxels):
         ints(parents)[v] = v
         doubles(sizes)[v] = 1.0
+    # First within objects, with all voxels alone; the sets that remain are objects.
     within = _join(args, target, True, parents, sizes, voxels)
     for v in range(voxels):
+        # A voxel alone is background, whose pairs do not count.
         if ints(parents)[v] == v and doubles(sizes)[v] == 1.0:
             doubles(sizes)[v] = 0.0
     between = _join(args, target, False, parents, sizes, voxels)
@@ -175,6 +189,7 @@ def malis_shares(args: Any, worker: int) -> None:
     inner = quotient(positive, within) if within > 0.0 else 0.0
     outer = quotient(1.0 - positive, between) if between > 0.0 else 0.0
     for edge in range(edges):
+        # Edges that join nothing decide on nothing, and stay 0.
         if shares[edge] != 0.0:
             shares[edge] = shares[edge] * (inner if floats(target)[edge] > 0.5 else outer)
     longs(args[at.given])[0] = longs(args[at.places])[0]

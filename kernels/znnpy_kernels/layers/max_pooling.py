@@ -41,6 +41,8 @@ from znnpy_kernels.simd.rows import zero_row
 
 @inlined
 def _by_columns(window: int, stride: int, dilation: int) -> bool:
+    # By columns only with more than one voxel along x, and where the columns of a window fill at most half of
+    # the line.
     return stride == 1 and 0 < 2 * (window - 1) * dilation < LINE
 
 
@@ -51,6 +53,8 @@ def _row(
 ) -> None:  # fmt: skip
     """Pool one row; constant sizes make LLVM unroll the usual windows."""
     wz, wy, wx = window
+    # By columns a window of w^3 takes w^2 + w comparisons. A row with a NaN, or other strides, is done window
+    # by window.
     void = True
     if _by_columns(wx, stride, dilation):
         void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
@@ -126,6 +130,7 @@ def max_pool_forward(args: Any, worker: int) -> None:
             row = row_of(args, z, y)
             index = args[at.index] + 2 * (z * args[at.index_z] + y * args[at.index_y])
             first, last = inside(args, row)
+            # Clipped windows at both ends, whole ones between.
             _clipped(args, row, index, 0, first)
             _row(row.corner + VECTOR_BYTES * first * args[at.stride_x],
                  row.target + VECTOR_BYTES * first, index + INDEX_BYTES * first, last - first,
@@ -168,6 +173,7 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
     """Add the gradients that one input row won in two rows of a plane of outputs; -1 means no such row."""
     at = MAX_POOL_BACKWARD
     # A missing row is replaced by the other one, with numbers that no tap has, so that both need no test.
+    # A missing row has the number -window_x: number + dx stays below 0, which as uint16 lies above all taps.
     one = number if first >= 0 else -args[at.window_x]
     two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
     row, other = first if first >= 0 else second, second if second >= 0 else first
@@ -184,6 +190,7 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
             _gather_strided(args, gradients[0], indices[0], one, target)
         if second >= 0:
             _gather_strided(args, gradients[1], indices[1], two, target)
+    # Two and three taps as constants: LLVM unrolls them.
     elif taps == 2:
         gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation, before)
     elif taps == 3:
@@ -224,6 +231,7 @@ def max_pool_backward(args: Any, worker: int) -> None:
                 plane = output_of(
                     place, dz, args[at.dilation_z], args[at.stride_z], args[at.outputs_z]
                 )
+                # Two rows of outputs at a time: the voxel's sum is loaded and stored once for both.
                 for dy in range(0, args[at.window_y] if plane >= 0 else 0, 2):
                     first, second = (
                         _row_of_outputs(args, y, dy),

@@ -37,8 +37,12 @@ from znnpy_kernels.simd.vectors import (
 
 # Bytes of rows of a plane, after which the next plane's follow, so that both are in the L2 cache: 128 KiB, an eighth
 # of one of 1 MiB.
+# Trades reuse of rows between planes against loads that begin anew: an eighth of the L2 cache leaves room for
+# what is written.
 STRIP_BYTES = 1 << 17
+# A byte that no tap of 2 x 2 x 2 has.
 NOBODY = 255  # the number of no tap
+# Above 7, the largest tap, and below NOBODY with any tap added.
 NOWHERE = 64  # added to the numbers of taps in missing rows, so that no winner has them
 FAR = words("far_z far_y far_x")
 
@@ -46,6 +50,7 @@ FAR = words("far_z far_y far_x")
 @inlined
 def _column(source: int, wz: int, far: Any, bad: Any) -> Any:
     """Return maximum and winner over z and y at one x; collect NaNs in `bad` and ignore them otherwise."""
+    # NaNs are only collected: a row without any needs no test for each maximum.
     a, b = load(source), load(source + far[1])
     bad = bad | (a != a) | (b != b)
     second = b > a
@@ -66,8 +71,11 @@ def _column(source: int, wz: int, far: Any, bad: Any) -> Any:
 @inlined
 def _joined(first: Any, tap: Any, second: Any, number: Any) -> Any:
     """Return the larger of two columns and its winner; of equal ones that with the smaller number."""
+    # Numbers of the second column have bit 0.
     number = number | splat_octet(1)
     larger = second > first
+    # Columns are compared after their own maxima: of equal values that with the smaller number is the first in
+    # z, y, x order.
     take = larger | ((second == first) & (number < tap))
     return select(larger, second, first), select_octets(take, number, tap)
 
@@ -76,6 +84,8 @@ def _joined(first: Any, tap: Any, second: Any, number: Any) -> Any:
 def _keep(target: int, index: int, x: int, best: Any, tap: Any, floor: Any) -> None:
     store(target + VECTOR_BYTES * x, best)
     if index:
+        # Where the maximum is not above the floor nobody wins: a relu before the filter passes no gradient
+        # there.
         store_octets(index + LANES * x, select_octets(best <= floor, splat_octet(NOBODY), tap))
 
 
@@ -89,6 +99,7 @@ def _near_row(
         second, number, bad = _column(source + VECTOR_BYTES * (x + 1), wz, far, bad)
         best, winner = _joined(first, tap, second, number)
         _keep(target, index, x, best, winner, floor)
+        # Moved along: each column is computed once, and is the first one of the next window.
         first, tap = second, number
     return bad
 
@@ -122,7 +133,9 @@ def _row(
     if far[2] == 1:
         return _near_row(source, target, index, width, wz, far, floor, bad)
     if 2 * far[2] >= LINE:
+        # Too far for the line: an all-true mask sends the row to `_careful_row`.
         return bad | (splat(0.0) == splat(0.0))
+    # As many outputs as leave room for the columns ahead of the last one.
     piece = LINE - far[2]
     for x in range(0, width, piece):
         bad = _far_piece(
@@ -142,6 +155,7 @@ def _careful_row(source: int, target: int, index: int, width: int, far: Any, flo
             for dy in range(2 if far[1] else 1):
                 for dx in range(2 if far[2] else 1):
                     value = load(at + dz * far[0] + dy * far[1] + dx * VECTOR_BYTES * far[2])
+                    # A later NaN takes the place of an earlier one or of any number.
                     take = (value > best) | (value != value)
                     best = select(take, value, best)
                     tap = select_octets(take, splat_octet(4 * dz + 2 * dy + dx), tap)
@@ -157,7 +171,9 @@ def _forward(args: Any, wz: int, index: int, index_z: int, index_y: int, floor: 
         args[at.far_x],
     )
     line = scratch_line()
+    # As many rows as STRIP_BYTES hold, one at least.
     strip = max(1, STRIP_BYTES // (VECTOR_BYTES * args[at.width]))
+    # Strips outside, planes within: rows that two planes share are still in the cache.
     for first in range(0, args[at.rows], strip):
         for z in range(args[at.planes]):
             for y in range(first, min(first + strip, args[at.rows])):
@@ -165,6 +181,7 @@ def _forward(args: Any, wz: int, index: int, index_z: int, index_y: int, floor: 
                 target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
                 winners = index + z * index_z + y * index_y
                 bad = _row(source, target, winners, args[at.width], wz, far, floor, line, below(0))
+                # Done again as a whole: NaNs are rare.
                 if any_lane(bad):
                     _careful_row(source, target, winners, args[at.width], far, floor)
 
@@ -240,6 +257,7 @@ def max_filter_streamed(args: Any, worker: int) -> None:
         _streamed(args, 2)
     else:
         _streamed(args, 1)
+    # Streaming stores must be visible to whoever reads the target next.
     fence_seq_cst()
 
 
@@ -253,6 +271,7 @@ def _won(total: Any, gradient: int, index: int, output: int, number: int) -> Any
 @inlined
 def _inner(total: Any, gradients: Any, indices: Any, numbers: Any, x: int, far: int) -> Any:
     """Return total + the gradients that voxel x won in two rows of outputs."""
+    # In order of taps: dx 0 and 1 of the first row, then of the second.
     total = _won(total, gradients[0], indices[0], x, numbers[0])
     total = _won(total, gradients[0], indices[0], x - far, numbers[0] + 1)
     total = _won(total, gradients[1], indices[1], x, numbers[1])
@@ -293,12 +312,14 @@ def _gathered_row(
     """
     first = min(far, width)
     sums = _ends(near, deep, target, 0, first, far, outputs)
+    # Between both ends all four outputs exist, so nothing is tested.
     for x in range(far, outputs):
         total = _inner(splat(0.0), near[0], near[1], near[2], x, far)
         if wz == 2:
             total = _inner(total, deep[0], deep[1], deep[2], x, far)
         store(target + VECTOR_BYTES * x, total)
         sums = sums + total
+    # What is left behind the last output.
     return sums + _ends(near, deep, target, max(first, outputs), width, far, outputs)
 
 
@@ -343,12 +364,14 @@ def _backward(args: Any, wz: int) -> Any:
     at = MAX_FILTER_BACKWARD
     sums = splat(0.0)
     for z in range(args[at.planes]):
+        # 4, 2 and 1 are the bits of dz, dy and dx in a tap's number.
         planes = _pair(z + args[at.first_plane], args[at.far_z], args[at.outputs_z], 4)
         for y in range(args[at.rows]):
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             rows = _pair(y + args[at.first_row], args[at.far_y], args[at.outputs_y], 2)
             if planes[0] < 0 or rows[0] < 0:
                 zero_row(target, LANES * args[at.width])
+            # A voxel that no output reads: its row has no winners, and no sum.
             else:
                 near = _rows_of(args, planes[0], rows, planes[2])
                 deep = _rows_of(args, planes[1], rows, planes[3])

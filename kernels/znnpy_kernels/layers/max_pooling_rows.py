@@ -31,8 +31,10 @@ from znnpy_kernels.simd.vectors import (
     store_shorts,
 )
 
+# uint16, as many taps as a window of 31^3 has; a byte would end at 255.
 INDEX_BYTES = 2 * LANES
 NOBODY = 0xFFFF  # the number of no tap
+# 16 lanes: 8 KiB of values and 4 KiB of numbers.
 LINE = 128  # voxels of a row at once: with their numbers they stay in the L1 cache
 
 
@@ -41,6 +43,7 @@ def scratch_line(typingctx: Any) -> Any:
     """Return the address of LINE voxels of float32 and, behind them, LINE voxels of uint16, on the stack."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        # LINE / 2 vectors of floats hold LINE vectors of uint16.
         place = cgutils.alloca_once(builder, ir.ArrayType(FLOATS.ir, LINE + LINE // 2))
         place.align = 64
         return builder.ptrtoint(place, ir.IntType(64))
@@ -57,6 +60,7 @@ def _best(source: int, wz: int, wy: int, wx: int, steps: Any, step_x: int) -> An
         for dy in range(wy):
             for dx in range(wx):
                 value = load(source + dz * steps[0] + dy * steps[1] + dx * step_x)
+                # A NaN beats everything; a later one beats an earlier one.
                 take = (value > best) | (value != value)
                 best = select(take, value, best)
                 tap = select_shorts(take, splat_short(number), tap)
@@ -107,6 +111,7 @@ def _joined(line: int, x: int, wx: int, dilation: int, last: Any, last_tap: Any)
             at = x + dx * dilation
             value, number = load(line + VECTOR_BYTES * at), load_shorts(taps + INDEX_BYTES * at)
         number = number + splat_short(dx)
+        # As in `max_pooling_pairs._joined`: of equal columns that with the smaller number.
         take = (value > best) | ((value == best) & (number < tap))
         best = select(value > best, value, best)
         tap = select_shorts(take, number, tap)
@@ -143,6 +148,7 @@ def pool_columns(
 
     `steps`: bytes from tap to tap on z and y; `line`: a scratch line.
     """
+    # As many outputs as leave room on the line for the span of a window.
     bad, piece = below(0), LINE - (wx - 1) * dilation
     for x in range(0, width, piece):
         bad = _pool_piece(
@@ -232,11 +238,13 @@ def pool_clipped(
     Without any it gives -Inf and a tap number that does not exist.
     """
     low, high = inside
+    # Numbers as the whole window has them, whatever is left out.
     best, tap = splat(-inf), splat_short(NOBODY)
     for dz in range(low[0], high[0]):
         for dy in range(low[1], high[1]):
             for dx in range(low[2], high[2]):
                 value = load(corner + dz * steps[0] + dy * steps[1] + dx * steps[2])
+                # The first tap inside wins even if it holds -Inf.
                 take = (value > best) | (value != value) | (tap == splat_short(NOBODY))
                 best = select(take, value, best)
                 number = (dz * wy + dy) * wx + dx
@@ -288,12 +296,14 @@ def gather_dense_rows(
 
     `numbers`: the tap numbers of dx = 0 in the two rows.
     """
+    # Voxels from `first` to `last` are read by outputs that exist, with every tap.
     first = min(max(0, (wx - 1) * dilation - before), width)
     last = min(max(first, outputs - before), width)
     for x in range(first):
         _gather_at_edge(gradients, indices, numbers, target, outputs, x, wx, dilation, before)
     for x in range(first, last):
         total = load(target + VECTOR_BYTES * x)
+        # All taps of the first row, then of the second: the order of taps.
         for dx in range(wx):
             o = x + before - dx * dilation
             total = _added(total, gradients[0], indices[0], o, numbers[0] + dx)

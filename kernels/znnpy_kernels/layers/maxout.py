@@ -31,9 +31,11 @@ LARGER = words(
 def _larger_row(source: int, target: int, index: int, number: int, length: int) -> None:
     for i in range(0, length, LANES):
         best, value = load(target + 4 * i), load(source + 4 * i)
+        # The first NaN wins: a later one does not replace it.
         take = (value > best) | ((value != value) & (best == best))
         store(target + 4 * i, select(take, value, best))
         if index:
+            # The first source overwrites what the index held before.
             before = load_octets(index + i) if number > 1 else splat_octet(0)
             store_octets(index + i, select_octets(take, splat_octet(number), before))
 

@@ -34,10 +34,13 @@ from znnpy_kernels.simd.vectors import (
     zero_doubles,
 )
 
+# Means and squared deviations of LANES lanes, a count, and 7 more that fill the cache line.
 LEAF = 2 * LANES + 8
+# See the head of this module.
 MOMENTS = 4
 SUMS = 2 * LANES
 """Float64 that a part leaves in the backward pass: sums of gradients d, and of d * (x - centre)."""
+# Scales, centres, biases.
 COEFFICIENTS = 3 * LANES
 
 RUN = 32
@@ -55,6 +58,7 @@ def lane_statistics(args: Any, worker: int) -> None:
     values.
     """
     at = LANE_STATISTICS
+    # About the part's first voxel: the sums then hold deviations, not values.
     pivot = to_doubles(load(args[at.source]))
     sums, squares = zero_doubles(), zero_doubles()
     for z in range(args[at.planes]):
@@ -77,8 +81,11 @@ def _run(source: int, count: int, pivot: Any) -> Any:
     for i in range(0, count * VECTOR_BYTES, VECTOR_BYTES):
         away = load(source + i) - first
         few, more = few + away, fma(away, away, more)
+    # The run's own sums are exact enough in float32, as they are about the run's first voxel; all that joins
+    # runs is in float64.
     number, total = to_doubles(splat(float(count))), to_doubles(few)
     mean = total / number
+    # From the run's mean to the part's pivot.
     off = (to_doubles(first) - pivot) + mean
     return number * off, (to_doubles(more) - total * mean) + number * off * off
 
@@ -91,6 +98,7 @@ def _finish_leaf(args: Any, count: int) -> None:
     leaf[2 * LANES] = count
     for lane in range(LANES):
         mean = leaf[lane] / count
+        # Rounding may leave less than 0.
         leaf[LANES + lane] = max(leaf[LANES + lane] - leaf[lane] * mean, 0.0)
         leaf[lane] = first[lane] + mean
 
@@ -111,6 +119,7 @@ def _join(a: Any, leaf: Any, lane: int) -> Any:
     more = leaf[2 * LANES]
     together, delta = count + more, leaf[lane] - mean
     share = more / together
+    # `count` is 0 for the first leaf, whose deviation from nothing does not count.
     spread = delta * delta * count * share if count else 0.0
     return together, mean + delta * share, squares + leaf[LANES + lane] + spread
 
@@ -120,6 +129,7 @@ def _of_channel(args: Any, sample: int, channel: int) -> Any:
     """Return (count, mean, squared deviations) of one channel of a sample."""
     at = MERGED_STATISTICS
     found = (0.0, 0.0, 0.0)
+    # Over samples, then parts, always in this order.
     for image in range(sample * args[at.merged], (sample + 1) * args[at.merged]):
         here = args[at.leaves] + image * args[at.image_step]
         here += channel // LANES * args[at.block_step]
@@ -141,6 +151,8 @@ def _group(args: Any, sample: int, first: int) -> Any:
     count, mean, squares = 0.0, 0.0, 0.0
     for channel in range(first, first + args[at.size]):
         own = _of_channel(args, sample, channel)
+        # With the channel's bias, since a group's mean is over biased values; squared deviations do not change
+        # by it.
         more, there = own[0], own[1] + _value(args[at.bias], channel, 0.0)
         together, delta = count + more, there - mean
         share = more / together
@@ -148,6 +160,7 @@ def _group(args: Any, sample: int, first: int) -> Any:
         mean += delta * share
         count = together
         moments[MOMENTS * channel + 2] = own[1]
+        # Unbiased, as running variances are; 1 voxel has none, and 0 / 1 is 0.
         moments[MOMENTS * channel + 3] = own[2] / max(more - 1.0, 1.0)
     return mean, 1.0 / np.sqrt(squares / count + float_argument(args[at.epsilon]))
 
@@ -157,6 +170,8 @@ def _place(coefficients: int, channel: int, middle: float, scale: float, bias: f
     """Write the coefficients of one channel, normalised about `middle`."""
     table = floats(coefficients + 4 * COEFFICIENTS * (channel // LANES))
     lane = channel % LANES
+    # What rounding takes from the centre goes into the bias, which is small: see docs/design/normalisation.md,
+    # *Precision*.
     centre = np.float32(middle)
     table[lane] = scale
     table[LANES + lane] = centre
@@ -214,6 +229,7 @@ MOVE_RUNNING = words("mean variance bias moments count momentum:float channels")
 def move_running(args: Any, worker: int) -> None:
     """Move running mean and variance by `momentum` towards the mean of `count` samples' `moments`."""
     at = MOVE_RUNNING
+    # Moments of all samples are added up by now, hence the division by their number.
     take, count = float_argument(args[at.momentum]), float(args[at.count])
     mean, variance, moments = (
         floats(args[at.mean]),
@@ -261,12 +277,14 @@ def _means(args: Any, sample: int, first: int) -> Any:
     for channel in range(first, first + args[at.size]):
         total, moment = _sums(args, sample, channel)
         middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
+        # Sums are about the rounded centre; the exact mean differs by what rounding took.
         moment = inverse * (moment + (float(np.float32(middle)) - middle) * total)
         scale = _value(args[at.scale], channel, 1.0)
         plain += scale * total
         product += scale * moment
         found[3 * channel] += total
         found[3 * channel + 1] += moment
+        # The part of the bias gradient that does not go through the statistics; `_spread` subtracts the rest.
         found[3 * channel + 2] += inverse * scale * total
     count = float(args[at.size] * args[at.voxels] * args[at.merged])
     return plain / count, product / count
@@ -282,8 +300,10 @@ def _spread(args: Any, sample: int, channel: int, plain: float, product: float) 
     middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
     lane, off = channel % LANES, float(np.float32(middle)) - middle
     target[lane] = inverse * _value(args[at.scale], channel, 1.0)
+    # d u / d x through mean and deviation, written as coefficients of (x - centre).
     target[LANES + lane] = -inverse * inverse * product
     target[2 * LANES + lane] = -inverse * (plain + inverse * product * off)
+    # The channel's own mean away from the group's: 0 where a group is one channel.
     away = inverse * (moments[MOMENTS * channel + 2] - middle)
     count = float(args[at.voxels] * args[at.merged])
     doubles(args[at.found])[3 * channel + 2] -= inverse * count * (plain + product * away)

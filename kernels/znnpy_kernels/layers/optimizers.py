@@ -28,6 +28,7 @@ from znnpy_kernels.simd.vectors import (
     store_masked,
 )
 
+# Positions in `hyper`: kernels read it by number.
 SGD_HYPER = ("learning_rate", "weight_decay", "momentum", "nesterov")
 ADAM_HYPER = ("learning_rate", "weight_decay", "beta1", "beta2", "eps", "decoupled",
               "correction1", "correction2")  # fmt: skip
@@ -35,6 +36,7 @@ ADAM_HYPER = ("learning_rate", "weight_decay", "beta1", "beta2", "eps", "decoupl
 
 @inlined
 def _sgd(parameter: Any, gradient: Any, momentum: Any, hyper: Any, scale: float) -> Any:
+    # Decay before momentum, as PyTorch's SGD.
     g = gradient * splat(scale) + splat(hyper[1]) * parameter
     momentum = splat(hyper[2]) * momentum + g
     step = g + splat(hyper[2]) * momentum if hyper[3] != 0.0 else momentum
@@ -80,9 +82,11 @@ def sgd(args: Any, worker: int) -> None:
 def _adam(p: Any, g: Any, mean: Any, variance: Any, hyper: Any, scale: float) -> Any:
     decoupled = hyper[5] != 0.0
     g = g * splat(scale) + splat(0.0 if decoupled else hyper[1]) * p
+    # Decoupled decay shrinks the parameter itself (AdamW); else it is part of the gradient.
     p = p * splat(1.0 - hyper[0] * hyper[1] if decoupled else 1.0)
     mean = mean + splat(1.0 - hyper[2]) * (g - mean)
     variance = splat(hyper[3]) * variance + splat(1.0 - hyper[3]) * (g * g)
+    # PyTorch's order of operations: the root's correction first, then eps.
     root = fma(sqrt(variance), splat(quotient(1.0, hyper[7] ** 0.5)), splat(hyper[4]))
     return p - splat(quotient(hyper[0], hyper[6])) * mean / root, mean, variance
 

@@ -23,6 +23,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.rows import add_row, copy_row, zero_row
 
+# Words of the argument block have numbers; `rule` is one of these.
 ZEROS, REPLICATE, REFLECT = range(3)
 
 PLACES = words(
@@ -37,6 +38,7 @@ def _stands(place: int, size: int, rule: int) -> Any:
     """Return the voxel of a line that stands at a place in it or beyond."""
     if rule == REFLECT:
         place = abs(place)
+        # Beyond the end the mirror image at the last voxel; `abs` is the one at the first.
         return place if place < size else 2 * (size - 1) - place
     return min(max(place, 0), size - 1)
 
@@ -44,6 +46,7 @@ def _stands(place: int, size: int, rule: int) -> Any:
 @inlined
 def _beyond(number: int, before: int, size: int) -> Any:
     """Return the place of a line's frame with this number."""
+    # Numbers of a frame: those before the line, then those after it.
     return number - before if number < before else number - before + size
 
 
@@ -62,16 +65,20 @@ def frame_rows(args: Any, worker: int) -> None:
                 _stands(y, args[at.size_y], rule),
             )
             source = args[at.source] + 4 * (from_z * args[at.source_z] + from_y * args[at.source_y])
+            # Zeros need no reading, and a whole row of them is one store after the other.
             if rule == ZEROS:
                 zero_row(target - before * voxel, before * args[at.lanes])
                 zero_row(target + size * voxel, args[at.after_x] * args[at.lanes])
                 if not inside:
                     zero_row(target, size * args[at.lanes])
             else:
+                # Voxel by voxel: neighbours in the frame need not be neighbours in the image.
                 for number in range(beyond):
                     place = _beyond(number, before, size)
                     from_x = _stands(place, size, rule)
                     copy_row(source + from_x * voxel, target + place * voxel, args[at.lanes])
+            # Rows of the image stand where they are unless it is a copy; rows of the frame are copied from the
+            # row that stands there.
             if args[at.copies] if inside else rule != ZEROS:
                 copy_row(source, target, size * args[at.lanes])
 
@@ -105,8 +112,10 @@ def fold_rows(args: Any, worker: int) -> None:
     for z in range(args[at.z0], args[at.z1]):
         for y in range(args[at.y0], args[at.y1]):
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            # -1 is the row itself, which is first: it stores, the others add.
             for plane in range(-1, beyond_z):
                 from_z = z if plane < 0 else _beyond(plane, args[at.before_z], args[at.size_z])
+                # Only places of the frame at which this voxel stands.
                 if _stands(from_z, args[at.size_z], rule) == z:
                     for row in range(-1, beyond_y):
                         from_y = y if row < 0 else _beyond(row, args[at.before_y], args[at.size_y])

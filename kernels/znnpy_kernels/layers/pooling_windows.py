@@ -58,6 +58,7 @@ def quotient(count: int, step: int) -> int:
 @inlined
 def taps_inside(corner: int, taps: int, dilation: int, size: int) -> Any:
     """Return the first tap in 0..size of a window that begins at `corner`, and the one after the last."""
+    # Without a division where the corner lies inside, which is nearly everywhere.
     low = 0 if corner >= 0 else quotient(dilation - 1 - corner, dilation)
     high = 0 if corner >= size else min(taps, quotient(size - corner + dilation - 1, dilation))
     return low, max(low, high)
@@ -69,6 +70,7 @@ def whole_windows(
 ) -> Any:
     """Return outputs first..last along an axis whose windows lie inside."""
     first = min(outputs, (before + stride - 1) // stride) if before > 0 else 0
+    # The last window's last tap must lie inside; before voxels count as if they were there.
     room = size - 1 - (taps - 1) * dilation + before
     return first, max(first, min(outputs, room // stride + 1)) if room >= 0 else first
 
@@ -105,6 +107,7 @@ def inside(args: Any, row: Any) -> Any:
     """Return outputs first..last of a row whose windows lie inside along all axes."""
     at = FORWARD
     taps = args[at.window_z] * args[at.window_y]
+    # Where a plane or row of taps is missing no window is whole.
     if (row.high_z - row.low_z) * (row.high_y - row.low_y) < taps:
         return 0, 0
     return row.first, row.last

@@ -38,6 +38,7 @@ def slopes_gradient(args: Any, worker: int) -> None:
         for y in range(args[at.rows]):
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             gradient = args[at.gradient] + 4 * (z * args[at.gradient_z] + y * args[at.gradient_y])
+            # A row by itself, then added: sums of long parts lose fewer digits.
             row = splat(0.0)
             for i in range(0, 4 * args[at.length], 4 * LANES):
                 v = fma(load(source + i) - centre, scale, bias)
@@ -52,6 +53,7 @@ def sum_vectors(args: Any, worker: int) -> None:
     """Write target[j] = source[0][j] + source[1][j] + ..., added in that order; `length` floats each."""
     at = SUM_VECTORS
     source, target = floats(args[at.source]), floats(args[at.target])
+    # The first row is copied, not added to zeros: -0.0 stays.
     for j in range(args[at.length]):
         target[j] = source[j]
     for i in range(1, args[at.count]):
@@ -68,6 +70,7 @@ def sum_lanes(args: Any, worker: int) -> None:
     at = SUM_LANES
     source, target = floats(args[at.source]), floats(args[at.target])
     total = np.float32(0)
+    # Lane by lane: the order is that of the vectors, whatever the number of lanes.
     for lane in range(LANES):
         lane_total = source[lane]
         for i in range(1, args[at.count]):

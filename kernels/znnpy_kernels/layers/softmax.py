@@ -43,6 +43,7 @@ def add_bias(tile: int, bias: int, real: int) -> None:
 def _load_block(
     source: int, step: int, bias: int, block: int, channels: int, width: int, tile: int
 ) -> int:
+    # As `loss_rows.load_block`, with a bias.
     real = min(channels - block * LANES, LANES)
     to_rows(source + step * block, width, tile)
     add_bias(tile, bias + VECTOR_BYTES * block if bias else 0, real)
@@ -54,11 +55,13 @@ def _forward_chunk(
     source: int, source_step: int, target: int, target_step: int,
     bias: int, channels: int, width: int, tile: int,
 ) -> None:  # fmt: skip
+    # The smallest float32, not -Inf: see `loss_rows.scanned`.
     largest, sums = splat(-3.4028234663852886e38), splat(0.0)
     for block in range(blocks_of(channels)):
         real = _load_block(source, source_step, bias, block, channels, width, tile)
         for c in range(real):
             largest = larger(load(tile + VECTOR_BYTES * c), largest)
+    # Three passes over blocks, which are in the L1 cache, instead of room for all channels.
     for block in range(blocks_of(channels)):
         real = _load_block(source, source_step, bias, block, channels, width, tile)
         for c in range(real):
@@ -118,6 +121,7 @@ def _backward_chunk(
     first: int, second: int,
 ) -> None:  # fmt: skip
     to_rows(output, width, first)
+    # Read before they are written: `target` may be the gradient.
     to_rows(gradient, width, second)
     for c in range(real):
         y = load(first + VECTOR_BYTES * c)

@@ -38,6 +38,7 @@ TOGETHER = 4  # rows of the large block: as many as a linear factor of 2 brings 
 @inlined
 def _weight(rest: int, factor: int, linear: int) -> float:
     """Return the weight of the neighbour, for the voxels with this rest."""
+    # An exact number for factors that are powers of two.
     return abs(2 * rest + 1 - factor) / (2.0 * factor) if linear else 0.0
 
 
@@ -70,6 +71,8 @@ def _between(own: Any, neighbour: Any, weight: float) -> Any:
 @inlined
 def _blended(nearest: int, along_y: int, along_z: int, along_both: int, y: float, z: float) -> Any:
     """Return one voxel between up to four rows; rows with weight 0 are not read."""
+    # Of the outermost voxels the neighbour is the voxel itself, but its row is read again only where it has
+    # weight.
     value = load(nearest)
     if y > 0.0:
         value = _between(value, load(along_y), y)
@@ -87,6 +90,7 @@ def _grow_row(args: Any, rows: Any, weights: Any, target: int) -> None:
     nearest, along_y, along_z, along_both = rows
     y, z = weights
     factor, size = args[AT.factor_x], args[AT.size_x]
+    # A voxel blended along y and z is used by all `factor` voxels around it.
     here = _blended(nearest, along_y, along_z, along_both, y, z)
     before = here
     for x in range(size):
@@ -98,6 +102,7 @@ def _grow_row(args: Any, rows: Any, weights: Any, target: int) -> None:
             weight = _weight(rest, factor, args[AT.linear])
             value = here
             if weight > 0.0:
+                # Only along x are three voxels under way: they stay in registers.
                 value = _between(here, before if 2 * rest + 1 < factor else after, weight)
             store(target + (x * factor + rest) * VECTOR_BYTES, value)
         before = here
@@ -151,6 +156,7 @@ def _gather_rows(args: Any, source: int, target: int, shares: Any, first: bool) 
     factor, size, step = args[AT.factor_x], args[AT.size_x], 4 * args[AT.large_y]
     nothing = splat(0.0)
     before, here = nothing, nothing
+    # As forward, the other way round: three sums along x stay in registers, and each is stored once.
     for x in range(size):
         after = nothing
         for rest in range(factor):
@@ -163,6 +169,7 @@ def _gather_rows(args: Any, source: int, target: int, shares: Any, first: bool) 
                     before = before + other
                 else:
                     after = after + other
+        # The outermost voxel is its own neighbour.
         if x == 0:
             here = here + before
         else:
@@ -182,6 +189,7 @@ def _put(place: int, value: Any, first: bool) -> None:
 @inlined
 def _first_taker(j: int, factor: int, linear: int) -> int:
     """Return the first voxel of the large block that takes voxel j of the small one; a share of 0 takes none."""
+    # Half a factor before its own voxels, as far as neighbours reach.
     return max(0, j * factor - factor // 2) if linear else j * factor
 
 
@@ -205,6 +213,7 @@ def _gather_plane(args: Any, plane: int, y: int, target: int, along_z: float, fi
     """Add the shares of a plane of the large block to a row of the small one."""
     linear, factor = args[AT.linear], args[AT.factor_y]
     end = _end_of_takers(y, factor, args[AT.size_y], linear)
+    # Four rows at a time: with a linear factor of 2 exactly those that take the row.
     for row in range(_first_taker(y, factor, linear), end, TOGETHER):
         shares = (
             _row_share(args, row, end, y, along_z),
@@ -230,5 +239,6 @@ def upsample_backward(args: Any, worker: int) -> None:
             ):
                 along_z = _share(plane, z, factor, size, linear)
                 if along_z > 0.0:
+                    # The first plane stores, all others add: nothing is zeroed before.
                     _gather_plane(args, plane, y, target, along_z, first)
                     first = False

@@ -42,6 +42,7 @@ from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import callback
 
+# As every kernel: an argument block's words and the worker's number.
 SIGNATURE = types.void(types.CPointer(types.int64), types.int64)
 
 
@@ -50,6 +51,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., None], words: Any) -> None:
         self.name: str = function.__name__
+        # Like a function, so that Sphinx and `source_hash` find where it is defined.
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.function = function
@@ -59,7 +61,7 @@ class Kernel:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process holds the machine code already."""
+        """Return whether this process holds the machine code already."""
         return self._compiled is not None
 
     @property
@@ -77,6 +79,7 @@ class Kernel:
 
     def arguments(self, **values: float) -> list[int]:
         """Pack one argument block; every field must be given, none may be unknown."""
+        # A word too many is as wrong as one too few: it would be a name that was misspelt.
         if values.keys() != set(self.fields):
             missing = sorted(set(self.fields) - values.keys())
             unknown = sorted(values.keys() - set(self.fields))
@@ -95,8 +98,10 @@ class Kernel:
 
     def call(self, worker: int = 0, **values: float) -> None:
         """Run once on the calling thread, on the addresses that it is given."""
+        # Imported here: only tests call kernels so, and all else need not load it.
         import ctypes
 
+        # One word at least: ctypes has no arrays of none.
         block = (ctypes.c_int64 * max(1, len(self.fields)))(*self.arguments(**values))
         self.compile().ctypes(block, worker)
 
@@ -127,6 +132,8 @@ def words(*parts: Any) -> Any:
     """
     given = [name for part in parts for name in declared(part)]
     names = [name.removesuffix(":float") for name in given]
+    # A class of its own for each kernel: numba types a named tuple by its class, and takes its values as
+    # constants here.
     named: Any = namedtuple  # whose names mypy would have to know
     made = named("Words", names)
     made.floats = frozenset(set(names) - set(given))
@@ -142,4 +149,6 @@ def declared(part: Any) -> list[str]:
 
 def float_bits(value: float) -> int:
     """The bit pattern of a float64 as a signed 64-bit integer."""
+    # Little-endian both ways: the bits of the double, read as the int64 that `memory.float_argument` reads
+    # back.
     return int(struct.unpack("<q", struct.pack("<d", value))[0])

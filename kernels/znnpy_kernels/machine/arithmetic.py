@@ -8,6 +8,7 @@ from znnpy_kernels.machine.inlining import inlined
 @inlined
 def cover(whole: int, part: int) -> int:
     """Return how many parts of size `part` cover `whole`: the quotient, rounded up."""
+    # For positive `part`; exact in integers, where a float quotient would round.
     return (whole + part - 1) // part
 
 

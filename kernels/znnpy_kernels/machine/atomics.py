@@ -14,7 +14,9 @@ from numba.extending import intrinsic
 
 from znnpy_kernels.machine.denormals import IS_ARM
 
+# Operands are words of the control block or, for slots of deques, half words.
 _WORD = types.int64
+# LLVM's types by numba's: only these two have atomic accesses here.
 _BITS = {types.int32: ir.IntType(32), types.int64: ir.IntType(64)}
 
 
@@ -26,6 +28,8 @@ def _load(ordering: str, element: Any) -> Any:
     def load(typingctx: Any, address: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
             size = _BITS[element].width // 8
+            # Atomic accesses must name an alignment of at least their size, or LLVM makes them calls of a
+            # library.
             return builder.load_atomic(_pointer(builder, args[0], element), ordering, size)
 
         return element(_WORD), codegen
@@ -62,6 +66,8 @@ def _compare_and_swap(success: str, failure: str) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
             pointer = _pointer(builder, args[0], _WORD)
             pair = builder.cmpxchg(pointer, args[1], args[2], success, failure)
+            # Only whether it succeeded: users never need the value found, since a failed swap is never repeated
+            # as it is.
             return builder.extract_value(pair, 1)
 
         return types.boolean(_WORD, _WORD, _WORD), codegen
@@ -76,11 +82,14 @@ load_relaxed_32 = _load("monotonic", types.int32)
 store_relaxed = _store("monotonic", types.int64)
 store_release = _store("release", types.int64)
 store_seq_cst = _store("seq_cst", types.int64)
+# 32-bit accesses are for the slots of deques, which hold entries of half a word.
 store_relaxed_32 = _store("monotonic", types.int32)
 add_relaxed = _read_modify_write("add", "monotonic")
 add_acq_rel = _read_modify_write("add", "acq_rel")
 """add_*: returns the value before."""
 exchange_acq_rel = _read_modify_write("xchg", "acq_rel")
+# Failure is relaxed: nothing is read through a swap that failed (see the table in the README of
+# `znnpy/scheduler`).
 swap_acq_rel = _compare_and_swap("acq_rel", "monotonic")
 swap_seq_cst = _compare_and_swap("seq_cst", "monotonic")
 """swap_*(address, expected, wanted): whether the word held `expected`; never fails spuriously."""
@@ -104,6 +113,7 @@ def pause(typingctx: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         name, operands = "llvm.x86.sse2.pause", []
         if IS_ARM:
+            # `hint #1` is YIELD.
             name, operands = "llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]
         kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
         known = builder.module.globals.get(name)

@@ -39,10 +39,12 @@ def cached(function: Callable[..., Any], compiled: Callable[[Path], Compiled]) -
     try:
         try:
             return compiled(folder)
+        # Any exception: what numba raises for damaged files depends on where they were cut.
         except Exception:
             damaged = files(function)
             for path in damaged:
                 path.unlink(missing_ok=True)
+            # Nothing was removed, so a second attempt would only repeat the first.
             if not damaged:
                 raise  # nothing was loaded: the function itself cannot be compiled
             return compiled(folder)
@@ -85,12 +87,14 @@ def label(function: Callable[..., Any]) -> str:
 
 def _made_of(function: Callable[..., Any]) -> str:
     source, closed = Path(function.__code__.co_filename), function.__closure__ or ()
+    # None for a function from outside of this package: its file and all of this package stand in.
     digest = None
     if source.is_relative_to(source_hash.FOLDER):
         # Its own `__qualname__` is what a family calls it, the code's where it is defined.
         definition = function.__code__.co_qualname.partition(".")[0]
         digest = hashes().get(f"{source_hash.module_name(source)}:{definition}")
     versions = f"{numba.__version__} {llvmlite.__version__}"
+    # Both compilers count, as either may make other code of the same source.
     whole = digest or _hash(package_hash().encode() + source.read_bytes())
     return " ".join(
         [versions, whole, *(_constant(function, cell.cell_contents) for cell in closed)]
@@ -104,6 +108,7 @@ def _constant(function: Callable[..., Any], value: Any) -> str:
     if isinstance(value, tuple):
         parts = ", ".join(_constant(function, part) for part in value)
         return f"{getattr(value, '_fields', '')}({parts})"
+    # A helper counts by its own hash: its name alone would keep the kernel when it is edited.
     if callable(made := getattr(value, "py_func", None)):
         return f"{made.__module__}.{made.__qualname__}({_made_of(made)})"
     raise TypeError(
@@ -117,6 +122,7 @@ def hashes() -> dict[str, str]:
     """Return `source_hash.hashes`, kept on disk for each version of the package."""
     path = made() / f"sources-{package_hash()}.json"
     try:
+        # As strictly as a pickle: what is read here decides which code is loaded.
         if private_files.own_file(path):
             known = json.loads(path.read_bytes())
             if isinstance(known, dict):
@@ -132,6 +138,8 @@ def hashes() -> dict[str, str]:
 
 
 def _replace(path: Path, text: str) -> None:
+    # A name that no other thread or process uses; the rename is atomic, so readers see the old file or all of
+    # the new one.
     part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
@@ -139,6 +147,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _hash(data: bytes) -> str:
+    # 64 bits: enough among the thousands of directories that a cache may hold; names stay short.
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -176,6 +185,7 @@ def root() -> Path:
     try:
         if path.exists():
             path = path.resolve()
+            # In a folder that others use, one of one's own: files beside it are none of ours to judge.
             if private_files.shared(path):
                 path /= f"znnpy-{os.getuid()}"
         why = private_files.why_not(path) if os.path.lexists(path) else ""
@@ -196,6 +206,7 @@ def _named() -> Path:
             f"there is no home directory for the kernel cache {base}; set the environment variable "
             "ZNNPY_CACHE to a folder that you can write to"
         ) from error
+    # What was chosen is taken as it is; in a general folder for caches this program has its own.
     return path if chosen else path / "znnpy"
 
 

@@ -23,10 +23,14 @@ from znnpy_kernels.machine import cache, declarations
 
 # A month: longer than most pauses between runs of an older version.
 UNUSED_SECONDS = 30 * 24 * 3600.0
+# Shorter waits are over before anybody reads about them.
 PATIENCE = 3.0  # seconds of waiting before a message tells about it
+# Long beside a system call, short beside what a person notices.
 POLL = 0.01  # seconds between attempts to lock
+# As `cache.label` makes them; whatever else lies there is not ours to remove.
 NAME = re.compile(r"[\w.]+-[0-9a-f]{16}")  # of a cache directory
 
+# Never closed: the lock lasts as long as the process, and ends with it however it ends.
 _held: dict[Path, int] = {}
 
 
@@ -35,16 +39,19 @@ def hold(function: Callable[..., Any]) -> None:
 
     It is made again if another process removed it meanwhile.
     """
+    # A loop, as the directory may be removed between being made and being locked.
     while (folder := cache.directory(function)) not in _held:
         descriptor = os.open(folder, os.O_RDONLY)
         # File systems without locks: the time of change alone protects it.
         with contextlib.suppress(OSError):
             _share(descriptor, folder)
+        # The lock is on the directory that is opened: if the path now leads to another, ours was removed.
         if folder.exists() and folder.stat().st_ino == os.fstat(descriptor).st_ino:
             os.utime(folder)
             _held[folder] = descriptor
         else:
             os.close(descriptor)
+            # Or `directory` would answer from memory and not make it again.
             cache.directory.cache_clear()
 
 
@@ -53,6 +60,7 @@ def _share(descriptor: int, folder: Path) -> None:
     patient_until = time.monotonic() + PATIENCE
     while True:
         try:
+            # Shared: any number of processes use the same kernels.
             return fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > patient_until:
@@ -60,6 +68,7 @@ def _share(descriptor: int, folder: Path) -> None:
                     f"waits for another process, which removes old kernels in {folder}",
                     stacklevel=4,
                 )
+                # Tell it once.
                 patient_until = math.inf
         time.sleep(POLL)
 
@@ -70,6 +79,7 @@ def remove_unused() -> list[str]:
 
 
 def _unused() -> Iterator[Path]:
+    # By the installed sources, also what this process has not loaded.
     current = {cache.label(made.function) for made in declarations.every()}
     for folder in cache.root().iterdir():
         known = folder in _held or folder.name in current
@@ -82,6 +92,7 @@ def _idle(folder: Path) -> bool:
         found = folder.lstat()
     except OSError:
         return False  # another process removed it
+    # `lstat`: a link that somebody put there is not followed.
     own = found.st_uid == os.getuid() and not folder.is_symlink() and folder.is_dir()
     return own and time.time() - found.st_mtime > UNUSED_SECONDS
 
@@ -94,8 +105,10 @@ def _removed(folder: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Again, under the lock: a process may have marked it between the look and the lock.
         if not _idle(folder):
             return False
+        # Errors are ignored: another process may remove the same files, and what is left goes at the next time.
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
     except OSError:

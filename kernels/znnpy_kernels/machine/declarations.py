@@ -17,6 +17,7 @@ class Declared(Protocol):
 
 
 Made = TypeVar("Made", bound=Declared)
+# By name: later declarations of one name replace it, as a module that is loaded anew does.
 _DECLARED: dict[str, Declared] = {}
 
 
@@ -54,5 +55,6 @@ def every() -> list[Any]:
         importlib.import_module(
             f"{source_hash.PACKAGE}.{source_hash.module_name(path)}".rstrip(".")
         )
+    # Tests declare kernels of their own, which are no part of the package.
     here = f"{source_hash.PACKAGE}."
     return [made for name, made in sorted(_DECLARED.items()) if name.startswith(here)]

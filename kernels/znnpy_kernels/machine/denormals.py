@@ -9,7 +9,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+# Compiled code is for the host alone, so this is decided once, when modules are loaded.
 IS_ARM = platform.machine() in ("aarch64", "arm64")
+# FTZ flushes what is computed, DAZ what is read: both are needed. ARM's FZ does both.
 FLUSH = 1 << 24 if IS_ARM else 0x8040
 """Bits to set: FZ of the ARM FPCR; FTZ and DAZ of the x86 MXCSR."""
 
@@ -44,6 +46,7 @@ def set_float_mode(typingctx: Any, mode: Any) -> Any:
     return types.void(types.int64), codegen
 
 
+# The width of FPCR as LLVM's intrinsic gives it; MXCSR has half of that, and goes through memory.
 _WORD = ir.IntType(64)
 _HALF = ir.IntType(32)
 

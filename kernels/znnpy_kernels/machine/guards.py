@@ -16,10 +16,15 @@ from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
 
+# 0xFF in every byte is a NaN as float32 and float64, and -1 as an integer: values that no kernel should compute
+# with unnoticed.
 GUARD = 0xFF  # each byte of a guard
+# The wider a guard, the farther beside an array a stray write is seen, and the more memory a test takes.
 LEAST = 1 << 16  # bytes of a guard; as many as the array has if that is more
 # Bytes of a page: an array keeps its offset within one, and so the alignment of vectors.
 LINE = 4096
+# 2^40 is more than any count of voxels here, and the system's addresses of arrays mostly lie above: a smaller
+# number passes as a count.
 NUMBERS = 1 << 40  # the largest number in a word: larger ones would be addresses
 
 
@@ -117,7 +122,9 @@ def _place(name: str, word: str, value: Any) -> Address | None:
 
 def _room(word: str, array: NDArray[Any]) -> Room:
     size, guard = array.nbytes, max(LEAST, array.nbytes)
+    # A page more, to give the array the offset within a page that it has at its own place.
     memory = np.full(size + 2 * guard + LINE, GUARD, np.uint8)
+    # Alignment decides which path some kernels take, and streaming stores fault without it.
     start = guard + int(array.ctypes.data - memory.ctypes.data - guard) % LINE
     before, own, behind = np.split(memory, [start, start + size])
     own[:] = _bytes(array)
@@ -134,6 +141,7 @@ def _bytes(array: NDArray[Any]) -> Bytes:
 
 def _refuse_writes_outside(name: str, room: Room) -> None:
     what = f"kernel {name} wrote %s {room.word}, an array of {_told(room.array)}"
+    # The guard before is looked at from its end: the byte nearest to the array comes first.
     for guard, side in ((room.before[::-1], "before"), (room.behind, "behind")):
         if (written := np.flatnonzero(guard != GUARD)).size:
             raise OutsideError(

@@ -28,8 +28,12 @@ class _Tidied(JITCodeLibrary):
     """numba's code library, but functions are only tidied before all linked code is optimised."""
 
     def _optimize_functions(self, module: Any) -> None:
+        # As numba's own method does, but with three passes that make code small instead of all that make it
+        # fast.
         module.data_layout = self._codegen._data_layout
         passes, builder = llvm.create_new_function_pass_manager(), self._codegen._pass_builder()
+        # SROA brings numba's structures (arrays, tuples) into registers: the linked code is a fraction of it
+        # then.
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
@@ -41,9 +45,11 @@ class _Part(_Tidied):
     """The code of a helper and of its helpers, not optimised, without machine code."""
 
     def _optimize_final_module(self) -> None:
+        # Nothing: all is optimised once, where it is linked in.
         pass
 
     def _finalize_final_module(self) -> None:
+        # No machine code: a helper's object would never be called.
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -70,6 +76,7 @@ class _Made(AnalysisPass):
 
     def run_pass(self, state: Any) -> bool:
         state.library = self.kind(state.targetctx.codegen(), state.func_id.func_qualname)
+        # The object code is kept as numba keeps it, so that the cache can store it.
         state.library.enable_object_caching()
         return False
 
@@ -92,6 +99,7 @@ class WholeCompiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
         """Return the usual passes, with the kind of the library set before the last ones."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        # Another version of numba compiles as it does by itself: slower, but right.
         if known():
             passes.add_pass_after(self.made, AnnotateTypes)
         passes.finalize()

@@ -39,8 +39,10 @@ class _Files(CompileResultCacheImpl):
         Path(self._folder).mkdir(exist_ok=True)
 
     def get_source_stamp(self) -> str:
+        # Empty, the same for all: the folder's name identifies the source.
         return ""
 
+    # Told apart by the folder, not by the line where a function begins.
     def get_disambiguator(self) -> str:
         return "0"
 
@@ -52,15 +54,19 @@ class _QuickCache(FunctionCache):
     """
 
     def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        # numba chooses the locator by this class; here it is given.
         self._impl_class = lambda function: _Files(function, folder)
         super().__init__(function)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
+        # Signature and CPU, without numba's hash of what the function closes over.
         return sig, codegen.magic_tuple(), ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         if not known():
             return super().load_overload(sig, target_context)
+        # The addresses of numba's runtime are all that loaded code needs; the rest of the refresh is for the
+        # compiler.
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
@@ -72,6 +78,8 @@ class _Callback(CFunc):
     def _compile_uncached(self) -> Any:
         made: Any = super()._compile_uncached()  # type: ignore[misc]
         made.library._ensure_finalized()  # which links the helpers, and so finds all that they call
+        # What the library was told to load by `shared_functions.call`: kept with the code, and done again
+        # wherever that is loaded.
         made.reload_init.extend(made.library._reload_init)
         return made
 
@@ -83,6 +91,7 @@ def kept(function: Callable[..., Any], folder: Path) -> bool:
         index = _QuickCache(function, folder)._cache_file._load_index()
         return any(cpu == wanted for _, cpu, _ in index)
     except Exception:
+        # Damaged files raise anything; they count as missing and are compiled anew.
         return False
 
 
@@ -105,5 +114,6 @@ def dispatcher(function: Callable[..., Any], signature: str, folder: Path) -> An
     made = njit(nogil=True, error_model="numpy", pipeline_class=WholeCompiler)(function)
     made._cache = _QuickCache(function, folder)
     made.compile(signature)
+    # One signature is all there is: a call with other types is an error, not another compilation.
     made.disable_compile()
     return made

@@ -26,6 +26,7 @@ doubles = _pointer_intrinsic("doubles", types.float64)
 longs = _pointer_intrinsic("longs", types.int64)
 ints = _pointer_intrinsic("ints", types.int32)
 shorts = _pointer_intrinsic("shorts", types.uint16)
+# With an underscore, as Python has `bytes`.
 bytes_ = _pointer_intrinsic("bytes_", types.uint8)
 
 
@@ -58,6 +59,7 @@ def borrowed(typingctx: Any, array: Any) -> tuple[Signature, Any]:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         made = context.make_array(array)(context, builder, args[0])
+        # Without a meminfo numba has nothing to count.
         made.meminfo = ir.Constant(made.meminfo.type, None)
         made.parent = ir.Constant(made.parent.type, None)
         return made._getvalue()

@@ -14,6 +14,7 @@ from znnpy_kernels.machine.cache import cached
 from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import dispatcher
 
+# By symbols of libc, which is in every process: LLVM finds them without an import.
 clock_gettime = types.ExternalFunction("clock_gettime", types.intc(types.intc, types.int64))
 sched_yield = types.ExternalFunction("sched_yield", types.intc())
 sem_init = types.ExternalFunction("sem_init", types.intc(types.int64, types.intc, types.uintc))
@@ -21,6 +22,7 @@ sem_post = types.ExternalFunction("sem_post", types.intc(types.int64))
 sem_wait = types.ExternalFunction("sem_wait", types.intc(types.int64))
 sem_timedwait = types.ExternalFunction("sem_timedwait", types.intc(types.int64, types.int64))
 
+# LP64 of both libraries; `znnpy.scheduler.control_block` asserts that what lies behind has room.
 SEMAPHORE_WORDS = 4
 """int64 words that a POSIX semaphore takes: 32 bytes on 64-bit Linux, with glibc and with musl."""
 
@@ -37,7 +39,7 @@ class Native:
 
     @property
     def loaded(self) -> bool:
-        """Whether this process has the machine code already."""
+        """Return whether this process has the machine code already."""
         return self._compiled is not None
 
     def compile(self) -> Any:
@@ -68,6 +70,7 @@ def call_kernel(typingctx: Any, address: Any, arguments: Any, worker: Any) -> An
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
         word = ir.IntType(64)
+        # The type of every kernel: see `abi.SIGNATURE`.
         kernel = ir.FunctionType(ir.VoidType(), [word.as_pointer(), word]).as_pointer()
         block = builder.inttoptr(args[1], word.as_pointer())
         builder.call(builder.inttoptr(args[0], kernel), [block, args[2]])
@@ -82,6 +85,7 @@ def call_c(typingctx: Any, address: Any, values: Any) -> Any:
     count = len(values)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        # All arguments as words: on x86-64 and AArch64 a C int is read from the low half of its register.
         function = ir.FunctionType(ir.IntType(32), [ir.IntType(64)] * count).as_pointer()
         given = [builder.extract_value(args[1], number) for number in range(count)]
         return builder.call(builder.inttoptr(args[0], function), given)
@@ -94,6 +98,7 @@ def stack_words(typingctx: Any) -> Any:
     """Return the address of two int64 words on the caller's stack, for C calls that take a timespec."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> Any:
+        # In the entry block: an alloca within a loop would take more stack at each turn.
         with builder.goto_entry_block():
             words = builder.alloca(ir.ArrayType(ir.IntType(64), 2))
         return builder.ptrtoint(words, ir.IntType(64))

@@ -18,6 +18,7 @@ def others_write(found: os.stat_result) -> bool:
 
     Where each user has a group of the same name, folders are made writable for it (umask 002).
     """
+    # Anybody: no group makes that good.
     if found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and not _own_group(found.st_gid)
@@ -28,6 +29,7 @@ def _own_group(number: int) -> bool:
         user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(number)
     except KeyError:  # without an entry its members are unknown
         return False
+    # Alone in it: the group has the user's name, and no other member.
     return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
@@ -44,6 +46,8 @@ def make(folder: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
+        # With `exist_ok`, as another process may make it meanwhile; who owns it is checked by whoever asks
+        # next.
         path.mkdir(mode=0o700, exist_ok=True)
 
 
@@ -53,6 +57,7 @@ def why_not(path: Path) -> str:
     It must be no link, belong to this user, and only this user may write into it. The same holds for all folders
     above it, except folders of root and sticky ones, in which nobody can replace it.
     """
+    # `lstat`: a link is refused, not followed.
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return f"{path} is a link"
@@ -62,8 +67,10 @@ def why_not(path: Path) -> str:
         return f"others can write into {path}"
     for folder in path.resolve().parents:
         above = folder.stat()
+        # Root may change anything anyway.
         if above.st_uid not in (0, os.getuid()):
             return f"{folder} belongs to another user"
+        # Sticky folders, such as /tmp: only owners can remove or rename what is theirs.
         if others_write(above) and not above.st_mode & stat.S_ISVTX:
             return f"others can replace what is in {folder}"
     return ""
@@ -83,6 +90,7 @@ def foreign(folder: Path) -> Path | None:
 
     Modes do not matter within a folder that only this user can enter.
     """
+    # Whether others can enter at all.
     entered = bool(folder.lstat().st_mode & 0o077)
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):

@@ -21,7 +21,9 @@ from znnpy_kernels.machine.cache_eviction import hold
 from znnpy_kernels.machine.declarations import declare
 from znnpy_kernels.machine.loading import callback
 
+# Numbers, not Python objects: any kernel can call it, whatever types it has.
 SIGNATURE = types.void(types.int64, types.CPointer(types.int64), types.float64)
+# The same signature as LLVM has it, for calls that are emitted.
 POINTER = ir.IntType(64).as_pointer()
 FUNCTION = ir.FunctionType(ir.VoidType(), [ir.IntType(64), POINTER, ir.DoubleType()])
 
@@ -36,11 +38,12 @@ class Shared:
         self.function = function
         self._compiled: Any = None
         # numba stores this call with the machine code of a kernel and makes it before the code is loaded.
+        # A partial of module-level names, which can be pickled: the object itself cannot.
         self.load = partial(_load, self.__module__, self.name)
 
     @property
     def loaded(self) -> bool:
-        """Whether this process has the machine code already."""
+        """Return whether this process has the machine code already."""
         return self._compiled is not None
 
     @property
@@ -51,10 +54,13 @@ class Shared:
     def compile(self) -> Any:
         """Return the numba CFunc; compiled, or loaded from the disk cache, and registered at the first call."""
         if self._compiled is None:
+            # Marked as used before it is loaded, or another process could remove it in between.
             hold(self.function)
             self._compiled = cached(
                 self.function, lambda folder: callback(self.function, SIGNATURE, folder)
             )
+            # LLVM finds it by this symbol when it links kernels; compiled code holds the name alone, as
+            # addresses differ in each process.
             llvm.add_symbol(self.symbol, self._compiled.address)
         return self._compiled
 
@@ -62,6 +68,7 @@ class Shared:
 def call(function: Shared, context: Any, builder: ir.IRBuilder, values: list[Any]) -> None:
     """Emit a call in code that numba generates; the function is loaded together with that code."""
     function.compile()
+    # Whoever loads the kernel from disk later must load this first.
     context.active_code_library._reload_init.add(function.load)
     known = builder.module.globals
     symbol = known.get(function.symbol) or ir.Function(builder.module, FUNCTION, function.symbol)
@@ -102,5 +109,6 @@ def _used(function: Callable[..., Any]) -> Iterator[Any]:
     codes: list[Any] = [function.__code__]
     while codes:
         code = codes.pop()
+        # Code of nested functions is a constant of the outer code.
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
         yield from (function.__globals__.get(name) for name in code.co_names)

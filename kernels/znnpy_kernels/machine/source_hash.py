@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+# Hashed is this package alone: others enter by their versions (`cache`).
 PACKAGE = "znnpy_kernels"
 FOLDER = Path(__file__).parents[1]
 DECLARED = frozenset({"kernel", "native", "shared"})
@@ -64,6 +65,7 @@ class Module:
 
 def sources() -> list[Path]:
     """Return all modules of this package, in a fixed order."""
+    # Sorted, as `package_hash` goes through them: the order of a file system would be another hash.
     return sorted(FOLDER.rglob("*.py"))
 
 
@@ -79,6 +81,8 @@ def hashes(given: Mapping[str, str] | None = None) -> dict[str, str]:
     """
     modules = {name: parsed(text) for name, text in (given or texts()).items()}
     places = [(name, own) for name, module in modules.items() for own in module.declared]
+    # Families are entered by their factory; a part that is given to one is looked up by its own name
+    # (`cache._constant`).
     places += sorted({place for name in modules for place in _given(modules, name)} - set(places))
     return {f"{module}:{name}": _digest(modules, (module, name)) for module, name in places}
 
@@ -103,6 +107,7 @@ def reached(modules: dict[str, Module], place: Place) -> set[Place]:
 
 def _digest(modules: dict[str, Module], place: Place) -> str:
     digest = hashlib.sha256()
+    # By module and name, not by hash: the order must not depend on what is hashed.
     for module, name, definition in sorted(_reached(modules, place), key=lambda it: it[:2]):
         digest.update(f"{module}.{name}: ".encode() + definition.digest)
     return digest.hexdigest()[:16]
@@ -111,9 +116,12 @@ def _digest(modules: dict[str, Module], place: Place) -> str:
 def _reached(modules: dict[str, Module], place: Place) -> Iterator[tuple[str, str, Definition]]:
     seen: set[Place] = set()
     waiting: list[Place] = [place, *COMPILER]
+    # Effects count for the modules that the function's own module imports, and for those of the code that
+    # compiles.
     waiting += [(module, "*") for module in _imported(modules, [place[0], "machine.loading"])]
     while waiting:
         here = waiting.pop()
+        # A module outside this package, or one seen before.
         if here in seen or here[0] not in modules:
             continue
         seen.add(here)
@@ -137,6 +145,7 @@ def _at(module: Module, name: str) -> Iterator[tuple[str, Definition]]:
     """Return the definitions of a name; `*`: those that always count; empty: all."""
     for known, definitions in module.definitions.items():
         if name in (known, ""):
+            # Numbered: a name that is defined twice, under an `if`, counts with both definitions.
             yield from ((f"{known} {number}", it) for number, it in enumerate(definitions))
     if name in ("*", ""):
         yield from ((f"* {number}", it) for number, it in enumerate(module.effects))
@@ -146,6 +155,7 @@ def _place(module: Module, here: str, name: str) -> Place:
     """Return where a name that a module uses is defined; a module that does not exist for foreign names."""
     if name in module.definitions:
         return here, name
+    # No module has an empty name, so names of builtins and other packages lead nowhere.
     return module.imported.get(name, ("", name))
 
 
@@ -159,12 +169,14 @@ def parsed(text: str) -> Module:
 
 
 def _enter(made: Module, statement: ast.stmt) -> None:
+    # All of the statement: imports within functions count as well.
     for node in ast.walk(statement):
         if isinstance(node, ast.ImportFrom | ast.Import):
             made.imported |= _imports(node)
     decorators = getattr(statement, "decorator_list", [])
     known = {_called(decorator) for decorator in decorators}
     factory = isinstance(statement, ast.FunctionDef) and _makes_kernels(statement)
+    # Strips the statement in place, so decorators and kernels within are looked at before.
     definition = _definition(statement)
     if not known & (DECLARED | HELPERS):
         made.named |= definition.names
@@ -175,12 +187,14 @@ def _enter(made: Module, statement: ast.stmt) -> None:
             made.declared.append(statement.name)
         if known <= DECLARED | HELPERS:
             made.definitions.setdefault(statement.name, []).append(definition)
+        # By an unknown decorator, which may register it somewhere: it counts wherever its module is imported.
         else:
             made.effects.append(definition)
             made.definitions.setdefault(statement.name, []).append(definition)
     elif names := _assigned(statement):
         for name in names:
             made.definitions.setdefault(name, []).append(definition)
+    # Docstrings and constants alone have no names, and no effect.
     elif not isinstance(statement, ast.ImportFrom | ast.Import) and definition.names:
         made.effects.append(definition)
 
@@ -208,11 +222,12 @@ def _assigned(statement: ast.stmt) -> list[str]:
         return []
     parts = [p for t in targets for p in (t.elts if isinstance(t, ast.Tuple) else [t])]
     names = [part.id for part in parts if isinstance(part, ast.Name)]
+    # Attributes and subscripts change something that is defined elsewhere: an effect, not a definition.
     return names if len(names) == len(parts) else []
 
 
 def _makes_kernels(statement: ast.FunctionDef) -> bool:
-    """Whether functions within this one are compiled by themselves."""
+    """Return whether functions within this one are compiled by themselves."""
     inner = [node for part in statement.body for node in ast.walk(part)]
     functions = [node for node in inner if isinstance(node, ast.FunctionDef)]
     return any(_called(it) in DECLARED for function in functions for it in function.decorator_list)
@@ -220,6 +235,7 @@ def _makes_kernels(statement: ast.FunctionDef) -> bool:
 
 def _called(decorator: ast.expr) -> str:
     this = decorator.func if isinstance(decorator, ast.Call) else decorator
+    # What is not a name is told apart by its whole tree, so it matches no known decorator.
     return this.id if isinstance(this, ast.Name) else ast.dump(this)
 
 
@@ -227,6 +243,7 @@ def _definition(statement: ast.stmt) -> Definition:
     for node in ast.walk(statement):
         _strip(node)
     names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    # Without line numbers, which `ast.dump` leaves out: moving a function compiles nothing.
     digest = hashlib.sha256(ast.dump(statement).encode()).digest()
     return Definition(digest, frozenset(names))
 

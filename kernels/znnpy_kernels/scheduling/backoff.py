@@ -34,16 +34,21 @@ def rest(mailbox: int, block: int) -> None:
     """Wait for a post, a `wake`, complete requests or a message to look for; at most until a time."""
     at = REST
     given = longs(block)
+    # Looks before it sleeps: what came while Python was busy ends the wait without a nap.
     while not anything_new(block):
         now = nanoseconds()
         left = given[at.until] - now
         if left <= 0:
             return
+        # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
+        # waited for anyway.
         wanted = max(given[at.shortest], (now - given[at.active]) // given[at.patience])
         nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
         if nap_ended(mailbox, nap):
             return
+        # MPI moves large messages a buffer a call, and the nap let it make none: make up for the calls that
+        # were missed.
         for _ in range(nap // ROUND):
             if anything_new(block):
                 return
@@ -52,11 +57,14 @@ def rest(mailbox: int, block: int) -> None:
 @part
 def nap_ended(mailbox: int, budget: int) -> Any:
     """Sleep for `budget` nanoseconds; return whether a post or a `wake` ended that."""
+    # CLOCK_REALTIME, the only clock that `sem_timedwait` knows: if it is set meanwhile, one nap has another
+    # length.
     until = stack_words()
     clock_gettime(0, until)
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
+    # A signal ends the wait as well and counts as no post: the caller then asks MPI, and naps again.
     return sem_timedwait(mailbox + SEMAPHORE, until) == 0
 
 
@@ -65,6 +73,8 @@ def anything_new(block: int) -> Any:
     """Return whether requests are complete, a message has arrived (it stays there), or MPI reports an error."""
     at = REST
     given = longs(block)
+    # Requests first: completing them is what tasks wait for. Only what the thread itself started is asked for,
+    # so an empty list costs no call.
     if given[at.pending] > 0:
         requests = (
             given[at.pending],
@@ -74,8 +84,11 @@ def anything_new(block: int) -> Any:
             given[at.statuses],
         )
         given[at.error] = call_c(given[at.test], requests)
+        # MPI_UNDEFINED, when no request is active, is negative: not something new.
         if given[at.error] != 0 or ints(block + 8 * at.found)[0] > 0:
             return True
+    # Probed, not received: the message stays with MPI until Python fetches it. `flag` is a C int in the low
+    # half of its word.
     flag = block + 8 * at.flag
     message = (given[at.source], given[at.tag], given[at.comm], flag, given[at.status])
     given[at.error] = call_c(given[at.probe], message)

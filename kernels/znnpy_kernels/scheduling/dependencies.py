@@ -127,6 +127,8 @@ def _reduce(heap: Any, size: int, reached: Any, moment: int, kept: Any) -> Any:
     rows, words = reached.shape
     own, first, count = moment % rows, max(0, moment // WORD - words + 1), 0
     reached[own, : moment // WORD - first + 1] = 0
+    # Latest first is what makes one pass enough: whatever reaches an earlier candidate is a later task, so it has been
+    # looked at, and its row merged, before.
     while size > 0:
         before = -heap_pop(heap, size)
         size -= 1
@@ -138,7 +140,8 @@ def _reduce(heap: Any, size: int, reached: Any, moment: int, kept: Any) -> Any:
         if place < 0:
             continue
         other, its = before % rows, max(0, before // WORD - words + 1)
-        for word in range(first, before // WORD + 1):  # `its` is never later than `first`
+        # A row ends with the word of its own task, since no task reaches a later one; `its` is never above `first`.
+        for word in range(first, before // WORD + 1):
             reached[own, word - first] |= reached[other, word - its]
         reached[own, place] |= 1 << (before % WORD)
     return count

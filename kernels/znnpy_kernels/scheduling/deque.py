@@ -26,6 +26,7 @@ from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.control_block import BOTTOM, MASKS, SLOTS, TOP
 
+# Negative, so that `entry >= 0` tells an entry from both.
 EMPTY = -1
 LOST = -2
 """Another thief, or the owner, was faster; the deque may hold more."""
@@ -77,6 +78,7 @@ def steal(queue: int, band: int) -> Any:
     bottom = load_seq_cst(queue + BOTTOM + 8 * band)
     if top >= bottom:
         return EMPTY
+    # Before the swap: once `top` has moved, the owner may overwrite the slot with its next round of entries.
     entry = load_relaxed_32(slot(queue, band, top))  # worth something only if the swap succeeds
     if swap_seq_cst(queue + TOP + 8 * band, top, top + 1):
         return entry

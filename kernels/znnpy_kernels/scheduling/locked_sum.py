@@ -16,6 +16,8 @@ from znnpy_kernels.machine.native import sched_yield
 from znnpy_kernels.scheduling.parking import nanoseconds
 from znnpy_kernels.simd.rows import add_row
 
+# Rounds that only pause before the lock's waiter gives its core away: more than `worker.EAGER_ROUNDS`, as an
+# addition holds the lock for long and there is nothing else to do here.
 EAGER_ROUNDS = 1000
 
 
@@ -25,6 +27,8 @@ def acquire(lock: int) -> Any:
     if exchange_acq_rel(lock, 1) == 0:
         return 0
     start, rounds = nanoseconds(), 0
+    # A plain load first: while the lock is taken, waiters share its line instead of taking it from its holder
+    # by failing exchanges.
     while load_relaxed(lock) != 0 or exchange_acq_rel(lock, 1) != 0:
         rounds += 1
         if rounds < EAGER_ROUNDS:
@@ -46,6 +50,8 @@ def locked_add(args: Any, worker: int) -> None:
     line, nanoseconds that tasks have waited; grows. Any number of these tasks may run at once.
     """
     waited = acquire(args[AT.lock])
+    # Under the lock, so no atomic addition is needed; on the lock's line, which is ours at this moment.
     longs(args[AT.waited])[0] += waited
     add_row(args[AT.target], args[AT.buffer], args[AT.target], args[AT.count])
+    # Release: whoever takes the lock next, by an exchange that acquires, sees the sum.
     store_release(args[AT.lock], 0)

@@ -21,12 +21,17 @@ from znnpy_kernels.scheduling.parking import nanoseconds
 
 sem_trywait = types.ExternalFunction("sem_trywait", types.intc(types.int64))
 
+# As `control_block.LINE`: words of writers and those of the reader lie on different pairs of lines.
 LINE = 128
+# Written by all writers.
 PLACE = 0
 """Slots that writers have reserved since the start."""
+# A line of its own: writers post it, and PLACE must not go with it to the reader's core.
 SEMAPHORE = LINE
+# Written by the reader alone, so it is read and stored without atomics.
 TAKEN = 2 * LINE
 """Slots that the reader has emptied since the start."""
+# Slots less one. Writers read it, on the line that the reader writes once a `take`.
 MASK = 2 * LINE + 8
 SLOTS = 3 * LINE
 """One word a slot: 0, or a number plus one; behind them one word a number, when it was posted last."""
@@ -40,6 +45,7 @@ def post(args: Any, worker: int) -> None:
     at = POST
     mailbox, number = args[at.mailbox], args[at.number]
     mask = longs(mailbox + MASK)[0]
+    # Before the number is published: the reader may look at the time as soon as it has the number.
     longs(mailbox + SLOTS)[mask + 1 + number] = nanoseconds()
     place = add_acq_rel(mailbox + PLACE, 1) & mask
     # Release: publishes the writes of earlier tasks to the thread that hands them to MPI.
@@ -60,9 +66,13 @@ def take(mailbox: int, numbers: int, most: int) -> int:
     found = 0
     while found < most:
         slot = mailbox + SLOTS + 8 * (taken & mask)
+        # Acquire, with the release in `post`. A reserved slot that is not filled yet ends the look: slots are
+        # emptied in order, and its post will wake us.
         number = load_acquire(slot)
         if number == 0:
             break
+        # Relaxed: whoever reserves this slot again does so after a number was posted a second time, whose phase
+        # this thread released after it had emptied the slot (proof at the head of this module).
         store_relaxed(slot, 0)
         longs(numbers)[found] = number - 1
         # Consumes its post if that has come; else one nap ends early.

@@ -41,6 +41,7 @@ from znnpy_kernels.scheduling.deque import seems_empty
 def nanoseconds() -> Any:
     """Return CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
     words = stack_words()
+    # CLOCK_MONOTONIC is 1 on Linux.
     clock_gettime(1, words)
     return longs(words)[0] * 1_000_000_000 + longs(words)[1]
 
@@ -50,6 +51,7 @@ def anything_to_do(control: int) -> Any:
     """Return whether any deque or the injector seems to hold an entry, or the stop flag is up."""
     if load_relaxed(control + STOP) != 0:
         return True
+    # The injector has the index WORKERS, so one more queue than there are workers.
     for index in range(longs(control + WORKERS)[0] + 1):
         for band in range(BANDS):
             if not seems_empty(longs(control + QUEUES)[0] + index * QUEUE_BYTES, band):
@@ -60,8 +62,11 @@ def anything_to_do(control: int) -> Any:
 @part
 def claim(control: int, queue: int) -> Any:
     """End a worker's announcement; return true to the one caller that ended it."""
+    # Acquire and release: the sleeper that sees AWAKE sees what its waker did before; the waker sees all that
+    # came before the announcement.
     if not swap_acq_rel(queue + STATE, PARKED, AWAKE):
         return False
+    # After the swap, by whoever made it: exactly one decrement for each announcement.
     add_relaxed(control + SLEEPERS, -1)
     return True
 
@@ -77,9 +82,8 @@ def park(control: int, queue: int) -> None:
     # below; if ours does, it sees our announcement.
     fence_seq_cst()
     if anything_to_do(control):
-        claim(
-            control, queue
-        )  # where a waker was faster, the post it leaves is absorbed below, later
+        # Either we end our announcement, or a waker already has, and its post is absorbed below, later.
+        claim(control, queue)
         return
     start = nanoseconds()
     # A loop, as posts of earlier announcements may end a wait. Acquire: sees the waker's writes before its claim.

@@ -21,6 +21,7 @@ def topological_order(starts: Any, targets: Any, missing: Any, order: Any) -> in
             order[count] = task
             count += 1
     done = 0
+    # The list grows while it is walked: it is the queue of Kahn's algorithm.
     while done < count:
         task = order[done]
         done += 1
@@ -39,6 +40,7 @@ def longest_paths(starts: Any, targets: Any, order: Any, count: int, level: Any)
 
     order: the first `count` are tasks in topological order.
     """
+    # Backwards, successors come first: their levels are final.
     for place in range(count - 1, -1, -1):
         task = order[place]
         longest = 0.0

@@ -14,6 +14,7 @@ from znnpy_kernels.machine.native import call_kernel, clock_gettime, native, sta
 
 COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(7)
 """Columns of the task table."""
+# One column more than is used: a row is 64 bytes, one cache line.
 TASK_COLUMNS = 8
 READY, EXECUTED, OVERFLOW = range(3)
 """Words of the state: heap entries, tasks run, task (plus one) that got a token too early."""
@@ -22,6 +23,7 @@ MISSING, MEMBERS, COMPLETED = range(3)
 """Columns of the group table."""
 DONE, SLICE_OVER, NOTHING_READY, TOKEN_TOO_EARLY = range(4)
 """What `run` returns."""
+# Contiguous arrays: with a fixed stride along the last axis indices are additions.
 TABLE = "int64[:,::1]"
 LIST = "int64[::1]"
 
@@ -38,6 +40,7 @@ def nanoseconds() -> Any:
 def heap_push(heap: Any, size: int, item: int) -> None:
     """Add an item to a binary heap of `size` items, smallest first."""
     place = size
+    # The hole moves up and the item is stored once, instead of being exchanged at each level.
     while place > 0 and heap[(place - 1) >> 1] > item:
         heap[place] = heap[(place - 1) >> 1]
         place = (place - 1) >> 1
@@ -48,6 +51,8 @@ def heap_push(heap: Any, size: int, item: int) -> None:
 def heap_pop(heap: Any, size: int) -> Any:
     """Remove the smallest of `size` items."""
     smallest, item, place = heap[0], heap[size - 1], 0
+    # The heap now has one item less: `size - 1` of them take part, and the last one fills the hole that sinks
+    # from the top.
     while 2 * place + 1 < size - 1:
         child = 2 * place + 1
         if child + 1 < size - 1 and heap[child + 1] < heap[child]:
@@ -63,6 +68,7 @@ def heap_pop(heap: Any, size: int) -> Any:
 @part
 def arrive(tasks: Any, ranks: Any, heap: Any, state: Any, task: int) -> None:
     """Bring one token to a task; the last one makes it ready."""
+    # No atomics: there is one thread. The order, and so the judgement, depends on ranks alone.
     tasks[task, COUNTER] -= 1
     if tasks[task, COUNTER] < 0:
         state[OVERFLOW] = task + 1
@@ -76,6 +82,8 @@ def execute(
     tasks: Any, successors: Any, ranks: Any, groups: Any, heap: Any, state: Any, task: int
 ) -> None:
     """Run a task, bring tokens to its successors, count it in its group."""
+    # Before the kernel and the successors, as the parallel worker does: a carried edge may bring the next token
+    # from a successor.
     tasks[task, COUNTER] = tasks[task, JOINS]
     call_kernel(tasks[task, KERNEL], tasks[task, ARGUMENTS], 0)
     for place in range(tasks[task, FIRST], tasks[task, LAST]):
@@ -100,6 +108,7 @@ def step(
     events: Any,
 ) -> None:
     """Run the most urgent ready task, and record when it ran if there is a ring for events."""
+    # The heap holds ranks, not tasks: equal urgencies are ordered by number once, when ranks are made.
     task = order[heap_pop(heap, state[READY])]
     state[READY] -= 1
     start = nanoseconds() if len(events) else 0
@@ -145,6 +154,7 @@ def run(
             outcome = TOKEN_TOO_EARLY
         elif state[READY] == 0:
             outcome = NOTHING_READY
+        # Two clock readings a task at most; the slice is long beside a task, so it ends a little late at most.
         elif nanoseconds() > deadline:
             outcome = SLICE_OVER
         if outcome != DONE:

@@ -26,6 +26,7 @@ from znnpy_kernels.scheduling.simulation import (
     turn,
 )
 
+# Two tables, for whole numbers and for seconds: a numba array has one type.
 LEFT, JOINS, SOURCE, TARGET, NEXT = range(5)
 """Columns of `messages`: what it still waits for, and in all; its ports; the one behind it."""
 LASTS, LATENCY, COMES = range(3)
@@ -33,6 +34,7 @@ LASTS, LATENCY, COMES = range(3)
 OUT, IN = range(2)
 """Ways through a port."""
 
+# Contiguous arrays, as in `serial`; STACKED ones have a part for each rank in front.
 TABLE = "int64[:,::1]"
 LIST = "int64[::1]"
 FLOATS = "float64[:,::1]"
@@ -61,6 +63,8 @@ class Net(NamedTuple):
 def enqueue(net: Net, port: int, way: int, message: int) -> Any:
     """Queue a message behind the others; return whether it is the first."""
     last = net.ends[port, way, 1]
+    # A linked list through the messages' own NEXT column: queues need no memory of their own, since a message
+    # is in one queue at a time.
     net.messages[message, NEXT] = NONE
     net.ends[port, way, 1] = message
     if last != NONE:
@@ -92,9 +96,11 @@ def post(net: Net, times: Any, task: int, now: float) -> None:
         net.messages[message, LEFT] -= 1
         if net.messages[message, LEFT] > 0:
             continue
+        # As a join counter is set back when its task starts: the same messages run in the next step.
         net.messages[message, LEFT] = net.messages[message, JOINS]
         port = net.messages[message, SOURCE]
         if enqueue(net, port, OUT, message):
+            # Only the first of a port has an event; those behind it get theirs when it has left.
             times[port, OUT] = max(now, net.free[port, OUT])
 
 
@@ -105,12 +111,16 @@ def leave(net: Net, times: Any, port: int) -> None:
     message = dequeue(net, port, OUT)
     target, lasts = net.messages[message, TARGET], net.seconds[message, LASTS]
     net.free[port, OUT] = now + lasts
+    # A latency later, and not before the other port has received what was queued there earlier.
     begins = max(now + net.seconds[message, LATENCY], net.free[target, IN])
+    # The time of coming is fixed here, when it leaves: later messages queue behind it, so nothing can change
+    # it.
     net.free[target, IN] = net.seconds[message, COMES] = begins + lasts
     net.carried[port, OUT] += lasts
     net.carried[target, IN] += lasts
     if enqueue(net, target, IN, message):
         times[target, IN] = begins + lasts
+    # The port sends for `lasts` seconds before its next message may leave.
     times[port, OUT] = FOREVER if net.ends[port, OUT, 0] == NONE else net.free[port, OUT]
 
 
@@ -130,9 +140,13 @@ def play(winners: Any, ranks: Any, rank: int) -> None:
     `ranks`: times, as many as a power of two. Node n has the winner of 2 n and 2 n + 1, the last nodes are the
     ranks.
     """
+    # From the parent of the rank's leaf up to the root, node 1: log2 of the ranks comparisons an event, instead
+    # of all ranks.
     node = (len(ranks) + rank) // 2
     while node > 0:
         one, other = winners[2 * node], winners[2 * node + 1]
+        # `<=` for the left child: ties go to the lower rank, so a simulation gives the same times whenever it
+        # is repeated.
         winners[node] = one if ranks[one] <= ranks[other] else other
         node //= 2
 
@@ -140,6 +154,7 @@ def play(winners: Any, ranks: Any, rank: int) -> None:
 @inlined
 def soonest(times: Any) -> Any:
     """Return (port, way) of the next event, (0, 0) if there is none."""
+    # All ports are looked at, but only after something moved (see `moved`): most events are tasks that end.
     port, way = 0, 0
     for number in range(len(times)):
         for side in range(2):
@@ -190,14 +205,17 @@ def simulate(
     """
     count = len(hands)
     ports = len(carried)
+    # Tournament trees have a power of two of leaves; ranks beyond `count` never have an event.
     places = 1
     while places < count:
         places *= 2
     ranks = np.full(places, FOREVER)
     ranks[:count] = 0.0
+    # Nodes `places` to 2 * places - 1 are the leaves: each is its own winner. The inner ones are played below.
     winners = np.arange(2 * places) - places
     for rank in range(places):
         play(winners, ranks, rank)
+    # One row at least, as `times[port, way]` is read even where there are no messages.
     times = np.full((max(1, ports), 2), FOREVER)
     port, way, moved = 0, 0, False
     net = Net(
@@ -217,6 +235,7 @@ def simulate(
         if ranks[rank] >= FOREVER and now >= FOREVER:
             break
         message, first, last = NONE, rank, rank + 1
+        # Strictly earlier: of equal times the ranks' own events come first.
         if now < ranks[rank]:
             moved = True
             if way == OUT:
@@ -228,7 +247,10 @@ def simulate(
             rank = place if message == NONE else targets[place, 0]
             low, high = firsts[rank], firsts[rank + 1]
             world = World(
+                # Borrowed, as every slice would otherwise count references to its array atomically, several for
+                # each event.
                 borrowed(tasks)[low:high],
+                # Each rank has one start more than tasks, hence the shift by its number.
                 borrowed(starts)[low + rank : high + rank + 1],
                 borrowed(successors)[offsets[rank] : offsets[rank + 1]],
                 borrowed(costs)[low:high],
@@ -247,9 +269,12 @@ def simulate(
                 borrowed(completions)[rank],
             )
             if message == NONE:
+                # A rank's own event. Several ranks are touched only when a message brings tokens to several.
                 task = turn(world)
                 if task != NONE:
                     post(net, times, low + task, totals[rank, NOW])
+                    # Posts may have given a port a new time; without any, the earliest port of the last look is
+                    # still right.
                     moved = moved or posts[low + task] < posts[low + task + 1]
             else:
                 deliver(world, targets[place, 1], now)

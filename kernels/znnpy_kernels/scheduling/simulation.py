@@ -24,7 +24,9 @@ NOW, OVERHEAD, STEALS, WAKE_UPS, RAN, MISSING = range(6)
 """Words of `totals`; MISSING is the first of one word a copy, runs still to come of its step."""
 RELEASED, COMPLETED = range(2)
 """Words of `steps`."""
+# Below every task: `>= 0` is a worker in a task.
 NONE, WAKING = -1, -2
+# Later than anything that is simulated, and finite: differences and comparisons of it give no NaN.
 FOREVER = 1e300
 
 
@@ -68,6 +70,7 @@ def push(world: World, queue: int, task: int) -> None:
     else:
         world.links[newest, 1] = task
     world.ends[row, 1] = task
+    # Counted over all queues, so that idle workers skip a band that holds nothing without a look at each queue.
     world.queued[world.tasks[task, BAND]] += 1
 
 
@@ -78,6 +81,8 @@ def remove(world: World, queue: int, band: int, side: int) -> Any:
     task = world.ends[row, side]
     if task != NONE:
         world.queued[band] -= 1
+        # side 1 is the newest, whose `links[..., 0]` is the one below it; side 0 the oldest, whose `links[...,
+        # 1]` is above.
         following = world.links[task, 1 - side]
         world.ends[row, side] = following
         if following == NONE:
@@ -118,9 +123,12 @@ def random_number(world: World, worker: int) -> Any:
     """Return the next of the worker's own xorshift numbers, not negative."""
     number = world.hands[worker, RANDOM]
     number ^= number << 13
+    # As `worker.random_number`, number for number: the mask removes the copies of the sign that int64 shifts
+    # in.
     number ^= (number >> 7) & ((1 << 57) - 1)
     number ^= number << 17
     world.hands[worker, RANDOM] = number
+    # 62 bits: not negative, and a remainder by few victims is as good as even.
     return number & ((1 << 62) - 1)
 
 
@@ -132,6 +140,7 @@ def far(world: World, worker: int) -> Any:
     for band in range(BANDS):
         if world.queued[band] == 0:
             continue
+        # Victims in turn from a random one, as `worker.far` takes them, with the injector among them.
         for turn in range(first, first + victims):
             victim = turn - victims if turn >= victims else turn
             if victim == worker:
@@ -146,15 +155,20 @@ def far(world: World, worker: int) -> Any:
 def start(world: World, worker: int, task: int, extra: float) -> None:
     """Start a task on a worker: its own seconds, dispatch, and the time of finding it."""
     tasks, clock, rates, totals = world.tasks, world.clock, world.rates, world.totals
+    # A recording has several runs of each task, which are repeated in turn: their scatter stays in the
+    # simulation.
     own = world.costs[task, tasks[task, RUNS] % world.costs.shape[1]]
     told = world.starts[task + 1] - world.starts[task]
     extra += rates[DISPATCH] + rates[SUCCESSOR] * told
+    # Before any successor is told, as in `worker.execute`.
     tasks[task, COUNTER] = tasks[task, JOINS]
     tasks[task, RUNS] += 1
     world.hands[worker, DOING] = task
     clock[worker, REMAINING] = own + extra
+    # Only the task's own seconds are bound by memory, dispatch is not.
     clock[worker, SHARE] = world.shares[task] * own / (own + extra) if own > 0 else 0.0
     row = int(totals[RAN])
+    # The log holds the first runs; what comes later is not kept.
     if row < len(world.log):
         world.log[row, 0], world.log[row, 1], world.log[row, 2] = task, worker, totals[NOW]
     totals[OVERHEAD] += extra
@@ -164,6 +178,7 @@ def start(world: World, worker: int, task: int, extra: float) -> None:
 @inlined
 def spins(world: World, worker: int) -> Any:
     """Return whether an idle worker still looks for work, and is not parked yet."""
+    # Nobody spins in simulated time: since when a worker is idle says whether it would have parked by now.
     return world.totals[NOW] - world.clock[worker, IDLE_SINCE] <= world.rates[SPIN]
 
 
@@ -173,6 +188,7 @@ def wake(world: World, count: int) -> None:
     for worker in range(len(world.hands)):
         if count == 0:
             return
+        # Parked are those without a task who no longer spin; those who spin find the work by `look_all`.
         if world.hands[worker, DOING] == NONE and not spins(world, worker):
             world.hands[worker, DOING] = WAKING
             world.clock[worker, REMAINING], world.clock[worker, SHARE] = world.rates[WAKE], 0.0
@@ -203,6 +219,7 @@ def look_all(world: World, first: int) -> None:
     for turn in range(first, first + len(world.hands)):
         worker = turn % len(world.hands)
         idle = world.hands[worker, DOING] == NONE and spins(world, worker)
+        # If one finds nothing, nobody does: all look at the same queues, and nothing changes in between.
         if idle and not look(world, worker):
             return
 
@@ -225,6 +242,7 @@ def tell(world: World, worker: int, task: int) -> Any:
             if kept == NONE:
                 kept = other
                 continue
+            # `<=`: of equal bands the newest is kept, as in `worker.tell_successors`.
             if tasks[other, BAND] <= tasks[kept, BAND]:
                 other, kept = kept, other
             push(world, worker, other)
@@ -234,6 +252,7 @@ def tell(world: World, worker: int, task: int) -> Any:
         kept = NONE
         pushed += 1
     if pushed > 0:
+        # Two at most, as in `worker.tell_successors`: thieves wake the others.
         wake(world, min(pushed, 2))
     return kept
 
@@ -253,10 +272,12 @@ def release(world: World, phase: int) -> None:
 @inlined
 def take_core(world: World) -> None:
     """Give the caller, who prepares a step, a worker's core: an idle one's if there is one."""
+    # Drawn whether it is needed or not, so that the same numbers follow in either case.
     unlucky = random_number(world, 0) % len(world.hands)
     for worker in range(len(world.hands)):
         if world.hands[worker, DOING] == NONE:
             unlucky = worker
+    # An idle worker's core is taken first, as the system would do.
     if world.hands[unlucky, DOING] == NONE:
         world.hands[unlucky, DOING] = WAKING
         world.clock[unlucky, REMAINING], world.clock[unlucky, SHARE] = 0.0, 0.0
@@ -275,6 +296,7 @@ def in_tasks(world: World) -> Any:
 @inlined
 def slower(world: World, worker: int, busy: int) -> Any:
     """Return by which factor a worker's task is slower when `busy` workers run tasks."""
+    # A linear model: each further busy worker takes its share of the machine's memory traffic.
     return 1 + world.clock[worker, SHARE] * max(0, busy - 1) / world.rates[BANDWIDTH]
 
 
@@ -287,10 +309,13 @@ def advance(world: World, until: float) -> Any:
     for worker in range(len(hands)):
         if hands[worker, DOING] != NONE:
             left = clock[worker, REMAINING] * slower(world, worker, busy)
+            # An end at the same moment as `until` wins, and of equal ends the first worker: the order is fixed.
             if left < soonest or (left == soonest and first == NONE):
                 first, soonest = worker, left
     for worker in range(len(hands)):
         passed = soonest / slower(world, worker, busy)
+        # All tasks proceed by the same time, each by its own speed at this number of busy workers; rounding
+        # must leave no negative rest.
         clock[worker, REMAINING] = max(0.0, clock[worker, REMAINING] - passed)
     world.totals[NOW] = until if first == NONE else now + soonest
     return first
@@ -301,11 +326,14 @@ def finish(world: World, worker: int) -> Any:
     """End a worker's task and let it go on; return the task, or WAKING."""
     task, kept = world.hands[worker, DOING], NONE
     world.hands[worker, DOING] = NONE
+    # Before it looks: it has been idle since now, and so it still spins.
     world.clock[worker, IDLE_SINCE] = world.totals[NOW]
     if task >= 0:
         kept = tell(world, worker, task)
     if kept != NONE:
+        # The kept successor costs no steal: it never goes through a deque.
         start(world, worker, kept, 0.0)
+    # From this worker on: it looks before the others, as it is awake.
     look_all(world, worker)
     return task
 
@@ -335,6 +363,7 @@ def begin(world: World) -> None:
     copy = world.steps[RELEASED] % len(world.members)
     world.totals[MISSING + copy] = world.members[copy]
     world.steps[RELEASED] += 1
+    # Measured from this release on: submissions take time one after the other, however soon copies are free.
     world.due[0] = world.totals[NOW] + world.rates[SUBMIT]
     if world.rates[CALLER] > 0:
         take_core(world)
@@ -347,6 +376,8 @@ def complete(world: World, copy: int) -> None:
     """Count a completed step of this copy."""
     world.completions[world.steps[COMPLETED]] = world.totals[NOW]
     world.steps[COMPLETED] += 1
+    # The step that is complete makes room for the next one of its copy, which the caller begins to submit only
+    # now.
     if copy == world.steps[RELEASED] % len(world.members):
         world.due[0] = max(world.due[0], world.totals[NOW] + world.rates[SUBMIT])
 
@@ -376,8 +407,11 @@ def turn(world: World) -> Any:
 @inlined
 def deliver(world: World, task: int, now: float) -> None:
     """Bring a token from outside, before any other event here."""
+    # First let time pass: ends of tasks until `now` are due before, and the caller has chosen this event as the
+    # earliest.
     advance(world, now)
     if arrive(world, task):
         push(world, len(world.hands), task)
+        # One task became ready, so one sleeper is enough.
         wake(world, 1)
         look_all(world, 0)

@@ -25,7 +25,10 @@ def deposit(slot: int, buffer: int, count: int) -> None:
     A failed swap means that another task has deposited in between; each deposits once, so a task
     retries at most as often as there are other contributions.
     """
+    # Lock-free, not wait-free: a failed swap means that another task has made progress (see the README of
+    # `znnpy/scheduler`).
     while True:
+        # Taken out first, so that nobody else adds the same partial sum.
         other = exchange_acq_rel(slot, 0)  # acquire: the sums behind the pointer
         if other != 0:
             add_row(buffer, other, buffer, count)
@@ -48,6 +51,8 @@ def exchange_deposit(args: Any, worker: int) -> None:
     # The worker that counts the last deposit finds all of them in the slot: acquire, with the others' release.
     if add_acq_rel(args[AT.remaining], -1) != 1:
         return
+    # Relaxed, and before the exchange: the tasks that count it down next run after this one, by its successors'
+    # tokens.
     store_relaxed(args[AT.remaining], longs(args[AT.remaining] + 8)[0])
     total = exchange_acq_rel(args[AT.slot], 0)
     copy_row(total, args[AT.target], args[AT.count])

@@ -78,9 +78,13 @@ from znnpy_kernels.scheduling.control_block import (
 from znnpy_kernels.scheduling.deque import push, seems_empty, steal, take
 from znnpy_kernels.scheduling.parking import nanoseconds, park, wake, wake_some
 
+# Below every entry; `entry >= 0` tells them apart.
 NONE = -1
+# The band of an entry: its low bits.
 BAND_MASK = (1 << BAND_BITS) - 1
+# An item's low 32 bits: entries are not negative, so no sign spreads into the bits above.
 ENTRY_MASK = (1 << 32) - 1
+# 0 is the worker's own deque, or a task that was kept in hand: so an entry is an item as it is.
 SOURCE_SHIFT = 32
 """A found item is an entry with where it came from above it: 1 another worker, 2 the injector."""
 EAGER_ROUNDS = 32
@@ -107,6 +111,7 @@ def arrive(control: int, entry: int) -> Any:
     if missing > 1 and add_acq_rel(record + COUNTER, -1) != 1:
         return False
     if missing < 1:
+        # Kept for `wait`, which raises: a worker has nobody whom it could tell. Of several the last one stays.
         store_relaxed(control + TOO_EARLY, (entry >> BAND_BITS) + 1)
         return False
     store_relaxed(record + COUNTER, 0)  # only so that a token too early is noticed
@@ -129,6 +134,8 @@ def complete(control: int, group: int) -> None:
 def more_urgent(control: int, queue: int, band: int) -> Any:
     """Return whether the own deques or the injector seem to hold a task of an earlier band."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
+    # The own deques are exact here, since we are their owner; the injector's answer is a hint, and `nearby`
+    # looks again.
     earlier = 0
     while earlier < band and seems_empty(queue, earlier) and seems_empty(injector, earlier):
         earlier += 1
@@ -151,6 +158,8 @@ def tell_successors(control: int, queue: int, record: int) -> Any:
             if kept == NONE:
                 kept = entry
                 continue
+            # `<=`: of equal bands the newer one is kept, as its data is the warmest; the older goes where
+            # thieves find it.
             if entry & BAND_MASK <= kept & BAND_MASK:
                 entry, kept = kept, entry
             push(queue, entry & BAND_MASK, entry)
@@ -167,6 +176,7 @@ def tell_successors(control: int, queue: int, record: int) -> Any:
 @part
 def note(control: int, queue: int, item: int, start: int) -> None:
     """Write an event into the worker's ring."""
+    # `EXECUTED` is counted up after this: it is the number of this event.
     row = longs(queue + EXECUTED)[0] % longs(control + RING_ROWS)[0]
     event = longs(longs(queue + RING)[0] + row * EVENT_BYTES)
     event[0] = (item & ENTRY_MASK) >> BAND_BITS
@@ -199,8 +209,13 @@ def execute(control: int, worker: int, queue: int, item: int) -> Any:
     call_kernel(longs(record + KERNEL)[0], longs(record + ARGUMENTS)[0], worker)
     if recorded:
         note(control, queue, item, start)
+    # Before the successors are told, so whoever has waited for the group finds this task counted and noted.
+    # An ordinary store: only this worker writes its statistics. Readers that wait for a group see them by the
+    # release in `complete`.
     longs(queue + EXECUTED)[0] += 1
     kept = tell_successors(control, queue, record)
+    # After the successors: a group's last member ends the step, and all tokens of the step are then on their
+    # way.
     if longs(record + GROUP)[0] >= 0:
         complete(control, longs(record + GROUP)[0])
     return kept
@@ -210,11 +225,14 @@ def execute(control: int, worker: int, queue: int, item: int) -> Any:
 def nearby(control: int, queue: int) -> Any:
     """Return the most urgent of the own deques' newest and the injector's oldest entries, or NONE."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
+    # Band by band over both places: work that was released later but is more urgent comes before the worker's
+    # own of the next band.
     for band in range(BANDS):
         if not seems_empty(queue, band):
             entry = take(queue, band)
             if entry >= 0:
                 return entry
+        # A loop, since LOST says nothing about the rest: another worker was faster, and there may be more.
         while not seems_empty(injector, band):
             entry = steal(injector, band)
             if entry >= 0:
@@ -225,11 +243,13 @@ def nearby(control: int, queue: int) -> Any:
 @part
 def random_number(queue: int) -> Any:
     """Return the next of the worker's own xorshift numbers, not negative."""
+    # Marsaglia's xorshift64 with shifts 13, 7, 17; never 0, since `control_block._queues` begins with no 0.
     number = longs(queue + RANDOM)[0]
     number ^= number << 13
     number ^= (number >> 7) & ((1 << 57) - 1)  # masked: int64 shifts copies of the sign in
     number ^= number << 17
     longs(queue + RANDOM)[0] = number
+    # 62 bits: not negative, and a remainder by few victims is as good as even.
     return number & ((1 << 62) - 1)
 
 
@@ -239,8 +259,11 @@ def far(control: int, queue: int) -> Any:
 
     A thief that leaves tasks behind wakes one sleeper more, so that wake-ups spread as a tree.
     """
+    # The injector is the last victim, one more than there are workers.
     queues, victims = longs(control + QUEUES)[0], longs(control + WORKERS)[0] + 1
     first = random_number(queue) % victims
+    # Bands outside, victims inside: the most urgent work of anybody comes before less urgent work of a near
+    # victim.
     for band in range(BANDS):
         for turn in range(first, first + victims):
             index = turn - victims if turn >= victims else turn
@@ -249,7 +272,10 @@ def far(control: int, queue: int) -> Any:
                 continue
             entry = steal(victim, band)
             if entry >= 0:
+                # From the injector it is no theft.
                 longs(queue + STEALS)[0] += index != victims - 1
+                # Without the fence of `wake`: this is a courtesy. If the sleeper is missed, the victim still
+                # finds the task itself.
                 if load_relaxed(control + SLEEPERS) > 0 and not seems_empty(victim, band):
                     wake_some(control, 1)
                 return entry | ((2 if index == victims - 1 else 1) << SOURCE_SHIFT)
@@ -260,6 +286,7 @@ def far(control: int, queue: int) -> Any:
 @part
 def steal_for_a_while(control: int, queue: int, end: int) -> Any:
     """Steal until a task is found, the time is up or the stop flag is; at least one round."""
+    # At least one round, however short SPIN_NS is: `park` only looks for what seems to be there.
     rounds = 0
     while rounds == 0 or nanoseconds() < end:
         item = far(control, queue)
@@ -282,10 +309,12 @@ def search(control: int, queue: int) -> Any:
     start, slept = nanoseconds(), 0
     failed, parks = longs(queue + FAILED_STEALS)[0], longs(queue + PARKS)[0]
     item = steal_for_a_while(control, queue, start + longs(control + SPIN_NS)[0])
+    # The clock before the sleep: the search's record says when the worker lay down.
     if item == NONE and load_relaxed(control + STOP) == 0:
         slept = nanoseconds()
         park(control, queue)
     if longs(control + RING_ROWS)[0] > 0:
+        # `park` may have returned at once, without sleeping: then nothing was slept.
         slept = slept if longs(queue + PARKS)[0] > parks else 0
         note_search(control, queue, start, slept, longs(queue + FAILED_STEALS)[0] - failed)
     return item
@@ -294,10 +323,12 @@ def search(control: int, queue: int) -> Any:
 @native("void(int64,int64)")
 def work(control: int, worker: int) -> None:
     """Run tasks until the stop flag is up, with denormals flushed to zero: the life of a worker."""
+    # The caller's mode is put back, as this thread runs Python again after the loop.
     mode = float_mode()
     set_float_mode(mode | FLUSH)
     queue = longs(control + QUEUES)[0] + worker * QUEUE_BYTES
     item = NONE
+    # Looked at between tasks, not within: a task always runs to its end.
     while load_relaxed(control + STOP) == 0:
         if item == NONE:
             item = search(control, queue)
@@ -309,6 +340,8 @@ def work(control: int, worker: int) -> None:
 @native("void(int64,int64)")
 def release(control: int, phase: int) -> None:
     """Bring a token to each source of the phase. One caller at a time: it owns the injector."""
+    # The injector belongs to whoever releases, under Python's lock: with one owner, `push` needs no more than a
+    # worker's does.
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
     sources = longs(longs(control + PHASES)[0])
     place, last = sources[phase], sources[phase + 1]
@@ -327,15 +360,18 @@ def release(control: int, phase: int) -> None:
 def wait(control: int, group: int, count: int, budget: int) -> int:
     """Sleep until the group has completed `count` times, at most `budget` nanoseconds or a signal."""
     place = longs(control + GROUPS)[0] + group * GROUP_BYTES
+    # CLOCK_REALTIME, which `sem_timedwait` counts by.
     until = stack_words()
     clock_gettime(0, until)
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
     # Acquire: makes the step's writes visible to Python.
+    # COMPLETED before the semaphore: a post may be of an earlier completion, or one that another waiter took.
     while load_acquire(place + COMPLETED) < count:
         if load_relaxed(control + TOO_EARLY) > 0:
             return FAILED
+        # Not 0 is a timeout or a signal: Python decides which, by the time, and comes again.
         if sem_timedwait(place + DONE_SEMAPHORE, until) != 0:
             break
     return REACHED if load_acquire(place + COMPLETED) >= count else NOT_YET
@@ -350,6 +386,7 @@ def completed(control: int, group: int) -> Any:
 @native("void(int64)")
 def stop(control: int) -> None:
     """Raise the stop flag and wake everybody; workers leave after the task they are in."""
+    # Sequentially consistent, then a fence: as push and fence in `wake`, so `park` cannot miss it.
     store_seq_cst(control + STOP, 1)
     fence_seq_cst()  # as in `wake`: a worker that lies down sees the flag, or is seen
     wake_some(control, longs(control + WORKERS)[0])
@@ -358,6 +395,8 @@ def stop(control: int) -> None:
 @native("void(int64)")
 def prepare(control: int) -> None:
     """Turn the offsets in a freshly filled control block into addresses; initialise the semaphores."""
+    # Offsets are counted from the block's start; all that workers follow are addresses, which saves an addition
+    # each time.
     for word in (TASKS, QUEUES, GROUPS, PHASES):
         longs(control + word)[0] += control
     for task in range(longs(control + TASK_COUNT)[0]):
@@ -366,6 +405,7 @@ def prepare(control: int) -> None:
         longs(record + LAST)[0] += control
     for phase in range(longs(control + PHASE_COUNT)[0] + 1):
         longs(longs(control + PHASES)[0])[phase] += control
+    # The injector, too.
     for index in range(longs(control + WORKERS)[0] + 1):
         queue = longs(control + QUEUES)[0] + index * QUEUE_BYTES
         longs(queue + RING)[0] += control

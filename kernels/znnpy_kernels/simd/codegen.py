@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from znnpy_kernels.simd.lanes import LANES
 
+# Types of all that kernels handle: words, and vectors whose width is the CPU's.
 WORD = ir.IntType(64)
 FLOAT = ir.FloatType()
 DOUBLE = ir.DoubleType()
@@ -39,6 +40,8 @@ def moved(builder: ir.IRBuilder, pointer: Value, step: Value | int) -> Value:
 
 def load_vector(builder: ir.IRBuilder, pointer: Value) -> Value:
     """Load LANES floats from a pointer to floats of any alignment."""
+    # Alignment of a float: channels and rows begin anywhere. On CPUs with AVX, unaligned loads of aligned
+    # addresses cost nothing.
     return builder.load(builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
 
@@ -54,6 +57,7 @@ def load_broadcast(builder: ir.IRBuilder, pointer: Value) -> Value:
 
 def broadcast(builder: ir.IRBuilder, value: Value) -> Value:
     """Return one float in all lanes."""
+    # A shuffle with all zeros, which LLVM selects as a broadcast instruction.
     undefined = ir.Constant(VECTOR, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     return shuffled(builder, first, undefined, [0] * LANES)
@@ -72,11 +76,13 @@ def first_lanes(builder: ir.IRBuilder, count: Value) -> Value:
     first = builder.insert_element(empty, count, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     counts = builder.shuffle_vector(first, empty, zeros)
+    # Lane numbers below the count: a comparison gives a mask register without a table.
     return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
 
 
 def load_first(builder: ir.IRBuilder, pointer: Value, count: int) -> Value:
     """Load the first `count` floats at a pointer, zeros in the other lanes; nothing else is read."""
+    # A whole vector needs no mask.
     if count == LANES:
         return load_vector(builder, pointer)
     place = builder.bitcast(pointer, VECTOR.as_pointer())
@@ -98,6 +104,7 @@ def store_masked(builder: ir.IRBuilder, value: Value, pointer: Value, mask: Valu
     _masked(builder, "store", ir.VoidType(), [value, place, _ALIGN, mask])
 
 
+# Of masked operations, in bytes: as of whole vectors, a float's.
 _ALIGN = ir.Constant(ir.IntType(32), 4)
 
 
@@ -107,6 +114,7 @@ def _first(count: int) -> Value:
 
 
 def _masked(builder: ir.IRBuilder, what: str, result: Any, values: list[Value]) -> Value:
+    # By the name that LLVM mangles it to: declared once for each module.
     name = f"llvm.masked.{what}.v{LANES}f32.p0"
     function = builder.module.globals.get(name)
     if function is None:
@@ -122,7 +130,9 @@ def prefetch(builder: ir.IRBuilder, address: Value, *, write: bool, level: int) 
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
     name = "llvm.prefetch.p0"
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    # 1 is the data cache; 0 would be that of instructions.
     data = 1
+    # LLVM counts locality from 3 (keep in all levels) down, levels of caches the other way round.
     hints = [ir.Constant(number, n) for n in (int(write), 4 - level, data)]
     builder.call(function, [pointer, *hints])
 
@@ -134,6 +144,8 @@ def argument(builder: ir.IRBuilder, arguments: Value, number: int) -> Value:
 
 def multiply_add(builder: ir.IRBuilder, a: Value, b: Value, c: Value) -> Value:
     """Return a * b + c, in one rounding where the CPU has a fused instruction."""
+    # `fmuladd`, not `fma`: where a CPU has no fused instruction it is two, and not a call of the math library
+    # for each lane.
     name = f"llvm.fmuladd.v{LANES}f32"
     function = builder.module.globals.get(name)
     if function is None:
@@ -163,6 +175,7 @@ def counted_loop(
     block = builder.append_basic_block("turn")
     done = builder.append_basic_block("done")
     if maybe_empty:
+        # The test before the first turn; without it a count that is known to be positive saves a branch.
         builder.cbranch(builder.icmp_signed(">", count, word(0)), block, done)
     else:
         builder.branch(block)
@@ -172,12 +185,14 @@ def counted_loop(
     results = body(index, values)
     following = builder.add(index, word(1))
     for phi, result in zip([index, *values], [following, *results], strict=True):
+        # `builder.block`, as the body may have added blocks of its own.
         phi.add_incoming(result, builder.block)
     last = builder.block
     builder.cbranch(builder.icmp_signed("<", following, count), block, done)
     builder.position_at_end(done)
     if not maybe_empty:
         return results
+    # Values from the loop, or those of the start if there was no turn.
     merged = [_phi(builder, value, entry) for value in carried]
     for phi, result in zip(merged, results, strict=True):
         phi.add_incoming(result, last)
@@ -191,6 +206,7 @@ def add_outer(
     found = []
     for number, place in enumerate(places):
         factor = load_broadcast(builder, place)
+        # Side by side for each place: a place's float is broadcast once and used for all vectors.
         for index, vector in enumerate(vectors, number * len(vectors)):
             found.append(multiply_add(builder, vector, factor, sums[index]))
     return found
@@ -201,6 +217,8 @@ def by_count(
 ) -> None:
     """Emit code for each of these counts, of which the one equal to `count` runs, or none."""
     done = builder.append_basic_block("stored")
+    # A switch over unrolled code: the number of rows decides how many sums are in registers, so it must be a
+    # constant of the code.
     choice = builder.switch(count, done)
     for number in numbers:
         choice.add_case(word(number), builder.append_basic_block(f"count{number}"))

@@ -30,6 +30,7 @@ from znnpy_kernels.simd.vectors import (
 @inlined
 def copy_row(source: int, target: int, length: int) -> None:
     """target[i] = source[i]."""
+    # Whole vectors, then a masked rest: what lies behind the row is neither read nor written.
     full = length - length % LANES
     for i in range(0, full, LANES):
         store(target + 4 * i, load(source + 4 * i))
@@ -191,9 +192,14 @@ def pack_images(args: Any, worker: int) -> None:
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, args[at.width], LANES):
                 width = min(args[at.width] - x, LANES)
+                # Columns beyond `width`, and channels beyond the last, come as zeros: so the pad lanes are
+                # zeros after the transposition.
                 load_tile(source + 4 * x, 4 * args[at.source_image], args[at.channels], width, tile)
+                # Each channel is a stream of its own, more than the hardware follows.
                 for c in range(args[at.channels]):
                     prefetch(source + 4 * (x + c * args[at.source_image]) + AHEAD)
+                # A whole tile goes straight to its target; a narrower one must not write beyond its row, and
+                # goes by the stack.
                 if width == LANES:
                     transpose_tile(tile, VECTOR_BYTES, target + VECTOR_BYTES * x, VECTOR_BYTES)
                 else:
@@ -222,6 +228,7 @@ def unpack_images(args: Any, worker: int) -> None:
                 else:
                     load_tile(source + VECTOR_BYTES * x, VECTOR_BYTES, width, LANES, tile)
                     transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
+                # Rows of the tile are channels now: the pad lanes are rows that are not stored.
                 store_tile(
                     tile, target + 4 * x, 4 * args[at.target_image], args[at.channels], width
                 )
@@ -256,13 +263,18 @@ def copy_channels(args: Any, worker: int) -> None:
     backward (pad always).
     """
     at = COPY_CHANNELS
+    # By how many lanes the source lies further on: a target vector joins two neighbouring vectors of the
+    # source.
     shift = (args[at.first_source] - args[at.first_target]) % LANES
     last = args[at.first_target] + args[at.channels]
     for block in range(args[at.first_target] // LANES, (last + LANES - 1) // LANES):
         begin = max(args[at.first_target] - block * LANES, 0)
+        # In lanes of this block: below `begin` other edges write, above `end` the next one, or pad.
         end = min(last - block * LANES, LANES)
         wanted = below(end) ^ below(begin)
         write = below(LANES) ^ below(begin) if args[at.pad] else wanted
+        # The source's channel that belongs to lane 0 of this block, rounded down to a block; it may lie before
+        # the first.
         origin = block * LANES + args[at.first_source] - args[at.first_target] - shift
         for z in range(args[at.planes]):
             for y in range(args[at.rows]):

@@ -20,6 +20,7 @@ def stream_vector(builder: ir.IRBuilder, value: Any, pointer: Any) -> None:
     """Store LANES floats, bypassing caches, to a pointer that is aligned to their bytes."""
     place = builder.bitcast(pointer, FLOATS.ir.as_pointer())
     made = builder.store(value, place, align=VECTOR_BYTES)
+    # Metadata of one element, 1, is what LLVM's `nontemporal` asks for.
     one = ir.Constant(ir.IntType(32), 1)
     made.set_metadata("nontemporal", builder.module.add_metadata([one]))
 

@@ -25,6 +25,7 @@ def scratch_tile(typingctx: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = ir.ArrayType(FLOATS.ir, LANES)
         place = cgutils.alloca_once(builder, kind)
+        # A cache line, and the widest vector, so that no row of the tile crosses a line.
         place.align = 64
         return builder.ptrtoint(place, ir.IntType(64))
 
@@ -35,6 +36,8 @@ def _transposed(b: Any, rows: list[Any]) -> list[Any]:
     """Transpose in log2(LANES) stages; each exchanges the off-diagonal halves of 2k x 2k squares."""
     half = LANES // 2
     while half:
+        # Lane i of `low` keeps its row's where bit `half` of i is 0, and takes the partner's otherwise; `high`
+        # the reverse.
         low = [i if not i & half else i - half + LANES for i in range(LANES)]
         high = [i + half if not i & half else i + LANES for i in range(LANES)]
         masks = [ir.Constant(ir.VectorType(_I32, LANES), m) for m in (low, high)]
@@ -57,6 +60,7 @@ def _transpose(changed: Any) -> tuple[Any, Any]:
             address = builder.add(base, builder.mul(step, ir.Constant(step.type, i)))
             return builder.inttoptr(address, FLOATS.ir.as_pointer())
 
+        # All rows are read before any is written, so source and target may be the same tile.
         rows = [builder.load(place(source, source_step, i), align=4) for i in range(LANES)]
         for i, row in enumerate(_transposed(builder, [changed(builder, row) for row in rows])):
             builder.store(row, place(target, target_step, i), align=4)
@@ -88,6 +92,8 @@ def load_tile(source: int, step: int, rows: int, columns: int, tile: int) -> Non
     nothing = below(0)
     for i in range(LANES):
         mask = inside if i < rows else nothing
+        # Rows beyond are read from row 0 with an empty mask: nothing is read, and no address beyond the array
+        # is formed.
         address = source + i * step if i < rows else source
         store(tile + VECTOR_BYTES * i, load_masked(address, mask))
 

@@ -22,6 +22,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 Emit = Callable[..., Any]
 _I32 = ir.IntType(32)
+# Elements that vectors may have, as LLVM has them; a mask is a bit a lane.
 _ELEMENTS = {
     types.float32: ir.FloatType(),
     types.float64: ir.DoubleType(),
@@ -47,6 +48,7 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.ir)
 
 
+# All have LANES elements, so one mask fits every kind.
 FLOATS = Vector(types.float32)
 DOUBLES = Vector(types.float64)
 INTS = Vector(types.int32)
@@ -60,6 +62,7 @@ def _operator(function: Any, result: Any, emitters: dict[Vector, Emit]) -> None:
 
     class _Template(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:
+            # Both operands of one vector type, or numba looks for another meaning.
             if len(set(arguments)) == 1 and arguments[0] in emitters:
                 return signature(result or arguments[0], *arguments)
             return None
@@ -83,12 +86,14 @@ def _integers(method: str, vectors: tuple[Vector, ...] = (INTS,)) -> dict[Vector
 
 
 def _comparison(symbol: str) -> dict[Vector, Emit]:
+    # Ordered comparisons are false with a NaN, and != is true, as Python's.
     ordered = "fcmp_unordered" if symbol == "!=" else "fcmp_ordered"
     found: dict[Vector, Emit] = {
         v: lambda b, x, y: getattr(b, ordered)(symbol, x, y) for v in (FLOATS, DOUBLES)
     }
     found[INTS] = lambda b, x, y: b.icmp_signed(symbol, x, y)
     for vector in (SHORTS, OCTETS):
+        # Pixels and counts have no sign.
         found[vector] = lambda b, x, y: b.icmp_unsigned(symbol, x, y)
     return found
 
@@ -102,6 +107,7 @@ _operator(operator.and_, None, _integers("and_", (INTS, MASK)))
 _operator(operator.or_, None, _integers("or_", (INTS, OCTETS, MASK)))
 _operator(operator.xor, None, _integers("xor", (INTS, MASK)))
 _operator(operator.lshift, None, _integers("shl"))
+# Logical: shifts bring zeros in, whatever the sign.
 _operator(operator.rshift, None, _integers("lshr"))
 for _name, _symbol in (
     (operator.lt, "<"),
@@ -119,6 +125,7 @@ def _function(name: str, emit: Emit, *parameters: Any, result: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         out = emit(builder, *args)
+        # `types.void` needs a value in numba's lowering.
         return context.get_dummy_value() if result is types.void else out
 
     made = result(*parameters), codegen
@@ -155,8 +162,10 @@ def _splat(vector: Vector) -> Emit:
     def emit(b: Any, scalar: Any) -> Any:
         element = vector.ir.element
         if isinstance(element, ir.FloatType):
+            # Constants arrive as float64, as numba types Python's floats.
             scalar = b.fptrunc(scalar, element)
         elif not isinstance(element, ir.DoubleType):
+            # Integers arrive as int64.
             scalar = b.trunc(scalar, element)
         empty = ir.Constant(vector.ir, ir.Undefined)
         first = b.insert_element(empty, scalar, ir.Constant(_I32, 0))
@@ -197,6 +206,7 @@ def _prefetch(b: Any, address: Any) -> Any:
     kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    # Reads, into all levels.
     read, keep, data = (ir.Constant(_I32, value) for value in (0, 3, 1))
     return b.call(function, [b.inttoptr(address, byte), read, keep, data])
 
@@ -207,6 +217,7 @@ def _numbers(b: Any) -> Any:
 
 def _below(b: Any, count: Any) -> Any:
     wide = ir.VectorType(ir.IntType(64), LANES)
+    # Clipped before it is narrowed: a count of 2^32 would be 0 as int32.
     few = b.select(
         b.icmp_signed("<", count, ir.Constant(count.type, LANES)),
         count,
@@ -221,11 +232,13 @@ def _below(b: Any, count: Any) -> Any:
 
 def _total(b: Any, value: Any) -> Any:
     # Without the `reassoc` flag LLVM adds lane after lane: the order is fixed.
+    # -0.0 is the neutral element: 0.0 would turn a sum of -0.0 into 0.0.
     zero = ir.Constant(ir.DoubleType(), -0.0)
     return _call(b, f"llvm.vector.reduce.fadd.v{LANES}f64", ir.DoubleType(), zero, value)
 
 
 def _any(b: Any, mask: Any) -> Any:
+    # A mask as one integer: a single comparison, instead of one for each lane.
     bits = b.bitcast(mask, ir.IntType(LANES))
     return b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
 

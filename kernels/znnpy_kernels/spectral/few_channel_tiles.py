@@ -53,7 +53,9 @@ AT = words(
     "phases_x phase_z phase_y phase_x between_z between_y between_x size_z size_y size_x target "
     "target_block target_frequency scratch scratch_worker",
 )
+# A table, as addresses and borders are the same for all rows of a block.
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
+# LANES entries: whole cache lines, so what follows stays aligned.
 TABLE_BYTES = 8 * WORDS * LANES
 
 
@@ -64,17 +66,19 @@ def lanes_floats(size: tuple[int, int, int]) -> int:
 
 @inlined
 def _inside(extent: int, before: int, apart: int, first: int, size: int) -> Any:
-    """Points of a tile that lie inside, of which the first is the `first` from voxel `before` on."""
+    """Return how many points of a tile lie inside; its first is number `first`, counted from voxel `before`."""
     return min(size, cover(max(0, extent - before), apart) - first)
 
 
 @inlined
 def _table(args: Any, block: int, size: Any, table: int) -> None:
-    """Where each lane's tile begins, and how many of its points lie inside."""
+    """Write where each lane's tile begins, and how many of its points lie inside."""
     images, lane = args[AT.images], longs(table)
     each = images * args[AT.phases_z] * args[AT.phases_y] * args[AT.phases_x]
+    # Whole tiles in a vector; lanes beyond them are idle.
     tiles = LANES // each
     for number in range(LANES):
+        # Phase by phase: see the head of this module.
         tile, phase = block * tiles + number // each, number % each // images
         phase_z, phase_y, phase_x = (
             phase // args[AT.phases_x] // args[AT.phases_y],
@@ -101,6 +105,7 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
         inside = _inside(
             args[AT.extent_z], phase_z * args[AT.between_z], args[AT.apart_z], z, size[0]
         )
+        # Lanes without a tile have no planes inside, so they become zeros.
         lane[WORDS * number + 1] = inside if here else 0
         lane[WORDS * number + 2] = _inside(
             args[AT.extent_y], phase_y * args[AT.between_y], args[AT.apart_y], y, size[1]
@@ -113,9 +118,11 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
 @inlined
 def _copy(source: int, step: int, count: int, target: int) -> None:
     """`count` points of a row, at most LANES, and zeros up to LANES."""
+    # Strides of 1, without dilation: one masked load.
     if step == 1:
         store(target, load_masked(source, below(count)))
         return
+    # A row at a time is gathered from its step; zeros first, for what lies outside.
     store(target, splat(0.0))
     voxels, row = floats(source), floats(target)
     for x in range(count):
@@ -125,6 +132,7 @@ def _copy(source: int, step: int, count: int, target: int) -> None:
 @inlined
 def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
     """Voxels [z][y][x][lane] of all lanes' tiles; `tile` is room for LANES * LANES floats."""
+    # Row by row: each lane's row is copied to a row of a tile, which is transposed: so memory is read along x.
     lane = longs(table)
     for row in range(size[0] * size[1]):
         z, y = row // size[1], row % size[1]
@@ -159,5 +167,6 @@ def tile_lanes(args: Any, worker: int) -> None:
         forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
         target = args[AT.target] + 4 * block * args[AT.target_block]
         frequency = 4 * args[AT.target_frequency]
+        # From block to block there is nothing to step over: one tile at a time.
         columns = to_spectra(work, size, 1, target, 0, frequency, VECTOR_BYTES, 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)

@@ -35,6 +35,7 @@ from znnpy_kernels.spectral.packed_columns import columns_back, columns_down, pa
 from znnpy_kernels.spectral.register_blocks import PAIR
 from znnpy_kernels.spectral.tile_transforms import prepare
 
+# A bound on the words, which are fixed: the engine makes groups whose tiles lie in no more runs.
 RUNS = 8
 RUN = words("lane first tiles")
 AT = words(COLUMNS, "runs", *(f"{word}{run}" for run in range(RUNS) for word in RUN._fields))
@@ -71,7 +72,7 @@ def _product(args: Any, run: int, accumulate: Any) -> Product:
 
 @inlined
 def _places(args: Any, run: int, column: int, room: int) -> Any:
-    """Where x and y have the first tile of a run at the first frequency; bytes to the next frequency."""
+    """Return where x and y have the first tile of a run at the first frequency, and bytes to the next frequency."""
     x = args[AT.x] + 4 * (_run_word(args, run, RUN.lane) + column * PAIR)
     y = room + 4 * _run_word(args, run, RUN.first) * args[AT.y_images]
     return x, y, 4 * args[AT.columns] * PAIR
@@ -84,9 +85,12 @@ def few_products(args: Any, worker: int) -> None:
     prepare(scratch, 0)
     step = 4 * args[AT.columns] * args[AT.w_frequency]
     for column in range(args[AT.column0], args[AT.column1]):
+        # In order, so the sums have one order.
         for run in range(args[AT.runs]):
             product = _product(args, run, 0)
             two, one, chunks = product_cuts(product)
+            # Only the filters are asked for ahead: x and y are in caches, and a pace of 1 byte asks for one
+            # line.
             paces = (1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks), 1, 1)
             x, y, apart = _places(args, run, column, room)
             w = args[AT.w] + 4 * column * args[AT.w_frequency]
@@ -105,6 +109,7 @@ def few_gradients(args: Any, worker: int) -> None:
     for column in range(args[AT.column0], args[AT.column1]):
         columns_down(args, column, args[AT.y], args[AT.y_images], args[AT.y_points], room, scratch)
         for run in range(args[AT.runs]):
+            # The first run stores unless the task adds to an earlier row; the others add to it.
             product = _product(args, run, 1 if run > 0 else args[AT.accumulate])
             two, one, chunks = image_cuts(product)
             paces = (1, 1, 1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks))

@@ -67,6 +67,7 @@ GRADIENT = words(
 
 @inlined
 def _are_few(taps: Any) -> Any:
+    # x does not matter: only whole planes and columns are left out.
     return taps[0] <= FEW and taps[1] <= FEW
 
 
@@ -81,13 +82,17 @@ def filter_tiles(args: Any, worker: int) -> None:
         (args[at.taps_z], args[at.taps_y], args[at.taps_x]),
         (args[at.size_z], args[at.size_y], args[at.size_x]),
     )
+    # The conjugate spectrum by the sign of the imaginary parts, at both places where real lines become complex.
     sign = -1.0 if args[at.conjugate] else 1.0
+    # Several tiles abreast, so that lines along the last axis are written in whole cache lines of neighbouring
+    # tiles.
     most, work, room = abreast(size), scratch + SPARE_BYTES, voxel_room(scratch, size)
     few, axis = _are_few(taps), last_axis(size)[0]
     for start in range(0, args[at.inputs], most):
         tiles = min(most, args[at.inputs] - start)
         for number in range(tiles):
             source, strides = args[at.source] + 4 * (start + number) * args[at.source_input], steps
+            # Lanes that lie apart are gathered first, as transforms read whole vectors.
             if args[at.source_lane] != 1:
                 source, strides = gathered(
                     source, steps, 4 * args[at.source_lane], args[at.lanes], origin, taps, room
@@ -133,6 +138,7 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
         (4 * args[at.target_z], 4 * args[at.target_y], 4 * args[at.target_x]),
         float_argument(args[at.scale]),
     )
+    # Along an axis that is added to, all points stand there already.
     most, work, added = abreast(size), scratch + SPARE_BYTES, args[at.accumulate] * size[2]
     old = args[at.accumulate] * size[0], args[at.accumulate] * size[1], added
     few, axis = _are_few(taps), last_axis(size)[0]

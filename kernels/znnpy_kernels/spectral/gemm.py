@@ -76,25 +76,30 @@ class Product(NamedTuple):
 
 def backward_floats(inputs: int) -> int:
     """Floats of scratch that each worker needs for `backward_products` of so many terms."""
+    # Rounded up to whole vectors of terms, a pair of vectors each.
     return -(-inputs // LANES) * LANES * 2 * PAIR
 
 
 @inlined
 def _floats(tiles: int, tile: int, parts: int) -> Any:
-    """Of one frequency of tiles: they lie one by one, or all real parts before all imaginary ones."""
+    """Return the floats of one frequency of tiles, which lie one by one or as all real, then all imaginary parts."""
     return max(tiles * tile, 2 * parts)
 
 
 @inlined
 def _cut(count: int, most: int) -> Any:
     """Parts of at most `most`; rows of the smallest; how many, the first ones, have one more."""
+    # Parts differ by one row at most: a full one and a small rest would leave the rest waiting for its own
+    # multiply-adds.
+    # No tiles, no parts; `max` keeps the quotient defined.
     parts = cover(count, most)
     return parts, count // max(1, parts), count % max(1, parts)
 
 
 @inlined
 def pace(floats: int, chunks: int) -> Any:
-    """Of what is asked for in so many chunks: bytes a chunk, bytes from request to request."""
+    """Return, for floats that are asked for in so many chunks, bytes a chunk and bytes from request to request."""
+    # Spread evenly over the chunks; several requests a chunk where a line is not enough.
     pace = max(1, cover(4 * floats, chunks))
     return pace, cover(pace, cover(pace, LINE))
 
@@ -122,6 +127,8 @@ def _tiles(
     `lanes` of the last vector are written; `w`: address, steps from term to term, from vector to
     vector, and to imaginary parts.
     """
+    # Rows are tiles here, terms are channels: within a block they lie side by side, hence a turn of 1 and a
+    # jump to the next block.
     tile = 0
     for part in range(cut[0]):
         rows = cut[1] + (1 if part < cut[2] else 0)
@@ -158,10 +165,11 @@ def _images(
     paces: Any,
     ahead: Any,
 ) -> Any:
-    """Sums over tiles, of one frequency with `vectors` vectors, for all channels.
+    """Sum over tiles, at one frequency with `vectors` vectors, for all channels.
 
     `lanes` of the last vector are kept; `cuts` of the channels of a whole block and of the last one.
     """
+    # Rows are channels here, terms are tiles.
     image, blocks = 0, cover(product.inputs, LANES)
     for block in range(blocks):
         parts, fewest, more = cuts[0] if block + 1 < blocks else cuts[1]
@@ -176,6 +184,7 @@ def _images(
                 lanes,
             )
             outputs = y, product.y_tile, product.y_block, product.y_parts
+            # From tile to tile there is no further step, so the jump is 0.
             inputs = scalars, 1, product.x_tile, 0, product.x_parts
             sums = product.tiles, product.accumulate
             ahead = register_block(vectors, 1, inputs, outputs, target, sums, paces, ahead, rows)
@@ -186,6 +195,7 @@ def _images(
 @inlined
 def product_cuts(product: Product) -> Any:
     """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
+    # Chunks of a frequency, over which the next one is asked for.
     two, one = _cut(product.tiles, ROWS[1]), _cut(product.tiles, ROWS[0])
     blocks = product.blocks // 2 * two[0] + product.blocks % 2 * one[0]
     return two, one, blocks * cover(product.inputs, CHUNK)
@@ -196,10 +206,12 @@ def multiply_frequency(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
 ) -> None:
     """Products of one frequency; `cuts` of the tiles for two vectors and for one."""
+    # Two vectors of outputs first: their filters stay in the L1 cache while all tiles stream past.
     for pair in range(product.blocks // 2):
         filters = w + 8 * pair * product.w_block, product.w_input, product.w_block, LANES
         outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
         ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    # One vector is left where their number is odd.
     if product.blocks % 2:
         last = product.blocks - 1
         filters = w + 4 * last * product.w_block, product.w_input, product.w_block, LANES
@@ -209,8 +221,9 @@ def multiply_frequency(
 
 @inlined
 def _product(args: Any, images: Any, accumulate: Any) -> Product:
-    """Of the words that all kernels here have."""
+    """Return what the words that all kernels here have say of the products."""
     return Product(
+        # By name: numba passes a named tuple as its values, in registers or as constants.
         x_tile=args[AT.x_tile],
         x_block=args[AT.x_block],
         x_parts=args[AT.x_parts],
@@ -230,7 +243,7 @@ def _product(args: Any, images: Any, accumulate: Any) -> Product:
 
 @inlined
 def _places(args: Any, f: int) -> Any:
-    """Where x, w and y of one frequency lie."""
+    """Return where x, w and y of one frequency lie."""
     x = args[AT.x] + 4 * f * args[AT.x_frequency]
     w = args[AT.w] + 4 * f * args[AT.w_frequency]
     return x, w, args[AT.y] + 4 * f * args[AT.y_frequency]
@@ -252,6 +265,8 @@ def spectral_products(args: Any, worker: int) -> None:
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
     for f in range(args[AT.frequencies]):
+        # Behind the last frequency nothing is read: a request for memory that does not exist is dropped by the
+        # CPU.
         (x, w, y), ahead = _places(args, f), _places(args, f + 1)
         multiply_frequency(product, x, w, y, (two, one), paces, ahead)
 
@@ -264,6 +279,7 @@ def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int)
     """
     row, step = 4 * product.w_input, 4 * PAIR * vectors
     rest = scratch_tile()
+    # Terms outside, vectors within, as `register_block` steps from term to term.
     for vector in range(vectors):
         image = first + vector * LANES
         held = min(LANES, product.images - image)
@@ -271,9 +287,11 @@ def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int)
             source = w + image * row + 4 * block * product.w_block
             target = scratch + block * LANES * step + 4 * PAIR * vector
             if held == LANES:
+                # Conjugated while it is transposed: imaginary parts are negated in registers.
                 transpose_tile(source, row, target, step)
                 transpose_negated(source + VECTOR_BYTES, row, target + VECTOR_BYTES, step)
             else:
+                # Fewer images than lanes: the rest becomes zeros, by a tile on the stack.
                 load_tile(source, row, held, LANES, rest)
                 transpose_tile(rest, VECTOR_BYTES, target, step)
                 load_tile(source + VECTOR_BYTES, row, held, LANES, rest)
@@ -285,8 +303,9 @@ def _exchanged(vectors: int, product: Product, w: int, first: int, scratch: int)
 def multiply_exchanged(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
-    """The same with the forward pass's filters, of which `product.images` are wanted."""
+    """Multiply one frequency with the forward pass's filters, of which `product.images` are wanted."""
     for pair in range(product.blocks // 2):
+        # Transposed once for all tiles of a frequency, in scratch that the L1 cache holds.
         filters = _exchanged(2, product, w, 2 * pair * LANES, scratch)
         outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
         ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
@@ -359,5 +378,6 @@ def spectral_gradients(args: Any, worker: int) -> None:
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
     for f in range(args[AT.frequencies]):
         (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, f + 1)
+        # The order of `register_block`'s streams: two that are read, then the one that is written.
         ahead = next_x, next_y, next_w
         sum_frequency(product, x, w, y, (two, one), (*x_pace, *y_pace, *w_pace), ahead)

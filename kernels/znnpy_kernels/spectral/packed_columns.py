@@ -61,18 +61,21 @@ AT = words(
 
 
 def _row_floats(tiles: int, images: int) -> int:
+    # An odd number of vectors, as in `parts_of`.
     return 2 * LANES * (-(-tiles * images // LANES) | 1)
 
 
 def column_floats(points: int, tiles: int, x_images: int, y_images: int) -> int:
     """Floats of scratch that each worker needs for columns of rows of two tensors."""
     rows = _row_floats(tiles, x_images) + _row_floats(tiles, y_images)
+    # Spare words of transforms, rooms of both tensors, and exchanged filters of whichever side has more.
     return SPARE_BYTES // 4 + points * rows + backward_floats(max(x_images, y_images))
 
 
 @inlined
 def parts_of(tiles: int, images: int) -> Any:
     """Floats from real to imaginary parts of a row: odd vectors, lest frequencies share a cache set."""
+    # A power of two of bytes between frequencies would put all of a column on one set.
     return (cover(tiles * images, LANES) | 1) * LANES
 
 
@@ -80,7 +83,7 @@ def parts_of(tiles: int, images: int) -> Any:
 def columns_down(
     args: Any, column: int, half: int, images: int, points: int, room: int, spare: int
 ) -> None:
-    """One column of all vectors, transformed into a room [frequency][re, im][vector][lane].
+    """Transform one column of all vectors into a room [frequency][re, im][vector][lane].
 
     Meanwhile the next one is asked for.
     """
@@ -93,7 +96,7 @@ def columns_down(
 def columns_back(
     args: Any, column: int, half: int, images: int, points: int, room: int, spare: int
 ) -> None:
-    """The same back; meanwhile the next one is asked for."""
+    """Transform one column of all vectors back; meanwhile the next one is asked for."""
     target, packed, ahead = _column_ends(args, column, half, images, room)
     lines = _column(args, packed, target, ahead, images, points, spare)
     cut_backward_lines(args[AT.points], lines, 1.0)
@@ -104,6 +107,7 @@ def _column_ends(args: Any, column: int, half: int, images: int, room: int) -> A
     """A column where it lies half transformed, in its room, and the next one."""
     place, step, vector = half + column * COMPLEX_BYTES, 4 * args[AT.plane], 4 * args[AT.vector]
     packed = End(room, 8 * parts_of(args[AT.tiles], images), VECTOR_BYTES, 0)
+    # The next column lies right behind, in every plane and vector.
     return End(place, step, vector, 0), packed, End(place + COMPLEX_BYTES, step, vector, 0)
 
 
@@ -116,6 +120,7 @@ def _column(
         target=target,
         ahead=ahead,
         lines=cover(args[AT.tiles] * images, LANES),
+        # One group: all vectors of a row are lines of one column.
         groups=1,
         first=0,
         count=points,
@@ -153,10 +158,12 @@ def _multiplied(args: Any, product: Product, column: int, x: int, y: int, scratc
     """Products of all frequencies of a column, from room to room; exchanged where it has `images`."""
     two, one, chunks = product_cuts(product)
     inputs = product.images if product.images else product.inputs
+    # x and y are in the room, and a pace of 1 byte asks for a line that is there already.
     paces = (1, 1, *pace(inputs * args[AT.w_input], chunks), 1, 1)
     step = 4 * args[AT.columns] * args[AT.w_frequency]
     w = args[AT.w] + 4 * column * args[AT.w_frequency]
     for _ in range(args[AT.points]):
+        # Only filters come from memory.
         ahead = x, w + step, y
         if product.images:
             multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
@@ -182,6 +189,7 @@ def rooms(args: Any, worker: int) -> Any:
     """Scratch, room of x, room of y, and the rest."""
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     x = scratch + SPARE_BYTES
+    # One behind the other in this order, as `column_floats` counts them.
     y = x + args[AT.points] * 8 * parts_of(args[AT.tiles], args[AT.x_images])
     return scratch, x, y, y + args[AT.points] * 8 * parts_of(args[AT.tiles], args[AT.y_images])
 
@@ -206,11 +214,14 @@ def packed_gradients(args: Any, worker: int) -> None:
     prepare(scratch, 0)
     x_images, y_images = args[AT.x_images], args[AT.y_images]
     gradient = row_product(args, x_images, y_images, 0, args[AT.accumulate])
+    # The data gradient: x and y exchange their roles, and the filters are read exchanged.
     back = row_product(args, y_images, x_images, x_images, 0)
     for column in range(args[AT.column0], args[AT.column1]):
         columns_down(args, column, args[AT.x], x_images, args[AT.x_points], x, scratch)
         columns_down(args, column, args[AT.y], y_images, args[AT.y_points], y, scratch)
         _summed(args, gradient, column, x, y)
         if args[AT.target]:
+            # x has served the filter gradient: the data gradient takes its room, and its place in memory where
+            # the caller says so.
             _multiplied(args, back, column, y, x, rest)
             columns_back(args, column, args[AT.target], x_images, args[AT.points], x, scratch)

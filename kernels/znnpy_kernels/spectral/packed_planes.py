@@ -46,6 +46,7 @@ IMAGES = words(PLANES, "scale:float bias relu")
 def plane_floats(size: tuple[int, int, int]) -> int:
     """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
     _, y, x = size
+    # One frequency more in a plane than it has, so that planes do not fall on one set (`plane_bytes`).
     plane = (y * (x // 2 + 1) + 1) * 2 * VECTOR_BYTES
     return (SPARE_BYTES + TABLE_BYTES + plane + y * x * VECTOR_BYTES) // 4
 
@@ -75,11 +76,13 @@ def packed_planes(args: Any, worker: int) -> None:
         for z in range(planes):
             gathered_plane(args, table, pieces, z, room)
             here = target + z * plane_bytes(size)
+            # Tiles of one plane: their columns are along y, so only x is transformed here.
             if size[0] == 1:
                 forward_rows(room, steps, origin, count, size, here, 1.0, scratch, 0, count[1])
             else:
                 forward_rows(room, steps, origin, count, size, half, 1.0, scratch, 0, size[1])
                 columns_to(half, here, size, scratch)
+        # Planes beyond the images are zeros: written, as columns read all `count` of them.
         fill_planes(target, 0, planes, count[0], size)
 
 
@@ -103,6 +106,7 @@ def packed_plane_images(args: Any, worker: int) -> None:
         # Last planes first: where tiles of one vector overlap, the earlier one has written there.
         for z in range(planes - 1, -1, -1):
             here, lines = source + z * plane_bytes(size), half
+            # Lines straight from where they lie: there is no column to transform before.
             if size[0] == 1:
                 lines = here
             else:

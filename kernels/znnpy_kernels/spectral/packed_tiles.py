@@ -85,7 +85,9 @@ PIECE = words(
 z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points
 that other tiles have written along z, y, x; the first image; points before the images along z, y, x."""
 PIECE_BYTES = 8 * len(PIECE)
+# Room for a piece a lane, the most that a vector may have.
 TABLE_BYTES = PIECE_BYTES * LANES
+# Two rows: see docs/design/spectral.md, *Packed tiles*.
 ROWS_AHEAD = 2  # asked for: a plane ahead would push out of the L1 cache what a plane takes
 
 
@@ -99,6 +101,7 @@ def _axis_words(args: Any, axis: int) -> Any:
     """Words of one axis: extent, dilation, step, count, shape, the image's stride, voxels before it."""
     at = PLACES
     if axis == 0:
+        # Branches on a constant, which LLVM removes.
         return (args[at.extent_z], args[at.dilation_z], args[at.step_z], args[at.count_z],
                 args[at.shape_z], args[at.image_z], args[at.before_z])  # fmt: skip
     if axis == 1:
@@ -110,16 +113,17 @@ def _axis_words(args: Any, axis: int) -> Any:
 
 @inlined
 def _tiles(args: Any, axis: int, lattice: int) -> Any:
-    """Tiles of a lattice along an axis."""
+    """Return the tiles of a lattice along an axis."""
     extent, dilation, step, _, _, _, _ = _axis_words(args, axis)
     return cover(cover(extent - lattice, dilation), step)
 
 
 @inlined
 def _all_tiles(args: Any, axis: int) -> Any:
-    """Tiles of all lattices along an axis."""
+    """Return the tiles of all lattices along an axis."""
     extent, dilation, _, _, _, _, _ = _axis_words(args, axis)
     found = 0
+    # Lattices differ by a tile at most, but each has its own rest.
     for lattice in range(min(extent, dilation)):
         found += _tiles(args, axis, lattice)
     return found
@@ -129,6 +133,7 @@ def _all_tiles(args: Any, axis: int) -> Any:
 def _lattice(args: Any, axis: int, rest: int, inner: int) -> Any:
     """The lattice along an axis, its tiles, and what is left of a number; `inner` a tile."""
     lattice = 0
+    # Dilations are small: a loop over lattices takes less than solving for it.
     while rest >= _tiles(args, axis, lattice) * inner:
         rest -= _tiles(args, axis, lattice) * inner
         lattice += 1
@@ -138,6 +143,7 @@ def _lattice(args: Any, axis: int, rest: int, inner: int) -> Any:
 @inlined
 def _located(args: Any, tile: int) -> Any:
     """Image of the batch, lattice and place in its grid of a tile."""
+    # [batch][lattice z y x][tile z y x]: lattices of all three axes before tiles of any.
     y, x = _all_tiles(args, 1), _all_tiles(args, 2)
     whole = _all_tiles(args, 0) * y * x
     z_lattice, z_tiles, rest = _lattice(args, 0, tile % whole, y * x)
@@ -153,6 +159,7 @@ def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
     _, dilation, step, count, shape, stride, before = _axis_words(args, axis)
     origin = place * step
     limit = cover(before + shape - lattice, dilation)
+    # All but the first tile of an axis begin among points that the one before has written.
     old = count - step if place else 0
     inside = max(0, min(count, limit - origin))
     outside = max(0, cover(before - lattice, dilation) - origin)
@@ -180,6 +187,7 @@ def _note(args: Any, piece: Any, tile: int, image: int, lane: int, lanes: int) -
 @inlined
 def _between(low: int, high: int) -> Any:
     """A mask of the lanes low..high."""
+    # Lanes low up to, but not with, high.
     return below(high) ^ below(low)
 
 
@@ -188,8 +196,10 @@ def pieces_of(args: Any, vector: int, table: int) -> Any:
     """Describe all pieces of a vector: how many, and planes that reach into the images."""
     at = PLACES
     images, lane, number, planes = args[at.images], 0, 0, 0
+    # Up to LANES pieces, if each tile has one image.
     while lane < LANES and (vector * LANES + lane) // images < args[at.tiles]:
         tile, image = (vector * LANES + lane) // images, (vector * LANES + lane) % images
+        # A piece ends with its tile, with its block of images or with the vector, whichever comes first.
         lanes = min(images - image, LANES - image % LANES, LANES - lane)
         piece = longs(table + PIECE_BYTES * number)
         _note(args, piece, args[at.first] + tile, image, lane, lanes)
@@ -199,7 +209,7 @@ def pieces_of(args: Any, vector: int, table: int) -> Any:
 
 @inlined
 def _steps(args: Any) -> Any:
-    """Bytes from point to point of a lattice."""
+    """Return the bytes from point to point of a lattice."""
     at = PLACES
     return (
         4 * args[at.dilation_z] * args[at.image_z],
@@ -210,7 +220,7 @@ def _steps(args: Any) -> Any:
 
 @inlined
 def _inside(piece: Any, z: int, y: int) -> Any:
-    """Points of a row of a piece that lie in its image."""
+    """Return how many points of a row of a piece lie in its image."""
     of = PIECE
     return piece[of.inside_x] if z < piece[of.inside_z] and y < piece[of.inside_y] else 0
 
@@ -223,6 +233,7 @@ def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
         piece[of.address]
         + z * steps[0]
         + y * steps[1]
+        # So that lane `lane` of a load at this address is lane `block_lane` of the block.
         - 4 * (piece[of.lane] - piece[of.block_lane])
     )
 
@@ -231,8 +242,9 @@ def _row_of(piece: Any, steps: Any, z: int, y: int) -> Any:
 def _gathered_row(
     first: Any, second: Any, third: Any, steps: Any, z: int, y: int, count: int, row: int
 ) -> None:
-    """One row of points of three pieces, and zeros in all other lanes."""
+    """Gather one row of points of three pieces, and zeros in all other lanes."""
     of = PIECE
+    # Three are merged in registers: more would need more masks and addresses than there are registers.
     a, b, c = _inside(first, z, y), _inside(second, z, y), _inside(third, z, y)
     p, q, r = (
         _row_of(first, steps, z, y),
@@ -244,6 +256,7 @@ def _gathered_row(
         _between(second[of.lane], second[of.lane] + second[of.lanes]),
         _between(third[of.lane], third[of.lane] + third[of.lanes]),
     )
+    # Up to where all three have points there are no tests.
     both = min(a, min(b, c))
     for x in range(both):
         at = x * steps[2]
@@ -268,9 +281,10 @@ def _gathered_row(
 
 @inlined
 def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
+    """Gather one plane of points of all pieces, [y][x][lane]; meanwhile rows behind are asked for."""
     at, of = PLACES, PIECE
     steps = _steps(args)
+    # With fewer pieces the last one stands in again: it loads the same lanes once more.
     first, second, third = (
         longs(table),
         longs(table + PIECE_BYTES * min(1, pieces - 1)),
@@ -287,6 +301,7 @@ def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> Non
             args[at.count_x],
             room + y * args[at.count_x] * VECTOR_BYTES,
         )
+    # Fourth and later pieces, of tiles with few images: merged by masked stores.
     for number in range(3, pieces):
         piece = longs(table + PIECE_BYTES * number)
         mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
@@ -296,12 +311,13 @@ def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> Non
             for x in range(_inside(piece, z, y)):
                 value = load_masked(source + x * steps[2], mine)
                 prefetch(source + x * steps[2] + ROWS_AHEAD * steps[1])
+                # The other lanes of the row were written before, by the first three pieces.
                 store_masked(row + x * VECTOR_BYTES, mine, value)
 
 
 @inlined
 def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """One plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
+    """Write one plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
     at, of = PLACES, PIECE
     steps = _steps(args)
     for number in range(pieces):
@@ -312,6 +328,7 @@ def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> No
         )
         mine, written = (
             _between(piece[of.block_lane], end),
+            # The last piece of a tile also writes zeros into the lanes of its block beyond the images.
             _between(piece[of.block_lane], LANES if piece[of.ends] else end),
         )
         seen = piece[of.outside_z] <= z < piece[of.inside_z]
@@ -320,11 +337,13 @@ def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> No
             target = piece[of.address] + z * steps[0] + y * steps[1]
             old = (
                 piece[of.inside_x]
+                # Whole rows of old points where z or y is old; otherwise only those along x.
                 if z < piece[of.old_z] or y < piece[of.old_y]
                 else min(piece[of.inside_x], piece[of.old_x])
             )
             for x in range(piece[of.outside_x], old):
                 value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
+                # Old points first, then new ones: two loops without tests.
                 store_masked(place, written, value + load_masked(place, mine))
                 prefetch(place + ROWS_AHEAD * steps[1])
             for x in range(max(old, piece[of.outside_x]), piece[of.inside_x]):
@@ -340,6 +359,7 @@ def set_biases(bias: int, table: int, pieces: int, scratch: int) -> None:
     for number in range(pieces):
         piece = longs(table + PIECE_BYTES * number)
         mine = _between(piece[of.lane], piece[of.lane] + piece[of.lanes])
+        # Shifted as rows are, so that biases of a piece come to its lanes.
         value = load_masked(bias + 4 * (piece[of.image] - piece[of.lane]), mine)
         store_masked(scratch + BIAS, mine, value)
 
@@ -360,8 +380,10 @@ def packed_spectra(args: Any, worker: int) -> None:
             here = work + vector * tile_bytes(size)
             pieces, planes = pieces_of(args, start + vector, table)
             for z in range(planes):
+                # Room for one plane: it is gathered and transformed before the next one.
                 gathered_plane(args, table, pieces, z, room)
                 forward_plane(room, steps, (0, 0, 0), count, size, here, 1.0, scratch, z, room)
+            # Beyond the images all planes are zeros.
             fill_planes(here, 0, planes, size[0], size)
         target = args[at.spectra] + start * VECTOR_BYTES
         columns = to_spectra(

@@ -39,10 +39,16 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 # Rows of a register block with one and with two vectors: 24 sums of 32 registers, 10 or 8 of 16.
+# Two registers a sum (real and imaginary), 12 * 2 or 6 * 4 of 32; what is left holds vectors, their negatives
+# and broadcasts.
 ROWS: tuple[int, int] = (12, 6) if REGISTERS == 32 else (5, 2)
 PAIR = 2 * LANES  # floats of a complex vector
+# A power of two, as chunks are counted by a shift; a divisor of LANES, so that a block of channels ends with a
+# chunk.
 CHUNK = 4  # terms from request to request: a power of two that divides LANES
+# Of all CPUs that kernels are compiled for.
 LINE = 64  # bytes of a cache line
+# Positions: `_asked` takes the last one for writing.
 STREAMS = 3  # that are asked for ahead: two are read, the last is written
 
 
@@ -71,17 +77,22 @@ class _Block:
         sums = when(
             b,
             b.icmp_signed("!=", self.accumulate, word(0)),
+            # Zeros unless it adds: one body for both, the choice is made once a block.
             [ZERO_VECTOR] * len(targets),
             lambda: [load_vector(b, target) for target in targets],
         )
         ahead, sums = self._sums(sums)
         inside = first_lanes(b, self.lanes)
         for index, (value, target) in enumerate(zip(sums, targets, strict=True)):
+            # All but the last vector of a row are whole.
             if index // 2 % self.vectors + 1 < self.vectors:
                 store_vector(b, value, target)
+            # Gradients of filters have zeros in the lanes beyond the channels, as transforms back read whole
+            # vectors.
             elif self.conjugate:
                 store_vector(b, b.select(inside, value, ZERO_VECTOR), target)
             else:
+                # Products leave the lanes beyond alone: in packed tiles these belong to the next tile.
                 store_masked(b, value, target, inside)
         return ahead
 
@@ -101,9 +112,11 @@ class _Block:
             left = b.sub(self.terms, first)
             count = b.select(b.icmp_signed("<", left, word(CHUNK)), left, word(CHUNK))
             scalars, *rest = counted_loop(b, count, rest, self._term)
+            # After LANES terms the next block begins: `jump` leads there.
             last = b.icmp_signed("==", b.and_(first, word(LANES - 1)), word(LANES - CHUNK))
             return [*ahead, moved(b, scalars, b.select(last, self.jump, word(0))), *rest]
 
+        # Rounded up; the last chunk may be shorter.
         chunks = b.ashr(b.add(self.terms, word(CHUNK - 1)), word(CHUNK.bit_length() - 1))
         starts = [float_pointer(b, self.scalars), float_pointer(b, self.vector)]
         after = counted_loop(b, chunks, [*self.ahead, *starts, *sums], chunk)
@@ -123,6 +136,7 @@ class _Block:
         entry, line, done = b.block, b.append_basic_block("line"), b.append_basic_block("asked")
         b.branch(line)
         b.position_at_end(line)
+        # At least one request, as a pace is at least a byte.
         here = b.phi(WORD)
         here.add_incoming(start, entry)
         # To the L2 cache: in L1 they would displace what the terms use. Written ones come by L1.
@@ -135,17 +149,20 @@ class _Block:
         return end
 
     def _term(self, _: Value, carried: list[Value]) -> list[Value]:
-        """One term for all rows and vectors: the innermost loop."""
+        """Add one term for all rows and vectors: the innermost loop."""
         b = self.builder
         scalars, vector, *sums = carried
         starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
         pairs = []
         for start in starts:
             imaginary = load_vector(b, moved(b, start, self.vector_parts))
+            # The negative once a vector, not once for each product.
             real, minus = load_vector(b, start), b.fneg(imaginary)
+            # x * conj(w) or x * w, by which of the imaginary parts is the negative one.
             pairs.append((real, minus, imaginary) if self.conjugate else (real, imaginary, minus))
         new: list[Value] = []
         others = moved(b, scalars, self.scalar_parts)
+        # Real and imaginary sums of each row and vector lie side by side in the list.
         for row in range(len(sums) // (2 * self.vectors)):
             along = b.mul(self.row, word(row))
             real = load_broadcast(b, moved(b, scalars, along))
@@ -159,6 +176,8 @@ class _Block:
     ) -> list[Value]:
         b = self.builder
         c, d, minus_d = pair
+        # Four sums' chains in turn: first both products with the real vector, so that no multiply-add waits for
+        # the one before it.
         first = multiply_add(b, c, real, sums[0])
         second = multiply_add(b, c, imaginary, sums[1])
         return [
@@ -180,7 +199,7 @@ def register_block(
     ahead: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """One register block of `rows` <= ROWS[vectors - 1] rows; where its streams have arrived.
+    """Compute one register block of `rows` <= ROWS[vectors - 1] rows; return where its streams have arrived.
 
     `vectors` and `conjugate`, of the vectors and not of the scalars, are literals.
     scalars: address, steps from row to row and from term to term, further step after LANES terms,
@@ -197,6 +216,7 @@ def register_block(
         entry, done = builder.block, builder.append_basic_block("stored")
         choice = builder.switch(args[-1], done)
         arrived = [(words[-1], entry)]
+        # A case of code for each number of rows, whose sums are registers.
         for count in range(1, ROWS[vectors.literal_value - 1] + 1):
             choice.add_case(word(count), builder.append_basic_block(f"rows{count}"))
             builder.position_at_end(choice.cases[-1][1])

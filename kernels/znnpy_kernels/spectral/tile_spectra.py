@@ -89,12 +89,13 @@ IMAGES = words(
 
 @inlined
 def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+    # Numbers of words are constants here, so this is three loads.
     return unit * args[z], unit * args[y], unit * args[x]
 
 
 @inlined
 def _task(args: Any, worker: int) -> Any:
-    """Of a task: scratch, points of a tile, `grid` and `place` as in `_tile`, and its members."""
+    """Return scratch, points of a tile, `grid` and `place` as in `_tile`, and the number of members of a task."""
     at = TILES
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
@@ -110,11 +111,12 @@ def _task(args: Any, worker: int) -> Any:
 
 @inlined
 def _tile(member: int, grid: Any, place: Any) -> Any:
-    """Of a tile: the voxel under its first point, and which of its points lie inside.
+    """Return the voxel under a tile's first point, and which of its points lie inside.
 
     A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
     `place`: origin, step, count and limit.
     """
+    # Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
     tile = grid[2] + member // grid[3]
     row = tile // grid[1]
     z, y, x = row // grid[0], row % grid[0], tile % grid[1]
@@ -126,7 +128,8 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 @inlined
 def _old(overlap: Any, origin: Any, first: Any) -> Any:
-    """Points of a tile that other tiles have written: none along an axis where it is the first."""
+    """Return how many points other tiles have written: none along an axis where this is the first."""
+    # Along an axis on which it is the first nobody has written before.
     return (
         overlap[0] if origin[0] > first[0] else 0,
         overlap[1] if origin[1] > first[1] else 0,
@@ -136,13 +139,14 @@ def _old(overlap: Any, origin: Any, first: Any) -> Any:
 
 @inlined
 def _spectrum(member: int, grid: Any, strides: Any) -> Any:
-    """Bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
+    """Return the bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
     return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
 
 
 @inlined
 def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
     """Members from `start` on whose spectra lie one step apart, and that step."""
+    # By difference, as the step changes where a tile ends and the next begins.
     step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
     count = 1
     while count < min(end - start, abreast(size)):
@@ -172,6 +176,7 @@ def tile_spectra(args: Any, worker: int) -> None:
                 steps,
             )
             if args[at.source_lane] != 1:
+                # Channels of the last block may be fewer.
                 lanes = max(0, min(LANES, args[at.channels] - block * LANES))
                 source, apart = gathered(
                     source, steps, 4 * args[at.source_lane], lanes, first, count, room
@@ -179,6 +184,7 @@ def tile_spectra(args: Any, worker: int) -> None:
             following = (
                 args[at.source] + 4 * ((member + 1) % args[at.blocks]) * args[at.source_block]
             )
+            # Behind the last member this is an address that may not exist: it is only asked for, never read.
             following += offset(_tile(member + 1, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
@@ -221,6 +227,7 @@ def tile_images(args: Any, worker: int) -> None:
             origin, skipped, count = _tile(member, grid, place)
             first = added(wanted, skipped)
             target = args[at.target] + 4 * (member % args[at.blocks]) * args[at.target_block]
+            # Back by the first wanted point, so that `first` counts from the tile's first point.
             target += offset(origin, steps) - offset(wanted, steps)
             here = work + (member - start) * tile_bytes(size)
             if args[at.bias]:

@@ -31,23 +31,29 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import below, load_masked, splat, store
 
+# LANES real parts, then LANES imaginary parts.
 COMPLEX_BYTES = 2 * VECTOR_BYTES
 # Tiles in scratch at once: what they write to, or read from, the spectra lies together. Half of an
 # L2 cache of 1 MiB.
 GROUP_BYTES = 1 << 19
+# More tiles abreast bring nothing once what they write of a frequency fills a few lines, and take scratch from
+# the cache.
 MOST_ABREAST = 8
+# The next column is under way by the time that it is asked for: the one behind it still has time to come.
 COLUMNS_AHEAD = 2  # of spectra that are asked for
 
 
 def scratch_floats(size: tuple[int, int, int]) -> int:
     """Floats of scratch that each worker needs for tiles of this size (z, y, x)."""
     z, y, x = size
+    # A complex number more in each plane than it has: see `plane_bytes`.
     half = z * (y * (x // 2 + 1) + 1) * COMPLEX_BYTES
     voxels = z * y * x * VECTOR_BYTES
     return (SPARE_BYTES + _abreast(half) * half + voxels) // 4
 
 
 def _abreast(half: int) -> int:
+    # One at least, however large a tile is.
     return max(1, min(MOST_ABREAST, GROUP_BYTES // half))
 
 
@@ -57,6 +63,7 @@ _compiled_abreast = inlined(_abreast)
 @inlined
 def plane_bytes(size: Any) -> Any:
     """Scratch from plane to plane: the points of a column stand in different sets of a cache."""
+    # A plane of a power of two of bytes would put all points of a column on one set.
     return (size[1] * (size[2] // 2 + 1) + 1) * COMPLEX_BYTES
 
 
@@ -68,22 +75,25 @@ def tile_bytes(size: Any) -> Any:
 
 @inlined
 def abreast(size: Any) -> Any:
-    """How many tiles are in scratch at once."""
+    """Return how many tiles are in scratch at once."""
     return _compiled_abreast(tile_bytes(size))
 
 
 @inlined
 def voxel_room(scratch: int, size: Any) -> Any:
-    """Where gathered voxels go."""
+    """Return where gathered voxels go."""
     return scratch + SPARE_BYTES + abreast(size) * tile_bytes(size)
 
 
 @inlined
 def prepare(scratch: int, relu: int) -> None:
     """Zeros for points outside a range, no bias, and `relu` or not for the inverse; once a task."""
+    # The codelets read zeros for elements out of range, and write what nobody wants beside them
+    # (`Lines.spare`).
     for place in range(0, SPARE_BYTES, VECTOR_BYTES):
         store(scratch + place, splat(0.0))
     store(scratch + ONES, splat(1.0))
+    # No floor without relu: the maximum with -Inf is the number itself.
     store(scratch + FLOOR, splat(0.0 if relu else -np.inf))
 
 
@@ -95,8 +105,9 @@ def set_bias(scratch: int, bias: int, lanes: int) -> None:
 
 @inlined
 def overlap(origin: int, count: int, limit: int) -> Any:
-    """Which of `count` points from voxel `origin` on lie in [0, limit): first, how many."""
+    """Return which of `count` points from voxel `origin` on lie in [0, limit): the first, and how many."""
     first = max(0, -origin)
+    # Negative where all points lie outside: then none.
     return first, max(0, min(count, limit - origin) - first)
 
 
@@ -117,7 +128,7 @@ def added(a: Any, b: Any) -> Any:
 
 @inlined
 def offset(point: Any, steps: Any) -> Any:
-    """Bytes from point (0, 0, 0)."""
+    """Return the bytes from point (0, 0, 0) to a point."""
     return point[0] * steps[0] + point[1] * steps[1] + point[2] * steps[2]
 
 
@@ -133,15 +144,18 @@ def gathered(
     for z in range(count[0]):
         for y in range(count[1]):
             row = to + z * dense_z + y * dense_y
+            # Lanes beyond are zeros; where all are taken, each float is written below.
             if lanes < LANES:
                 for x in range(count[2]):
                     store(row + x * VECTOR_BYTES, splat(0.0))
             start = source + (first[0] + z) * steps[0] + (first[1] + y) * steps[1]
+            # Lane by lane, so that each channel is read along x.
             for number in range(lanes):
                 voxels = floats(start + first[2] * steps[2] + number * lane)
                 target = floats(row)
                 for x in range(count[2]):
                     target[x * LANES + number] = voxels[x * (steps[2] // 4)]
+    # As if point (0, 0, 0) were there: callers count points of the tile, not of what was gathered.
     origin = to - first[0] * dense_z - first[1] * dense_y - first[2] * VECTOR_BYTES
     return origin, (dense_z, dense_y, VECTOR_BYTES)
 
@@ -165,13 +179,14 @@ def forward_rows(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float, spare: int,
     z: int, rows: int,
 ) -> None:  # fmt: skip
-    """Forward along x in one plane, imaginary parts times `sign`; zeros in the others of `rows`."""
+    """Transform along x in one plane, imaginary parts times `sign`; write zeros in the others of `rows`."""
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     real_lines(
         size[2],
         Lines(
             source=End(source + z * steps[0] + first[1] * steps[1], steps[2], steps[1], 0),
             target=End(here + first[1] * row, COMPLEX_BYTES, row, 0),
+            # Rows are read once, straight from images: what comes next is asked for along y.
             ahead=End(0, 0, 0, 0),
             lines=count[1],
             groups=1,
@@ -184,6 +199,7 @@ def forward_rows(
         ),
         sign,
     )
+    # The rest of the rows as zeros: the transform along y reads whole columns.
     _fill(here, first[1], first[1] + count[1], rows, row, row)
 
 
@@ -193,6 +209,8 @@ def _plane(
 ) -> Any:
     """Lines of the transform along y in one plane of scratch."""
     here = work + z * plane_bytes(size)
+    # The sign of the imaginary parts makes conjugate spectra, for which the transform along y must be the
+    # inverse one (option 1).
     return _columns(size, here, here, ahead, ahead_row, 0 if sign > 0.0 else 1, spare)
 
 
@@ -222,12 +240,13 @@ def forward_plane(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
     spare: int, z: int, ahead: int,
 ) -> None:  # fmt: skip
-    """Forward along x and, in tiles of several planes, along y, of the plane at `source`.
+    """Transform the plane at `source` along x and, in tiles of several planes, along y.
 
     Meanwhile rows at `ahead` are asked for.
     """
     apart = 0, steps[1], steps[2]
     forward_rows(source, apart, first, count, size, work, sign, spare, z, size[1])
+    # In tiles of one plane, y is the last axis and goes straight to the spectra.
     if size[0] > 1:
         forward_lines(size[1], _plane(size, work, z, ahead, steps[1], sign, spare), 1.0)
 
@@ -243,7 +262,7 @@ def forward_planes(
     source: int, steps: Any, first: Any, count: Any, size: Any, work: int, sign: float,
     spare: int, following: int,
 ) -> None:  # fmt: skip
-    """Forward along x and, in tiles of several planes, along y; imaginary parts times `sign`.
+    """Transform along x and, in tiles of several planes, along y; imaginary parts times `sign`.
 
     While a plane is transformed along y, the source of the next plane is asked for, `following`
     after the last.
@@ -261,6 +280,7 @@ def few_forward_planes(
     source: int, steps: Any, count: Any, size: Any, work: int, sign: float, spare: int
 ) -> None:
     """`forward_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
+    # Few taps: only the first `FEW` rows and planes are read by their functions, so only those are filled.
     first = (0, 0, 0)
     for z in range(count[0]):
         forward_rows(source, steps, first, count, size, work, sign, spare, z, min(FEW, size[1]))
@@ -274,7 +294,7 @@ def inverse_rows(
     work: int, size: Any, first: Any, count: Any, target: int, steps: Any, added: int,
     scale: float, spare: int, z: int,
 ) -> None:  # fmt: skip
-    """Back along x in one plane, to the counted points; those below `added` are added to the target."""
+    """Transform back along x in one plane, to the counted points; those below `added` are added to the target."""
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     hermitian_lines(
         size[2],
@@ -297,7 +317,7 @@ def inverse_rows(
 
 @inlined
 def inverse_columns(work: int, size: Any, z: int, ahead: int, ahead_row: int, spare: int) -> None:
-    """Back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
+    """Transform back along y in one plane of tiles that have several; meanwhile rows at `ahead` are asked for."""
     if size[0] > 1:
         backward_lines(size[1], _plane(size, work, z, ahead, ahead_row, 1.0, spare), 1.0)
 
@@ -307,16 +327,19 @@ def inverse_planes(
     work: int, size: Any, first: Any, count: Any, target: int, steps: Any, old: Any,
     scale: float, spare: int,
 ) -> None:  # fmt: skip
-    """Back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
+    """Transform back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
 
     Points below `old` along any axis are added to the target, the others stored.
     """
     for z in range(first[0], first[0] + count[0]):
         ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
         inverse_columns(work, size, z, ahead, steps[1], spare)
+        # Rows that another tile has written are added in whole; behind them only the first points of each row
+        # are.
         rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
         if rows > 0:
             part = count[0], rows, count[2]
+            # `size[2]`: more than any row has, so all of its points are added.
             inverse_rows(work, size, first, part, target, steps, size[2], scale, spare, z)
         if rows < count[1]:
             start = first[0], first[1] + rows, first[2]
@@ -326,14 +349,14 @@ def inverse_planes(
 
 @inlined
 def columns_to(work: int, target: int, size: Any, spare: int) -> None:
-    """Forward along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
+    """Transform along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
     row, ahead = _row_bytes(size), target + plane_bytes(size)
     forward_lines(size[1], _columns(size, work, target, ahead, row, 0, spare), 1.0)
 
 
 @inlined
 def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
-    """Back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
+    """Transform back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
     row = _row_bytes(size)
     backward_lines(size[1], _columns(size, source, work, ahead, row, 1, spare), 1.0)
 
@@ -371,6 +394,7 @@ def to_spectra(
     return Lines(
         source=End(work, step, tile_bytes(size), COMPLEX_BYTES),
         target=End(target, columns * frequency, tile, frequency),
+        # COLUMNS_AHEAD columns further on, with the steps of the target.
         ahead=End(target + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
         lines=tiles,
         groups=columns,
@@ -409,5 +433,6 @@ def last_axis(size: Any) -> Any:
     """The axis between scratch and spectra, its lines, and the step along it in scratch."""
     columns = size[2] // 2 + 1
     if size[0] == 1:
+        # In tiles of one plane the last axis is y, otherwise z.
         return 1, columns, columns * COMPLEX_BYTES
     return 0, size[1] * columns, plane_bytes(size)

@@ -19,7 +19,7 @@ far apart, and so whole cache lines of six of them are written at a time. They p
 them first. Scratch of a worker, in this order: planes in float64 [x][y][z][vector]; vectors whose lanes lay
 apart [tap][vector].
 
-Transforms of filters for Winograd's minimal filtering: three taps to six points (`lines`: G g).
+Transforms of filters for Winograd's minimal filtering: three taps to six points (`line_transforms`: G g).
 
 Sums are taken in float64 and rounded once, after all three axes. A vector of LANES filters takes two
 registers of float64. All addresses and steps are int64 in bytes.
@@ -45,29 +45,37 @@ from znnpy_kernels.simd.streaming_stores import stream_vector
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.winograd.line_transforms import PLANE, TAPS, TARGET_SCALES, filter_matrix
 
+# A register holds half a vector of LANES floats as float64.
 DOUBLES_BYTES = 2 * VECTOR_BYTES  # of a vector of filters as float64
 HALF = LANES // 2
 _FLOATS, _DOUBLES = ir.VectorType(FLOAT, HALF), ir.VectorType(DOUBLE, HALF)
+# The scales of `target_line` go into the filters, which are transformed once, so outputs need fewer operations.
 _MATRIX = TARGET_SCALES[:, None] * filter_matrix()
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
 EXCHANGED = words("source inputs outputs width target target_point scratch scratch_worker")
+# 128 bytes, two cache lines, of a point at a time: stores that pass by the caches are fast in whole lines.
 GROUP = 128 // VECTOR_BYTES  # vectors at once
+# From tap to tap along z within a column: float64 of all vectors of a group.
 SLOT = GROUP * DOUBLES_BYTES
 COLUMN = TAPS * SLOT + 64  # so that columns do not fall on one set of the caches
+# Of all planes of a group.
 PLANES = PLANE * COLUMN
+# Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
 SCRATCH_FLOATS = (PLANES + TAPS**3 * TILE) // 4
 
 
 def points_line(builder: ir.IRBuilder, taps: list[Value]) -> list[Value]:
     """G g, scaled by place: POINTS values from TAPS taps, each sum in the order of its taps."""
+    # Not fused and in the order of the taps: forward and data gradient, and every CPU, have the same bits.
     return [_sum(builder, taps, row) for row in _MATRIX.tolist()]
 
 
 def _sum(b: ir.IRBuilder, taps: list[Value], factors: list[float]) -> Value:
     constants = [ir.Constant(_DOUBLES, [factor] * HALF) for factor in factors]
     found = zip(taps, constants, factors, strict=True)
+    # Factors of 0 are left out: 0 * Inf would be NaN, and the sum shorter.
     return reduce(b.fadd, [b.fmul(tap, constant) for tap, constant, factor in found if factor])
 
 
@@ -92,10 +100,13 @@ def points_plane(
             starts = [b.add(start, b.mul(step_x, word(x))) for x in range(TAPS)]
             return [b.fpext(_load(b, _FLOATS, start, half), _DOUBLES) for start in starts]
 
+        # One half of the lanes after the other: TAPS rows of POINTS values in float64 are what the registers
+        # hold.
         for half in range(2):
             rows = [points_line(b, row(y, half)) for y in range(TAPS)]
             columns = [points_line(b, list(column)) for column in zip(*rows, strict=True)]
             into = b.add(target, word(8 * HALF * half))
+            # [x][y]: columns of one x lie together, in the order of the points that are written.
             for number, value in enumerate(point for column in columns for point in column):
                 place = b.add(into, b.mul(step, word(number)))
                 b.store(value, b.inttoptr(place, _DOUBLES.as_pointer()), align=8)
@@ -116,10 +127,13 @@ def points_depth(
         def points(half: int) -> list[Value]:
             starts = [b.add(source, b.mul(step_z, word(z))) for z in range(TAPS)]
             taps = [_load(b, _DOUBLES, start, half) for start in starts]
+            # Rounded once, after all three axes.
             return [b.fptrunc(point, _FLOATS) for point in points_line(b, taps)]
 
         for number, (low, high) in enumerate(zip(points(0), points(1), strict=True)):
             place = float_pointer(b, b.add(target, b.mul(step, word(number))))
+            # Whole vectors, aligned to their bytes: see `streaming_stores`. Caches would read each line before
+            # it is written, and hold what is read much later.
             stream_vector(b, _joined(b, low, high), place)
         return context.get_dummy_value()
 
@@ -134,14 +148,17 @@ def _joined(b: ir.IRBuilder, low: Value, high: Value) -> Value:
 
 @inlined
 def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, point: int) -> None:
-    """Points of vectors that lie one behind the other; bytes from tap to tap and from point to point."""
+    """Write the points of vectors that lie one behind the other; `tap`, `point`: bytes from one to the next."""
     for first in range(0, vectors, GROUP):
         count = min(GROUP, vectors - first)
         for number in range(count):
+            # Taps along z of a vector become TAPS planes, which stand in SLOTs of each column.
             for z in range(TAPS):
                 here = source + (first + number) * VECTOR_BYTES + z * TAPS * TAPS * tap
                 there = planes + z * SLOT + number * DOUBLES_BYTES
                 points_plane(here, TAPS * tap, tap, there, COLUMN)
+        # Column by column: the POINTS of a column along z are PLANE points apart, and all vectors of a group
+        # are written side by side.
         for column in range(PLANE):
             for number in range(count):
                 here = planes + column * COLUMN + number * DOUBLES_BYTES
@@ -151,10 +168,12 @@ def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, 
 
 @kernel(AT)
 def winograd_filters(args: Any, worker: int) -> None:
-    """Points of some vectors of filters. Words: see the module."""
+    """Write the points of some vectors of filters. Words: see the module."""
     planes, tap = args[AT.scratch] + 4 * worker * args[AT.scratch_worker], 4 * args[AT.source_tap]
     point = 4 * args[AT.target_point]
     _transformed(args[AT.source], tap, args[AT.vectors], planes, args[AT.target], point)
+    # Streaming stores are not ordered by the release that ends a task: only a fence makes them visible to the
+    # next one.
     fence_seq_cst()
 
 
@@ -163,7 +182,9 @@ def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, s
     """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output."""
     row, loose = 4 * width, scratch_tile()
     for tap in range(TAPS**3):
+        # From the last tap backwards: the data gradient's filters are flipped along all axes.
         here, into = source + (TAPS**3 - 1 - tap) * inputs * row, target + tap * TILE
+        # A whole tile is transposed from where it lies; others are filled up with zeros first.
         if outputs == LANES and inputs == LANES:
             transpose_tile(here, row, into, step)
         else:
@@ -173,12 +194,14 @@ def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, s
 
 @kernel(EXCHANGED)
 def winograd_exchanged(args: Any, worker: int) -> None:
-    """Points of some filters as the data gradient reads them. Words: see the module."""
+    """Write the points of some filters as the data gradient reads them. Words: see the module."""
     at = EXCHANGED
     planes = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     tile, point = planes + PLANES, 4 * args[at.target_point]
     blocks = cover(args[at.inputs], LANES)
+    # Blocks lie side by side in the target: a vector of each input block for each output.
     step = blocks * VECTOR_BYTES
+    # Outputs in parts of LANES, which is what a transposed tile has.
     for first in range(0, args[at.outputs], LANES):
         count = min(LANES, args[at.outputs] - first)
         for block in range(blocks):

@@ -41,7 +41,10 @@ from znnpy_kernels.winograd.products import ROWS, compiled_room, multiply, odd_b
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "filters")
+# Points of a filter of 3^3 taps.
 CUBE = POINTS**3
+# Two register blocks of products: with more tiles, points and filters of a column leave the L1 cache
+# (docs/design/winograd.md, *One pass*); with fewer, filters are read more often.
 GROUP = 2 * ROWS[0]  # most tiles at once
 PLACES_BYTES = places_bytes(GROUP)
 # Steps from row to row, from point to point of a column and from column to column of a ring of rows, for one
@@ -56,6 +59,7 @@ def scratch_floats(inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer."""
     blocks = -(-inputs // LANES), -(-outputs // LANES)
     most: int = room(*blocks)[0]
+    # The ring has a place for each block of inputs, into which outputs come later: as many as either needs.
     return (LOOSE_BYTES + PLACES_BYTES + POINTS_BYTES * most + RING_BYTES * max(blocks)) // 4
 
 
@@ -66,9 +70,12 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
     Negative: none. What is read from and written to the same place follows at once.
     """
     inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
+    # The block outermost: its voxels lie together in memory.
     for block in range(max(inputs, outputs)):
         for tile in range(count):
             here = slot + block * RING_BYTES + tile * VECTOR_BYTES
+            # First the outputs of this place are finished, then the new row's voxels take it: while it lies in
+            # the L1 cache.
             if made >= 0 and block < outputs:
                 finish(args, block, places, tile, made, loose, here, COLUMN)
             if seen >= 0 and block < inputs:
@@ -78,6 +85,8 @@ def _rows(args: Any, places: Any, count: int, made: int, seen: int, loose: int, 
 @inlined
 def _columns(args: Any, count: int, first: int, points: int, start: int, ring: int) -> None:
     """Outputs along y of all columns of a group of tiles, in the place of their first rows."""
+    # Column by column, so that what one needs stays in the L1 cache: points of all blocks, then the filters of
+    # its 6 points.
     for number in range(PLANE):
         here = ring + number * COLUMN
         for block in range(cover(args[AT.inputs], LANES)):
@@ -86,9 +95,11 @@ def _columns(args: Any, count: int, first: int, points: int, start: int, ring: i
                 by = tile * VECTOR_BYTES
                 source_depth(source + by, first, SLOT, target + by, POINT)
         filters = (
+            # Filters are [z][x][y], so the POINTS of a column lie one behind the other.
             args[AT.filters] + number * POINTS * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
         )
         multiply(args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start)
+        # In the place of their first rows: what came from there is in `points` by now.
         for block in range(args[AT.blocks]):
             source, target = points + (start + block) * POINTS_BYTES, here + block * RING_BYTES
             for tile in range(count):
@@ -98,17 +109,24 @@ def _columns(args: Any, count: int, first: int, points: int, start: int, ring: i
 
 @inlined
 def _march(args: Any, places: Any, count: int, scratch: int) -> None:
-    """All tiles along y of a group: two of six rows are those of the tile before."""
+    """Compute all tiles along y of a group: two of six rows are those of the tile before."""
     points = scratch + LOOSE_BYTES + PLACES_BYTES
     most, start = compiled_room(cover(args[AT.inputs], LANES), args[AT.blocks])
     ring, step = points + most * POINTS_BYTES, args[AT.dilation_y]
+    # Each lattice of a dilated axis is a march of its own: only its own rows are shared between tiles.
     for lattice in range(args[AT.y0], min(args[AT.y1], args[AT.y0] + step)):
         tile, y, before = lattice, origin(lattice, step), False
         more = y < args[AT.target_size_y]
+        # One turn more than tiles: the last tile's outputs are finished where the next one's rows would be
+        # read.
         while more or before:
+            # A tile advances by NEW of POINTS slots; `first` is where its first row stands in the ring.
             first, rows = tile // step * NEW % POINTS, NEW if before else POINTS
+            # After the first tile only NEW rows are new: two of six are those of the tile before.
             for row in range(POINTS - rows, POINTS):
                 seen = y + row * step if more else -1
+                # Row r of the tile before lies where row r of this one's new rows comes: its outputs leave as
+                # the voxels come.
                 made = y + (row - POINTS) * step
                 made = made if before and made < args[AT.target_size_y] else -1
                 here = ring + (first + row) % POINTS * SLOT
@@ -125,9 +143,11 @@ def winograd(args: Any, worker: int) -> None:
     clear_bias_gradient(args)
     scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
     places, total = longs(scratch + LOOSE_BYTES), tiles_inside(args)
+    # Of equal size within one: no group has but few tiles, for which all filters would be read.
     groups, group, count = cover(total, GROUP), 0, 0
     for number in range(along_zx(args)):
         count = place(args, number, places, count)
+        # The place comes first: only tiles inside count, and a group ends when it has its share.
         if count and count == (group + 1) * total // groups - group * total // groups:
             _march(args, places, count, scratch)
             group, count = group + 1, 0

@@ -37,15 +37,21 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES
 
+# F(4, 3): larger tiles take fewer products, but their transforms lose more bits and do not fit 32 registers.
 TAPS, NEW = 3, 4
+# As many products as a line of outputs has voxels to see: the least possible (Winograd 1980).
 POINTS = TAPS + NEW - 1
+# LOW * HIGH = 1 keeps the magnitudes of powers near 1: see docs/design/winograd.md, *Rounding*.
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 # Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
+# LOW is the first pair's factor in output 1, HIGH^2 the second pair's in output 2: there they enter as they are.
 TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
 PLANE = POINTS * POINTS
 # Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
 SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
+# Outputs 0 and 2 take the even sums, 1 and 3 the odd ones; 0 and 3 one product more.
 TARGET_ROWS = (0, 2), (1, 3)
+# A line of values, transformed: emits code.
 Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
 
 
@@ -53,6 +59,8 @@ def filter_matrix() -> Any:
     """G as float64 (POINTS, TAPS): powers of each place, divided by its distances to the others."""
     places = (0.0, LOW, -LOW, HIGH, -HIGH)
     rows = [
+        # Lagrange's denominators: the product over all other finite places. The last row is infinity's, the
+        # highest tap alone.
         [place**tap / np.prod([place - other for other in places if other != place])
          for tap in range(TAPS)]
         for place in places
@@ -67,9 +75,12 @@ def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
     def plus(low: Value, factor: float, value: Value) -> Value:
         return multiply_add(b, value, _constant(factor), low)
 
+    # The rows of places a and -a have the same even and odd parts, which are computed once: (x^2 - 2) and (x^2
+    # - 1/2) times even and odd powers.
     even_low, odd_low = plus(d[4], -2.0, d[2]), plus(d[3], -2.0, d[1])
     even_high, odd_high = plus(d[4], -0.5, d[2]), plus(d[3], -0.5, d[1])
     return [
+        # x^4 - 5/2 x^2 + 1 = (x^2 - 1/2)(x^2 - 2), which the places 0 and infinity share.
         b.fadd(d[0], plus(d[4], -2.5, d[2])),
         plus(even_low, LOW, odd_low),
         plus(even_low, -LOW, odd_low),
@@ -86,6 +97,8 @@ def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     def plus(low: Value, factor: float, value: Value) -> Value:
         return multiply_add(b, value, _constant(factor), low)
 
+    # Sums and differences of the two places of a pair; their factors are in TARGET_SCALES, so the middle
+    # outputs need one multiply-add each.
     even_low, odd_low = b.fadd(m[1], m[2]), b.fsub(m[1], m[2])
     even_high, odd_high = b.fadd(m[3], m[4]), b.fsub(m[3], m[4])
     return [
@@ -97,13 +110,16 @@ def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
 
 
 def _constant(value: float) -> Value:
+    # Rounded to float32 here, so that LLVM sees the constant that the kernel computes with.
     return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
 
 
 def _rows(
     b: ir.IRBuilder, line: Line, rows: tuple[int, ...], column: Callable[[int], list[Value]]
 ) -> list[Value]:
-    """These rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
+    """Return these rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
+    # The first axis is transformed for all columns, but only these rows are kept; the others are made again, as
+    # they would not fit the registers.
     columns = [[made[row] for row in rows] for made in (line(b, column(x)) for x in range(POINTS))]
     return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
 
@@ -117,6 +133,7 @@ def _kept(b: ir.IRBuilder, value: Value) -> Value:
     """The same integer, out of which LLVM cannot take terms: it would hoist the address of each voxel from
     loops and keep all of them on the stack, where one addition of two registers is free.
     """
+    # An empty assembler statement: its result is the same register, but opaque to LLVM.
     return b.asm(ir.FunctionType(WORD, [WORD]), "", "=r,0", [value], side_effect=False)
 
 
@@ -125,7 +142,8 @@ def _places(b: ir.IRBuilder, start: Value, step_row: Value, rows: Sequence[int])
 
 
 def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
-    """Bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
+    """Return the bytes to `count` vectors of a row; multiples of 1, 2 and 4 are part of addresses."""
+    # By these three the others are shifts, which x86 has in its addressing modes.
     steps = [_kept(b, b.mul(step, word(number))) for number in (1, 3, 5)]
     made = [
         word(0),
@@ -154,6 +172,7 @@ def _asking(rows: int, columns: int) -> Any:
     return intrinsic(ask)
 
 
+# NEW columns: the first two of a tile are those of its neighbour, which has just been read.
 ask_to_read = _asking(POINTS, NEW)
 
 
@@ -167,6 +186,7 @@ def source_plane(
         b, (source, step_row, step_column, target, step) = builder, args
         rows, along = _places(b, source, step_row, range(POINTS)), _along(b, step_column, POINTS)
 
+        # Loaded again for each pair of rows: from the L1 cache, where registers would be spilt.
         def column(x: int) -> list[Value]:
             return [load_vector(b, float_pointer(b, b.add(row, along[x]))) for row in rows]
 
@@ -180,9 +200,10 @@ def source_plane(
 
 
 def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
-    """Numbers of `count` slots of a ring of POINTS, from slot `first` on."""
+    """Return the numbers of `count` slots of a ring of POINTS, from slot `first` on."""
     numbers = [b.add(first, word(number)) for number in range(count)]
     past = [b.icmp_signed(">=", number, word(POINTS)) for number in numbers]
+    # A comparison and a selection: a division by POINTS for each slot would take longer than the transform.
     return [
         b.select(over, b.sub(number, word(POINTS)), number)
         for over, number in zip(past, numbers, strict=True)
@@ -193,7 +214,7 @@ def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
 def source_depth(
     typingctx: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """One value of each of POINTS planes in a ring, from slot `first` on, transformed across them.
+    """Transform one value of each of POINTS planes in a ring, from slot `first` on, across the planes.
 
     `slot`, `step`: bytes from slot to slot and from point to point.
     """
@@ -217,6 +238,7 @@ def target_depth(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (source, step, target, first, slot) = builder, args
+        # All are read before any is written: the outputs take the place of the first rows.
         values = [load_vector(b, _at(b, source, number, step)) for number in range(POINTS)]
         for number, value in zip(_slots(b, first, NEW), target_line(b, values), strict=True):
             store_vector(b, value, float_pointer(b, b.add(target, b.mul(slot, number))))
@@ -269,6 +291,7 @@ def target_plane_of(at: Any) -> Any:
                     b,
                     field,
                     _rows(b, target_line, made, column),
+                    # The bias is the same for all outputs of a block: loaded where it is used.
                     lambda: [load_vector(b, float_pointer(b, bias))] * NEW * len(TARGET_ROWS[0]),
                     lambda: [load_vector(b, place) for place in places(values, values_row)],
                 )

@@ -38,19 +38,22 @@ AT = words(
     "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float output scratch "
     "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient",
 )
+# One tile: its lines arrive while a tile is transformed; further ones would push out what is in use.
 AHEAD = 1  # tiles whose voxels are asked for
 LOOSE_BYTES = PLANE * VECTOR_BYTES  # of a tile that reaches beyond the source, or its outputs
 _target_plane = target_plane_of(AT)
 
 
 def places_bytes(tiles: int) -> int:
-    """Bytes for the places of so many tiles: two words each, in whole cache lines."""
+    """Return the bytes for the places of so many tiles: two words each, in whole cache lines."""
+    # Whole lines, as vectors follow that are aligned to their bytes.
     return -(-2 * 8 * tiles // 64) * 64
 
 
 @inlined
 def _seen(place: int, size: int, dilation: int) -> Any:
     """The first voxel of a tile that lies in the source, and how many do; it may begin before."""
+    # A tile of the data gradient may begin before the source, among zeros.
     first = max(0, cover(-place, dilation))
     return first, min(POINTS, cover(size - place, dilation)) - first
 
@@ -83,12 +86,14 @@ def _transformed(
     first_x, seen_x = _seen(place[2], args[AT.source_size_x], args[AT.dilation_x])
     inside = 0 <= place[1] < args[AT.source_size_y]
     whole = inside and seen_z == POINTS and seen_x == POINTS
+    # Tiles at a border are copied between zeros, so one transform without tests serves all.
     if not whole:
         _zeros(loose)
         if inside:
             begin = source + first_z * steps[0] + first_x * steps[1]
             to = loose + first_z * packed[0] + first_x * packed[1]
             _copied(begin, steps, (seen_z, seen_x), to, packed)
+    # From the third column on: the first two are shared with this tile.
     ask_to_read(ahead + (POINTS - NEW) * steps[1], steps[0], steps[1])
     here, by = (source, steps) if whole else (loose, packed)
     source_plane(here, by[0], by[1], target, column)
@@ -112,6 +117,7 @@ def _finished(
     steps = 4 * args[AT.target_z] * args[AT.dilation_z], VECTOR_BYTES * args[AT.dilation_x]
     value_steps = 4 * args[AT.output_z] * args[AT.dilation_z], steps[1]
     packed = NEW * VECTOR_BYTES, VECTOR_BYTES
+    # Tiles may reach beyond the target; what lies there is computed and dropped.
     made = (
         min(NEW, cover(args[AT.target_size_z] - place[0], args[AT.dilation_z])),
         min(NEW, cover(args[AT.target_size_x] - place[2], args[AT.dilation_x])),
@@ -120,6 +126,7 @@ def _finished(
     value = args[AT.output] + 4 * (
         block * args[AT.output_block] + place[0] * args[AT.output_z] + place[1] * args[AT.output_y]
     )
+    # Behind the outputs in `loose`: a tile of y and one of the outputs fit its PLANE vectors, 2 * 4^2 <= 6^2.
     value, values = value + place[2] * VECTOR_BYTES, loose + NEW * NEW * VECTOR_BYTES
     if args[AT.output] and not whole:
         _copied(value, value_steps, made, values, packed)
@@ -127,6 +134,7 @@ def _finished(
     seen, seen_by = (value, value_steps) if whole else (values, packed)
     bias = args[AT.bias] + block * VECTOR_BYTES
     _target_plane(args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
+    # From what was stored, as the gradient of the function is applied by then.
     if args[AT.bias_gradient]:
         _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
     if not whole:
@@ -149,9 +157,11 @@ def transform(
     before = args[AT.before_z] * args[AT.source_z] + args[AT.before_x] * LANES
     before -= (row - args[AT.before_y]) * args[AT.source_y]
     source = args[AT.source] + 4 * (block * args[AT.source_block] - before)
+    # The next tile, or this one again at the end: lines in the cache cost nothing to ask for.
     z, x, after = places[2 * tile], places[2 * tile + 1], 2 * min(tile + AHEAD, count - 1)
     here = source + 4 * z * args[AT.source_z] + x * VECTOR_BYTES
     ahead = source + 4 * places[after] * args[AT.source_z] + places[after + 1] * VECTOR_BYTES
+    # Relative to the source, where the first seen voxel may lie before 0.
     place = z - args[AT.before_z], row - args[AT.before_y], x - args[AT.before_x]
     _transformed(args, here, ahead, place, loose, target, column)
 
@@ -170,6 +180,8 @@ def finish(
 @inlined
 def clear_bias_gradient(args: Any) -> None:
     """Zeros for all blocks, where a bias gradient is wanted."""
+    # Every task owns its sums: so tasks add without meeting, and whoever adds theirs reads zeros from those without
+    # tiles.
     if args[AT.bias_gradient]:
         for block in range(args[AT.blocks]):
             store(args[AT.bias_gradient] + block * VECTOR_BYTES, splat(0.0))
@@ -177,7 +189,7 @@ def clear_bias_gradient(args: Any) -> None:
 
 @inlined
 def _inside(first: int, end: int, dilation: int, size: int) -> Any:
-    """How many of a range of tiles begin inside."""
+    """Return how many of a range of tiles begin inside."""
     count = 0
     for tile in range(first, end):
         count += origin(tile, dilation) < size
@@ -186,13 +198,13 @@ def _inside(first: int, end: int, dilation: int, size: int) -> Any:
 
 @inlined
 def along_zx(args: Any) -> Any:
-    """Tiles of this task along z and x; the last ones may lie outside."""
+    """Return the number of tiles of this task along z and x; the last ones may lie outside."""
     return (args[AT.z1] - args[AT.z0]) * tiles_along(args[AT.target_size_x], args[AT.dilation_x])
 
 
 @inlined
 def tiles_inside(args: Any) -> Any:
-    """Tiles of this task along z and x that begin inside."""
+    """Return the number of tiles of this task along z and x that begin inside."""
     along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
     count = _inside(args[AT.z0], args[AT.z1], args[AT.dilation_z], args[AT.target_size_z])
     return count * _inside(0, along_x, args[AT.dilation_x], args[AT.target_size_x])
@@ -200,7 +212,7 @@ def tiles_inside(args: Any) -> Any:
 
 @inlined
 def place(args: Any, number: int, places: Any, count: int) -> Any:
-    """Where a tile along z and x begins, if that is inside: one more of `count` places."""
+    """Note where a tile along z and x begins, if that is inside; return the number of places, `count` before."""
     along_x = tiles_along(args[AT.target_size_x], args[AT.dilation_x])
     z = origin(args[AT.z0] + number // along_x, args[AT.dilation_z])
     x = origin(number % along_x, args[AT.dilation_x])

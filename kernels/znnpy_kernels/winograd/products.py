@@ -31,8 +31,11 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.winograd.line_transforms import POINTS
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
+# 28 sums, a filter and a broadcast of 32 registers; with two vectors 14 * 2 sums and two filters. Of 16: 12
+# sums, and the rest as before.
 ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
 # The same of channels of the gradient's products.
+# At most LANES, as a block has no more channels.
 IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 
 
@@ -58,6 +61,7 @@ def products(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         number, words = vectors.literal_value, list(args[1:-1])
+        # A case of code for each count: sums are in registers, so their number is a constant.
         counts = range(1, ROWS[number - 1] + 1)
         by_count(builder, args[-1], counts, lambda rows: _over_inputs(builder, number, rows, words))
         return context.get_dummy_value()
@@ -71,6 +75,7 @@ def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -
     def block(index: Value, carried: list[Value]) -> list[Value]:
         start, filters, *sums = carried
         final = b.icmp_signed("==", b.add(index, word(1)), blocks)
+        # Only the last block may have fewer channels than lanes.
         count = b.select(final, last, word(LANES))
         inner = [float_pointer(b, start), filters, *sums]
         _, filters, *sums = counted_loop(b, count, inner, term)
@@ -83,7 +88,9 @@ def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -
         return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *new]
 
     zeros = [ZERO_VECTOR] * (rows * vectors)
+    # Two loops, blocks and their channels, as channels of a block lie side by side and blocks far apart.
     _, _, *sums = counted_loop(b, blocks, [source, float_pointer(b, filters), *zeros], block)
+    # Written when all is read: targets may be the place of the sources (`room`).
     for j in range(vectors):
         start = float_pointer(b, b.add(target, b.mul(target_block, word(j))))
         for row in range(rows):
@@ -136,6 +143,7 @@ def _over_tiles(b: ir.IRBuilder, vectors: int, images: int, words: list[Value]) 
         new = add_outer(b, factors, (moved(b, scalars, image) for image in range(images)), sums)
         return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *new]
 
+    # Sums begin with what is there: they grow over groups of tiles.
     before = [load_vector(b, where) for where in places]
     carried = [float_pointer(b, source), gradient, *before]
     _, _, *sums = counted_loop(b, tiles, carried, tile)
@@ -150,6 +158,8 @@ def odd_bytes(vectors: int) -> int:
 
 def room(inputs: int, outputs: int) -> Any:
     """Blocks of a point, and the first of its products: up to two may overwrite what they are made of."""
+    # Up to two vectors of outputs are one register block over all inputs, so nothing reads the tiles after
+    # them; with more, the next pair still needs them.
     return (max(inputs, outputs), 0) if outputs <= 2 else (inputs + outputs, inputs)
 
 
@@ -166,10 +176,13 @@ def multiply(
     """
     block = POINTS * point
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
+    # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
+    # other.
     singles, pairs = cover(count, ROWS[0]), cover(count, ROWS[1])
     for number in range(POINTS):
         source = points + number * point
         target = source + start * block
+        # Two vectors of outputs at a time, for which a broadcast is used twice.
         for _ in range(outputs // 2):
             for part in range(pairs):
                 by, end = part * count // pairs, (part + 1) * count // pairs

@@ -63,6 +63,7 @@ SHARED = POINTS - NEW  # rows that a tile along y shares with the next
 
 def waiting_floats(rows: int, tiles: int, *, seen: bool) -> int:
     """Floats of a block that wait before the columns, if `seen`, or behind them; `rows` tiles along y."""
+    # Odd numbers of vectors from column to column, or columns would fall on one set of the caches.
     return PLANE * odd_bytes((NEW * rows + SHARED * seen) * tiles) // 4
 
 
@@ -79,7 +80,7 @@ def columns_floats(inputs: int, outputs: int, tiles: int) -> int:
 
 @inlined
 def _placed(args: Any, places: Any) -> Any:
-    """Where all tiles along z and x begin that do so inside; their number."""
+    """Note where all tiles along z and x begin that do so inside; return their number."""
     count = 0
     for number in range(along_zx(args)):
         count = place(args, number, places, count)
@@ -93,6 +94,7 @@ def winograd_planes(args: Any, worker: int) -> None:
     places, y = longs(scratch + LOOSE_BYTES), origin(args[AT.y0], args[AT.dilation_y])
     count, rows = _placed(args, places), NEW * args[AT.rows] + SHARED
     column = compiled_odd_bytes(rows * count)
+    # Blocks outside, rows within: voxels are read in the order of memory.
     for block in range(cover(args[AT.inputs], LANES)):
         for row in range(rows):
             slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
@@ -118,6 +120,8 @@ def winograd_columns(args: Any, worker: int) -> None:
             source = args[at.source] + (block * PLANE + number) * before
             target = points + block * POINTS * point
             for tile in range(total):
+                # Tiles along y begin NEW rows apart: `tile` counts a row's tiles, so NEW - 1 rows more for each
+                # row before.
                 here = source + tile * VECTOR_BYTES + tile // tiles * (NEW - 1) * row
                 source_depth(here, 0, row, target + tile * VECTOR_BYTES, point)
         filters = args[at.filters] + number * POINTS * inputs * args[at.blocks] * VECTOR_BYTES
@@ -142,6 +146,7 @@ def winograd_images(args: Any, worker: int) -> None:
         for row in range(rows):
             slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
             made = y + row * args[AT.dilation_y]
+            # Tiles may reach below the target: rows beyond are not finished.
             for tile in range(count if made < args[AT.target_size_y] else 0):
                 here = slot + tile * VECTOR_BYTES
                 finish(args, block, places, tile, made, scratch, here, column)

@@ -11,11 +11,13 @@ from znnpy_kernels.winograd.line_transforms import NEW
 
 @inlined
 def origin(tile: int, dilation: int) -> int:
-    """First new voxel of a tile."""
+    """Return the first new voxel of a tile."""
+    # Neighbouring tiles of a dilated axis are of neighbouring lattices: tile t begins in lattice t % dilation.
     return tile // dilation * NEW * dilation + tile % dilation
 
 
 @inlined
 def tiles_along(size: int, dilation: int) -> Any:
-    """Tiles along an axis; the last ones may lie outside."""
+    """Return the number of tiles along an axis; the last ones may lie outside."""
+    # As many for each lattice, though the last may have nothing inside: numbers of tiles then need no table.
     return cover(size, NEW * dilation) * dilation

@@ -23,7 +23,7 @@ planes of a group [block][tile][z][PLANE], a column of points [z][block][tile], 
 
 Transforms of Winograd's minimal filtering for filter gradients: six voxels, four gradients, three taps.
 
-    dg = G' [(A dy) * (B' d)]       the transpose of `lines`, by the filter
+    dg = G' [(A dy) * (B' d)]       the transpose of `line_transforms`, by the filter
 
 Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 """
@@ -69,9 +69,12 @@ AT = words(
     "dilation_z dilation_y dilation_x gradient gradient_block gradient_z gradient_y blocks "
     "gradient_size_z gradient_size_y gradient_size_x z0 z1 y0 y1 target scratch scratch_worker",
 )
+# 16 tiles: see docs/design/winograd.md, *Filter gradient*.
 GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
 CUBE = POINTS**3
+# A tile's voxels at a border; at the end a cube of points of one pair of images.
 CUBE_BYTES = CUBE * VECTOR_BYTES
+# Words z, y, x: 384 bytes are six lines, and a vector follows.
 PLACES_BYTES = 3 * 8 * GROUP  # three words a tile; whole cache lines
 PLANE_BYTES = PLANE * VECTOR_BYTES
 # Steps from slot to slot and from column to column of planes, for one block of channels: odd numbers of
@@ -86,6 +89,7 @@ def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
     b = builder
 
     def pair(at: float) -> list[Value]:
+        # A polynomial in at^2, even and odd powers apart: both places of a pair share them.
         even = multiply_add(b, y[2], _constant(at**2), y[0])
         odd = multiply_add(b, y[3], _constant(at**2), y[1])
         return [multiply_add(b, odd, _constant(sign * at), even) for sign in (1, -1)]
@@ -95,6 +99,7 @@ def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
 
 def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     """G' m: TAPS taps from POINTS sums; G has the same magnitudes at a place and its opposite."""
+    # So a pair of places needs one product, of the sum or of the difference by the tap's parity.
     b, matrix = builder, filter_matrix()
     low, high = (
         [b.fadd(m[1], m[2]), b.fsub(m[1], m[2])],
@@ -168,6 +173,7 @@ def gradient_floats(inputs: int, outputs: int) -> int:
 
 
 def _point_bytes(blocks: int) -> int:
+    # An odd number of vectors, as in `products.odd_bytes`.
     return (blocks * GROUP | 1) * VECTOR_BYTES
 
 
@@ -186,6 +192,7 @@ def _fetch(
         min(count, cover(sizes[1] - place[1], dilation[1])),
         min(count, cover(sizes[2] - place[2], dilation[2])),
     )
+    # Inside, voxels are read where they lie; only tiles at a border are copied.
     if seen[0] == count and seen[1] == count and seen[2] == count:
         return here, steps[0], steps[1], steps[2]
     target = loose
@@ -208,6 +215,7 @@ def _transform(args: Any, places: Any, count: int, loose: int, source: int, grad
     for tile in range(count):
         place = places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
         after = 3 * min(tile + 1, count - 1)
+        # The next tile's place, or this one's again at the end.
         next_z, next_y, next_x = places[after], places[after + 1], places[after + 2]
         for block in range(cover(args[AT.inputs], LANES)):
             base = args[AT.source] + 4 * block * args[AT.source_block]
@@ -217,6 +225,7 @@ def _transform(args: Any, places: Any, count: int, loose: int, source: int, grad
             ahead = base + 4 * (next_z * rows[0] + next_y * rows[1] + next_x * rows[2])
             for z in range(POINTS):
                 deep = ahead + 4 * z * rows[0] * dilation[0]
+                # Asked for plane by plane, so that requests spread over the transforms.
                 ask_to_read(deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
                 source_plane(here + z * z_step, y_step, x_step, target + z * SLOT, COLUMN)
         for block in range(args[AT.blocks]):
@@ -240,10 +249,12 @@ def _point(args: Any, count: int, here: int, sums: int) -> None:
     for block in range(cover(inputs, LANES)):
         source, images = here + block * GROUP * VECTOR_BYTES, min(LANES, inputs - block * LANES)
         target = sums + block * LANES * row
+        # Two vectors of gradients share a broadcast voxel, as in `multiply`.
         parts = cover(images, IMAGES[1])
         for pair in range(blocks // 2):
             first = 0
             for part in range(parts):
+                # Equal parts again: IMAGES[1] at most.
                 many = images * (part + 1) // parts - first
                 add_products(
                     2, source + 4 * first, gradients + 2 * pair * GROUP * VECTOR_BYTES,
@@ -265,6 +276,7 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
     rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
     point = _compiled_point_bytes(rows + blocks)
     step = args[AT.inputs] * blocks * VECTOR_BYTES
+    # Column by column, so that the points of one column are in the L1 cache for all their products.
     for number in range(PLANE):
         for block in range(rows):
             for tile in range(count):
@@ -277,16 +289,18 @@ def _multiply(args: Any, count: int, source: int, gradient: int, column: int, su
                 here += tile * VECTOR_BYTES
                 into = column + ((rows + block) * GROUP + tile) * VECTOR_BYTES
                 gradient_depth(here, SLOT, into, point)
+        # For each point the sums are read and written once a group: that traffic is why a group has many tiles.
         for z in range(POINTS):
             _point(args, count, column + z * point, sums + (number * POINTS + z) * step)
 
 
 @inlined
 def _taps(args: Any, sums: int, cube: int) -> None:
-    """Sums of all pairs of channels to packed filter gradients."""
+    """Transform the sums of all pairs of channels to packed filter gradients."""
     inputs, blocks = args[AT.inputs], args[AT.blocks]
     point = inputs * blocks * VECTOR_BYTES
     for block in range(blocks):
+        # Packed filters are in pairs of vectors; the last pair may be a single one.
         width = min(2, blocks - block // 2 * 2) * VECTOR_BYTES
         group = args[AT.target] + TAPS**3 * inputs * (block // 2) * 2 * VECTOR_BYTES
         for image in range(inputs):
@@ -295,6 +309,7 @@ def _taps(args: Any, sums: int, cube: int) -> None:
             target = group + TAPS**3 * first * width + (image - first) * width
             target += block % 2 * VECTOR_BYTES
             here = sums + (image * blocks + block) * VECTOR_BYTES
+            # Along z first, from the sums, whose points lie far apart; the rest within a cube in the L1 cache.
             for number in range(PLANE):
                 start = here + number * POINTS * point
                 filter_depth(start, point, cube + number * VECTOR_BYTES, PLANE_BYTES)
@@ -313,6 +328,7 @@ def winograd_gradient(args: Any, worker: int) -> None:
     gradient = source + rows * PLANES
     column = gradient + blocks * GRADIENT_PLANES
     sums = column + POINTS * _compiled_point_bytes(rows + blocks)
+    # All sums: a task adds from zero, and the parts are added by a fixed tree.
     for vector in range(CUBE * args[AT.inputs] * blocks):
         store(sums + vector * VECTOR_BYTES, splat(0.0))
     along_y, along_x = (
@@ -340,4 +356,5 @@ def winograd_gradient(args: Any, worker: int) -> None:
         if count:
             _transform(args, places, count, loose, source, gradient)
             _multiply(args, count, source, gradient, column, sums)
+    # `loose` is free by now, and as large as a cube of points.
     _taps(args, sums, loose)

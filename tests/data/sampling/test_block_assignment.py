@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znnpy.data.sampling.block_assignment import dealt, waves
+from znnpy.data.sampling.blocks import dealt, waves
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(1, 1), (4, 4), (16, 4), (17, 4), (30, 7)])

@@ -17,9 +17,9 @@ from children import KILLED, WRITE, counted, forked
 
 from znnpy.data.opening import open_volume
 from znnpy.data.writing import hdf5_output
+from znnpy.data.writing.block_output import Finished, OutputSpec
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.hdf5_output import Hdf5Output
-from znnpy.data.writing.protocol import Finished, OutputSpec
 from znnpy.errors import ShapeError, VolumeError
 
 DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)

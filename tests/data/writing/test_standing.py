@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.cli.prediction_summary import standing
+from znnpy.cli.prediction_display import standing
+from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
 from znnpy.data.writing.destination import Destination, journal_of
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import Finished, OutputSpec
 from znnpy.errors import VolumeError
 
 

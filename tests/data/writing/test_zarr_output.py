@@ -16,9 +16,8 @@ import zarr
 from zarr_blocks import DATA, Triple, fill, spec, writer
 
 from znnpy.data.opening import open_volume
+from znnpy.data.writing.block_output import OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import OutputSpec
 from znnpy.data.writing.zarr_output import ZarrOutput, write_zarr
 from znnpy.errors import ShapeError, VolumeError
 

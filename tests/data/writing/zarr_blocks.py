@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from znnpy.data.writing.block_output import OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.formats import open_output
-from znnpy.data.writing.protocol import OutputSpec
 from znnpy.data.writing.zarr_output import ZarrOutput
 
 DATA = np.random.default_rng(0).normal(size=(2, 5, 6, 7)).astype(np.float32)

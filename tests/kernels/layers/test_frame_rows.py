@@ -8,7 +8,7 @@ from blocked_images import GUARD, Blocked, normal
 from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.layers.padding import folded, framed
+from znnpy.layers.windows import folded, framed
 
 RULES = {"zeros": ZEROS, "replicate": REPLICATE, "reflect": REFLECT}
 SHAPE = (3, 4, 5)

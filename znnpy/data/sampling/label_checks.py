@@ -1,4 +1,4 @@
-"""Checks labels before training: refuses those that a target or loss cannot take, warns of sparse hand annotations."""
+"""Reads labels with masks and checks them: refuses those that a target or loss cannot take, warns of sparse ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from math import prod
 import numpy as np
 
 from znnpy.data.samples.image_labels import stored
-from znnpy.data.sampling.label_masks import Bool, read_labelled
-from znnpy.data.sampling.position_index import minus
-from znnpy.data.sampling.targets import Target
+from znnpy.data.sampling.position_index import minus, plus
+from znnpy.data.sampling.targets import Bool, Target
 from znnpy.data.values.normalization import pieces
 from znnpy.data.values.sampled_range import looked_at
-from znnpy.data.volume import Array, Triple, Volume
+from znnpy.data.volume import Array, Triple, Volume, clipped
 from znnpy.errors import VolumeError
 
 # Share of voxels that are labelled: cells that touch fill more than half, with membranes of 0 too.
@@ -119,6 +118,41 @@ def read_counted(
     """Read as `read_labelled` does; voxels with the label that the target ignores are not known."""
     values, known = read_labelled(labels, mask, lower, upper, shift)
     return values, target.counted(values, known)
+
+
+def read_labelled(
+    labels: Volume, mask: Volume | None, lower: Triple, upper: Triple, shift: Triple = (0, 0, 0)
+) -> tuple[Array, Bool]:
+    """Read labels (C, z, y, x), and which voxels (z, y, x) are inside the volume with a mask that is not 0.
+
+    `lower` and `upper` count in the labels' voxels and may leave the volume; voxel v of the labels
+    is voxel v + shift of the mask. A mask of several channels must be set in all of them. Labels may
+    be NaN or infinite, where they are known as well.
+    """
+    values, known = read_padded(labels, lower, upper, finite=False)
+    if mask is not None:
+        inner, outer = plus(lower, shift), plus(upper, shift)
+        known &= np.all(read_padded(mask, inner, outer)[0] != 0, axis=0)
+    return values, known
+
+
+def read_padded(
+    volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True
+) -> tuple[Array, Bool]:
+    """Read a region that may leave the volume: values (C, z, y, x), 0 outside, and where it is inside (z, y, x).
+
+    Both arrays are new and belong to the caller. `finite` as in `Volume.read`.
+    """
+    sizes = tuple(b - a for a, b in zip(lower, upper, strict=True))
+    values = np.zeros((volume.channels, *sizes), volume.dtype)
+    inside = np.zeros(sizes, np.bool_)
+    start = clipped(lower, volume.extent)
+    stop = clipped(upper, volume.extent)
+    if all(a < b for a, b in zip(start, stop, strict=True)):
+        z, y, x = (slice(a - o, b - o) for a, b, o in zip(start, stop, lower, strict=True))
+        values[:, z, y, x] = volume.read(start, stop, finite=finite)
+        inside[z, y, x] = True
+    return values, inside
 
 
 @dataclass

@@ -15,9 +15,8 @@ from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift
 from znnpy.data.sampling.position_index import NO_FLIPS, Flips, Places, Range, hull
 from znnpy.data.sampling.sample import Float32, InputPatch, OutputPatch, Patch, stacked
-from znnpy.data.sampling.scene_patches import Material, check
+from znnpy.data.sampling.scene_patches import Material, are_slices, check, read_slices
 from znnpy.data.sampling.shuffle import shuffled
-from znnpy.data.sampling.slice_sampler import are_slices, read_slices
 from znnpy.data.sampling.volume_statistics import as_they_are, examined
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Mode, Normalisation

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.sampling.label_masks import Bool
 from znnpy.data.volume import Array, Triple
 from znnpy.learning.readings import VALUES, Taken
 
 Float32 = NDArray[np.float32]
+Bool = NDArray[np.bool_]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the nearest neighbours before a voxel along z, y and x."""
 

@@ -22,8 +22,7 @@ from znnpy.data.file_changes import Watch
 from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import COMPRESSION, SMALL
 from znnpy.data.tiff.codecs import explained, refuse_codec
-from znnpy.data.units import nanometres
-from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume
+from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, nanometres
 from znnpy.errors import VolumeError, reason, refuse_own
 
 # What tifffile may call the axis along which pages are stacked, best first.

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from znnpy.data.dataset_names import split_source
 from znnpy.data.writing.output_format import OutputFormat, by_suffix, output_format
-from znnpy.dataset_path import joined
+from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 
 

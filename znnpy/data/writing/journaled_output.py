@@ -17,15 +17,15 @@ import numpy as np
 from znnpy.atomic_files import sync
 from znnpy.closing import Closing
 from znnpy.data.volume import Array, Triple
+from znnpy.data.writing.block_output import Finished, OutputSpec
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
 from znnpy.data.writing.journal import Journal, Region, read_head, refuse_other
 from znnpy.data.writing.preflight import refuse_place
-from znnpy.data.writing.protocol import Finished, OutputSpec
 from znnpy.errors import ShapeError, VolumeError, reason
 
 
 class JournaledOutput(Closing, ABC):
-    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `protocol.BlockOutput`.
+    """An output (C, Z, Y, X), filled by `write` in any order; fulfils `block_output.BlockOutput`.
 
     A format implements how its partial output is created, reopened, filled and moved. The same spec and
     attributes give the same bytes, whatever happened between. `attached` gives one that can only `put`,

@@ -13,7 +13,7 @@ from znnpy.registry import Registry
 class OutputFormat:
     """One format that is written; what it names as "module:name" is imported when it is needed.
 
-    `blocks(destination, spec, *, attached)`: returns a `znnpy.data.writing.protocol.BlockOutput`.
+    `blocks(destination, spec, *, attached)`: returns a `znnpy.data.writing.block_output.BlockOutput`.
     `whole(destination, array, attributes)`: writes an array (z, y, x) atomically. `owns(path)`: whether what
     stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without
     a dataset's name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
@@ -35,7 +35,7 @@ HDF5 = OutputFormat(
     title="HDF5",
     suffixes=(".h5", ".hdf5", ".hdf"),
     blocks="znnpy.data.writing.hdf5_output:Hdf5Output",
-    whole="znnpy.data.writing.contiguous_hdf5:write_volume",
+    whole="znnpy.data.writing.hdf5_output:write_volume",
     owns="h5py:is_hdf5",
 )
 ZARR = OutputFormat(

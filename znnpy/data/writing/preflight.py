@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from znnpy.data.dataset_names import split_source
-from znnpy.data.formats import FORMATS
+from znnpy.data.formats import FORMATS, other_format, plain_stem
 from znnpy.data.hdf5.safety import dataset_names, open_file
-from znnpy.data.unsupported_formats import other_format, plain_stem
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_format
+from znnpy.dataset_path import split_source
 from znnpy.errors import VolumeError
 from znnpy.registry import resolved
 

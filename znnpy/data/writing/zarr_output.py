@@ -20,10 +20,10 @@ from zarr.codecs import BloscCodec
 
 from znnpy.atomic_files import beside, explained, sync, write_whole
 from znnpy.data.volume import Array, Triple
+from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.journaled_output import JournaledOutput
-from znnpy.data.writing.protocol import OutputSpec
 from znnpy.data.zarr import ome
 from znnpy.data.zarr.store import is_zarr
 from znnpy.errors import ShapeError, VolumeError

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from znnpy.data.units import nanometres
-from znnpy.data.volume import Triple64
+from znnpy.data.volume import Triple64, nanometres
 from znnpy.errors import VolumeError
 
 Numbers = tuple[float, ...]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
-from znnpy.config.distributed_section import DistributedSection
+from znnpy.config.training_section import DistributedSection
 from znnpy.distributed.buckets import Pieces, in_turn
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.link_speed import chosen, measured
@@ -64,7 +64,9 @@ class Party:
             how = chosen(measured(world), ranks, _layers(network), wanted.colors, wanted.chunk)
         else:
             how = strategy(wanted.strategy, wanted.colors, wanted.chunk)
+        # Sums of the library happen inside MPI, which reads no windows.
         shared = wanted.shared_memory and how.fixed
+        # Tried before planning: a message whose memory can be read needs no room in the plan.
         near = Windows.near(world) if shared else frozenset()
         hosts = world.exchange(gethostname())
         return cls(ranks, how, world.rank, world, near, beside=hosts.count(hosts[world.rank]))
@@ -105,9 +107,13 @@ class Party:
             for it in (parameter.stored, parameter.values_buffer, parameter.gradient_buffer)
             if it.address
         ]
+        # One window over all of them. They are the first of the arena, in the same order on every
+        # rank, so one shift serves all.
         first = min(buffer.address for buffer in buffers)
         last = max(buffer.address + 4 * buffer.floats for buffer in buffers)
         windows = Windows.open(self.world, first, last - first)
+        # Plans count on it (docs/design/distributed.md, "Ranks of one host"), so ordinary messages
+        # cannot step in any more.
         if self.near != windows.shifts.keys():
             raise DistributedError(
                 "ranks of one host cannot see each other's memory, as they could before: set "
@@ -125,6 +131,8 @@ class Party:
         if self.world.rank == 0:
             return plan(record)
         told = self.world.broadcast()
+        # Before the plan is used: FFTs must be planned as rank 0 has planned them, or ranks would
+        # round differently.
         if told["fftw"] is not None:
             fftw.pin(told["fftw"])
         return plan(told["layers"])
@@ -143,6 +151,7 @@ class Party:
     def added_arrays(self, own: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return float32 arrays summed over all ranks by the tree, by name; all ranks must call it."""
         return {
+            # All ranks add all arrays in the tree's order, so no second message is needed.
             name: self.ranks.add_up(
                 [
                     np.frombuffer(told, np.float32).reshape(array.shape)
@@ -185,12 +194,15 @@ class Exchange:
 
         With a strategy in which rank 0 hands out weights, gradients are summed for rank 0 alone.
         """
+        # Results first: the loss is asked for while the backward pass still runs.
         self.outbox.begin()
         self._add_results(step, build)
         for color, bundle in self._in_turn(build, totals(build)):
             if not self.strategy.fixed:
                 add_by_library(step, build, self.outbox, bundle)
                 continue
+            # The color only moves additions to other ranks; the tree, and so every bit, is the
+            # same.
             hops = self.ranks.hops(color)
             add_up(step, build, self.outbox, hops, bundle)
             if not self.strategy.weights_down:
@@ -211,6 +223,7 @@ class Exchange:
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))
         add_up(step, build, self.outbox, self.ranks.hops(), own)
+        # Losses go down with every strategy: all ranks report the same numbers.
         hand_down(step, self.outbox, self.ranks.hops(), own)
         step.add(
             wait_for_all,
@@ -219,6 +232,7 @@ class Exchange:
             cost=SECONDS,
             reads=touched(own),
             writes=[],
+            # Whoever waits for the loss waits for the sum over ranks.
             group=loss_group(build.parity),
         )
 

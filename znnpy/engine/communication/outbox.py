@@ -29,6 +29,7 @@ from znnpy.network.types import Network
 Bundle = tuple[Total, ...]
 """Pieces of sums that one message carries; all of the same dtype size."""
 
+# Urgent for any strategy and number of workers (docs/design/distributed.md).
 _FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
 """Parts that post a message, or compute what the next one carries."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
@@ -36,6 +37,7 @@ _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
 TICKETS = Use("messages that are under way", SMALL)
 SEEN = (VALUES, PARAMETER_GRADIENTS)
 """Uses of buffers that other ranks of the host can read in place."""
+# Only orders tasks.
 SECONDS = 2e-7  # estimated cost of a task that posts a message or has waited for one: a few writes to memory
 
 
@@ -55,6 +57,7 @@ def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
     If rank 0 hands out weights and a rank has one worker, gradients then leave while its backward pass continues, and
     weights while that of others does. Several workers would all leave the critical path for that.
     """
+    # Measured and simulated in docs/design/distributed.md, "What others wait for is urgent".
     awaited = strategy.weights_down and workers == 1
     return what.part in _FOR_OTHERS or (awaited and what.serves in _AWAITED)
 
@@ -86,18 +89,24 @@ class Outbox:
 
     def tag(self) -> int:
         """Return the tag of the next message between any two ranks; the tag after it is that of its answer."""
+        # Two a message: its own and that of its answer, so that offers and answers are never mixed
+        # up.
         self._tags += 2
         return self._tags - 2
 
     def theirs(self, peer: int, bundle: Bundle) -> Bundle | None:
         """Return the same bundle in another rank's memory; None if that cannot be read in place."""
+        # Windows cover parameters and their gradients alone; statistics and losses go as messages.
         if peer not in self.shifts or any(it.buffer.name.use not in SEEN for it in bundle):
             return None
         return tuple(_shifted(total, self.shifts[peer]) for total in bundle)
 
     def offer(self, step: Step, peer: int, tag: int, bundle: Bundle) -> None:
         """Declare that another rank may read a bundle, which stays unchanged until that rank has answered."""
+        # Empty messages have the same tags and order as full ones: only their spans are missing.
         self.send(step, peer, tag, bundle, empty=True)
+        # A buffer without memory: it orders the waiting task after the post, by regions like
+        # everything else.
         ticket = Buffer(Name(TICKETS, which=(len(self.transfers),))).region(0, 1)
         phase = self._post(step, Way.RECEIVE, peer, tag + 1, bundle, [], [ticket], empty=True)
         self._wait(step, Part.SENT, bundle, phase, [*touched(bundle), ticket], [])
@@ -150,6 +159,7 @@ class Outbox:
         number = len(self.transfers)
         spans = () if empty else tuple(Span(total.at(0), total.size) for total in bundle)
         label = "/".join(dict.fromkeys(total.owner for total in bundle))
+        # The first phases release the steps themselves (`dependencies.connect`).
         phase = STEPS + number
         self.transfers.append(Transfer(way, peer, tag, spans, phase, label, bundle[0].bytes))
         step.add(

@@ -25,6 +25,8 @@ BUCKETS = Use("gradients that are sent together", RECEIVED.what)
 def add_up(step: Step, build: Build, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -> None:
     """Declare the sum of a bundle over ranks, by hops (into, from) of the tree; the root ends with it."""
     for into, source in hops:
+        # On every rank, whether it takes part in the hop or not: numbers must stay the same
+        # everywhere.
         tag = outbox.tag()
         if outbox.rank == source:
             _give(step, outbox, into, tag, bundle)
@@ -40,6 +42,7 @@ def add_up(step: Step, build: Build, outbox: Outbox, hops: Sequence[Hop], bundle
 
 def hand_down(step: Step, outbox: Outbox, hops: Sequence[Hop], bundle: Bundle) -> None:
     """Declare the broadcast of the root's bundle to all ranks, by the same hops in reverse."""
+    # From the root to the leaves: who hands on has received before.
     for into, source in reversed(hops):
         tag = outbox.tag()
         if outbox.rank == into:
@@ -66,6 +69,7 @@ def _take(step: Step, outbox: Outbox, peer: int, tag: int, bundle: Bundle) -> No
 
 def add_by_library(step: Step, build: Build, outbox: Outbox, bundle: Bundle) -> None:
     """Declare the all-reduce of a bundle by the library, in its order; what lies apart is copied together first."""
+    # Contiguous as it is.
     if len(bundle) == 1:
         outbox.sum_in_place(step, bundle)
         return
@@ -95,6 +99,7 @@ def _together(bucket: Bundle) -> Total:
 
 
 def _copy(step: Step, source: Total, target: Total, phase: int) -> None:
+    # Twice the bytes: they are read and written.
     for low, high in ranges(source.pieces, 2 * source.size / MEMORY_RATE):
         size = source.cut(low, high).size
         step.add(

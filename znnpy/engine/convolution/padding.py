@@ -36,9 +36,11 @@ def clear(step: Step, build: Build, name: str) -> None:
 
 
 def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: Identity) -> None:
+    # In place only the frame is written; a copy gets its voxels as well.
     copies, extent = target is not source, target.extent
     before, after = target.frame[target.cut]
     written = voxels(grown(target.shape, target.frame)) - (0 if copies else voxels(target.shape))
+    # Eight bytes a float: read and written.
     seconds = written * target.lanes * 8 / MEMORY_RATE
     for batch in range(target.batch):
         for block in range(target.blocks):
@@ -73,6 +75,8 @@ def fold(step: Step, build: Build, edge: Edge) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 2):
+                # Planes near a border also take what lies beyond it, so their range is open on that
+                # side.
                 first = low + before if low > before else 0
                 last = high + before if high < target.extent - after else source.extent
                 step.add(
@@ -103,6 +107,7 @@ def _framed_rows(tensor: Tensor, low: int, high: int) -> dict[str, int]:
     """Return the words of the rows of some planes, with the padding at their ends."""
     z0, z1, y0, y1 = tensor.box(low, high)
     (over, under), (ahead, behind), _ = tensor.frame
+    # Ranges that begin or end with the image take the frame on that side along.
     z0, y0 = z0 or -over, y0 or -ahead
     z1 += under if z1 == tensor.shape[0] else 0
     y1 += behind if y1 == tensor.shape[1] else 0

@@ -39,10 +39,13 @@ def clear_unmet(step: Step, build: Build, edge: Edge) -> None:
 
 def unmet_runs(layout: Layout, edge: Edge) -> list[tuple[int, int]]:
     """Return runs low..high of taps that meet no voxel, counted in z, y, x order."""
+    # Other borders show voxels of the image everywhere, so every tap meets some.
     if edge.border != "zeros":
         return []
     z, y, x = (_met(layout, edge, axis) for axis in range(3))
+    # A tap meets a voxel if it does along all three axes.
     unmet = ~(z[:, None, None] & y[:, None] & x).ravel()
+    # Changes between met and unmet: a start and an end of each run, in turns.
     ends = np.flatnonzero(np.diff(unmet.astype(np.int8), prepend=0, append=0))
     return [(int(low), int(high)) for low, high in ends.reshape(-1, 2)]
 

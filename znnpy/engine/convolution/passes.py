@@ -45,6 +45,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare what the passes need derived from filters, computed anew after each update."""
     layer = build.layout.plan.layers[edge.name]
+    # Weight gradients read no filters.
     used = {layer.forward, layer.gradient} if edge.name in build.maps.backward else {layer.forward}
     for name, emitter in CONV_EMITTERS.items():
         if name in used:
@@ -62,6 +63,7 @@ def finish_backward(step: Step, build: Build, node: Node) -> None:
     for emitter in CONV_EMITTERS.values():
         emitter.finish_backward(step, build, node)
     edges = build.layout.network.outgoing(node.name)
+    # Edges that another one's inverse transform includes have nothing of their own to fold.
     included = summed_elsewhere(build, edges, "gradient")
     for edge in edges:
         if build.layout.folded(edge) and edge.name not in included:

@@ -16,8 +16,11 @@ def ring_slot(step: Step, build: Build, ring: Name, floats: int, group: int, gro
 
     `floats`: of the largest of all `groups`.
     """
+    # Bits do not depend on the number of slots: groups are the same, only more or fewer may be
+    # under way.
     slot = group % ring_slots(build, floats, groups)
     place = build.shared(ring._replace(which=(*ring.which, slot)), floats)
+    # One gate instead of edges between all readers of the last group and all writers of this one.
     join(step, place)
     return place
 

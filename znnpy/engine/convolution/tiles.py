@@ -19,6 +19,7 @@ from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
+# More bands let more tiles be added at once, and give each task more strands to declare.
 MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
@@ -77,6 +78,7 @@ class Tiling:
             for extent, dilation, new in zip(self.extents, self.dilation, self.new, strict=True)
         ]
         grids: list[Grid] = []
+        # Numbers go through all samples and lattices, so that products see one long row of tiles.
         number = 0
         for batch, (z, y, x) in product(range(self.batch), product(*axes)):
             grids.append(Grid(batch, (z[0], y[0], x[0]), (z[1], y[1], x[1]), number))
@@ -94,17 +96,19 @@ class Tiling:
         return self.tiles * (MOST_BANDS + 1) ** 2
 
     def in_lattices(self, most: int) -> int:
-        """At most so many tiles, of whole lattices or an equal part of one, unless that is far fewer."""
+        """Return a group size of at most `most`: whole lattices or equal parts of one, unless far fewer than `most`."""
+        # Only lattices with equally many tiles can be taken in whole numbers.
         count, *others = (grid.tiles for grid in self.grids)
         if not others or set(others) != {count}:
             return most
         if most >= count:
             return most - most % count
         cuts = next(cuts for cuts in range(-(-count // most), count + 1) if count % cuts == 0)
+        # Far fewer tiles in a group than asked for would read filters too often.
         return count // cuts if 2 * count > cuts * most else most
 
     def stretches(self, low: int, high: int, group: int, start: int) -> list[Stretch]:
-        """Every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
+        """Return every grid's part of the tiles low..high, which belong to a group that begins at `start`."""
         return [
             Stretch(
                 grid,
@@ -118,7 +122,7 @@ class Tiling:
         ]
 
     def lattice_shape(self, shape: Triple, lattice: Triple) -> Triple:
-        """Points of a lattice in images of a shape."""
+        """Return the points of a lattice in images of a shape."""
         z, y, x = (
             -(-(size - first) // apart)
             for size, first, apart in zip(shape, lattice, self.dilation, strict=True)
@@ -140,6 +144,8 @@ class TileSpectra:
         vectors = -(-floats // LANES) | 1
         self.tile_stride = channels if packed else self.blocks * PAIR
         self.block_stride = LANES if packed else PAIR
+        # Packed: all real parts of a frequency, then all imaginary ones. Otherwise both parts of a
+        # block side by side.
         self.imaginary = vectors * LANES if packed else LANES
         self.frequency_stride = vectors * PAIR
         self.floats = self.frequency_stride * tiling.frequencies
@@ -152,22 +158,22 @@ class TileSpectra:
         return (self.channels - 1) % LANES + 1 if self.packed else LANES
 
     def vectors(self, group: int) -> int:
-        """Vectors of a group of packed tiles, or blocks of all its tiles."""
+        """Return the vectors of a group of packed tiles, or the blocks of all its tiles."""
         if self.packed:
             return -(-self.count(group) * self.channels // LANES)
         return self.count(group) * self.blocks
 
     def count(self, group: int) -> int:
-        """Tiles of a group: `most` but for the last."""
+        """Return the number of tiles of a group: `most` but for the last."""
         return min(self.most, self.tiling.tiles - group * self.most)
 
     def at(self, group: int, tile: int = 0, block: int = 0, frequency: int = 0) -> int:
-        """Address of a complex vector."""
+        """Return the address of a complex vector."""
         floats = frequency * self.frequency_stride + tile * self.tile_stride
         return self.places[group].address + 4 * (floats + block * self.block_stride)
 
     def stretches(self, group: int) -> list[Stretch]:
-        """Every grid's tiles of a group."""
+        """Return every grid's tiles of a group."""
         start = group * self.most
         return self.tiling.stretches(start, start + self.count(group), group, start)
 
@@ -182,7 +188,9 @@ class PlaneSpectra(TileSpectra):
         super().__init__(tiling, channels, most, packed=True)
         z, y, x = tiling.tile
         row = (x // 2 + 1) * PAIR
+        # A pair of lines more than a plane takes: planes shall not fall on one set of the caches.
         self.vector_stride = z * (y * row + PAIR)
+        # Tiles of one plane have their columns along y.
         self.axis, self.point_stride = (1, row) if z == 1 else (0, y * row + PAIR)
         self.points = tiling.tile[self.axis]
         self.columns = row // PAIR * (1 if z == 1 else y)
@@ -200,15 +208,17 @@ class Window:
 def planes_of(
     tensor: Tensor, tiling: Tiling, stretch: Stretch, window: Window
 ) -> tuple[int, int] | None:
-    """Planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
+    """Return the planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
     rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     first, last = stretch.low // (rows * columns), (stretch.high - 1) // (rows * columns)
     axis = tensor.cut
+    # Tiles are numbered with x fastest; those of several layers along z reach over all rows.
     if axis == 1:
         if first == last:
             first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
         else:
             first, last = 0, rows - 1
+    # From points of a lattice to voxels: every `apart`-th from `start` on.
     start, apart = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
     low = max(0, window.origin[axis] + first * tiling.new[axis])
@@ -217,12 +227,13 @@ def planes_of(
 
 
 def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
-    """Strands for the squares of a lattice along y and x that overlapping tiles touch.
+    """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
     rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
     found: set[tuple[int, int]] = set()
+    # One layer along z is enough: tiles of the next one touch the same squares.
     for tile in range(stretch.low, min(stretch.high, stretch.low + rows * columns)):
         found |= set(
             product(
@@ -230,12 +241,15 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
                 _bands(tiling, 2, columns, tile % columns),
             )
         )
+    # Lattices never share a voxel: each has numbers of its own, more than it can have squares.
     first = stretch.grid.first * (MOST_BANDS + 1) ** 2
     return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
 
 
 def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
-    """Bands of whole tiles' new points that a tile touches: one or two, as none is narrower than an overlap."""
+    """Return the bands of new points that a tile touches: one or two, as no band is narrower than an overlap."""
     new, size = tiling.new[axis], tiling.tile[axis]
+    # Counted in tiles. At least as wide as the overlap, so that a tile reaches into the next band
+    # at most.
     band = max(-(-(size - new) // new), -(-count // MOST_BANDS))
     return range(tile // band, (tile * new + size - 1) // (new * band) + 1)

@@ -22,6 +22,8 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
     """Declare the tasks of bias and softmax over channels, in place."""
     tensor = build.maps.activations[node.name]
     for batch in range(tensor.batch):
+        # A task takes all blocks of its planes, since softmax sums over channels: so cuts count all
+        # blocks.
         for low, high in plane_ranges(tensor, 4 * tensor.blocks):
             step.add(
                 softmax.softmax_forward,
@@ -31,6 +33,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     **counts(tensor, low, high),
                     "source_block": tensor.block_stride,
                     "target_block": tensor.block_stride,
+                    # Behind a norm the bias is in its coefficients already.
                     "bias": 0 if node.norm else build.bias_address(node.name, 0),
                     "channels": tensor.channels,
                     "width": tensor.shape[2],
@@ -84,6 +87,7 @@ def slopes_read(build: Build, node: Node) -> list[Region]:
 
 def kernels_of(function: str, node: Node) -> Activation:
     """Return the kernels of a node's function; NetworkError for a function that only float64 has."""
+    # Entries from outside of the package bring kernels of their own, and come first.
     found: Activation | None = resolved(function_of(function).kernels) or ACTIVATIONS.get(function)
     if found is None:
         behind = " behind a norm" if node.norm else ""

@@ -20,7 +20,7 @@ from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.layers.weight_standardization import EPSILON
+from znnpy.layers.normalization import FILTER_EPSILON
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -37,10 +37,12 @@ def average_gradient(step: Step, build: Build, edge: Edge) -> None:
                 "filters": parameter.gradient + 4 * piece.start,
                 **dict(zip("zyx", edge.size, strict=True)),
                 **{f"repeat_{axis}": n for axis, n in zip("zyx", edge.repeat, strict=True)},
+                # From tap to tap lie all filters of a piece; the average is taken for each of them.
                 "step": piece.inputs * piece.width,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.REPEATS),
             cost=piece.floats * 8 / MEMORY_RATE,
+            # In place: what is read is written.
             reads=[own := parameter.gradient_region(index, index + 1)],
             writes=[own],
         )
@@ -87,10 +89,12 @@ def standardize(step: Step, build: Build, edge: Edge) -> None:
             standardize_filters,
             {**words, "target": parameter.values + 4 * parameter.pieces[low].start},
             what=Identity(edge.name, Pass.FORWARD, Part.STANDARDIZED),
+            # Read twice, for statistics and values, and written once.
             cost=floats * 12 / MEMORY_RATE,
             reads=[parameter.stored_region(low, high)],
             writes=[parameter.values_region(low, high)],
         )
+    # Taking the mean off makes zeros between groups other than 0.
     clear_groups(step, parameter, parameter.values_buffer, Pass.FORWARD)
 
 
@@ -115,6 +119,7 @@ def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], 
     """Yield for each group of outputs its pieces low..high, words that both kernels share, and its floats."""
     _, inputs, *size = parameter.packed_shape
     numbered = enumerate(parameter.pieces)
+    # All inputs of an output count for its mean, so the pieces of a group of outputs go together.
     for _, group in groupby(numbered, lambda one: one[1].first_output):
         (low, first), *others = group
         floats = first.floats + sum(piece.floats for _, piece in others)
@@ -122,7 +127,8 @@ def _panels(parameter: Parameter) -> Iterator[tuple[int, int, dict[str, float], 
             "filters": parameter.stored.address + 4 * first.start,
             "rows": floats // first.width,
             "width": first.width,
+            # Zeros between groups are stored, but are no weights.
             "count": prod(size) * inputs // parameter.groups,
-            "epsilon": EPSILON,
+            "epsilon": FILTER_EPSILON,
         }
         yield low, low + 1 + len(others), words, floats

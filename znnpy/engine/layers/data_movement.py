@@ -76,6 +76,7 @@ def identity_forward(step: Step, build: Build, edge: Edge) -> None:
 
 def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare a copy where the edge's data gradient is not its target's gradient itself; else nothing."""
+    # Equal tensors are one place in memory: the gradient is there already.
     if build.maps.backward[edge.name] != gradient:
         crop_backward(step, build, edge, gradient)
 
@@ -83,6 +84,7 @@ def identity_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) ->
 def crop_forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks that copy what lies inside the offset on both sides."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
+    # A planar input that leads into blocks is packed on the way.
     move = _copy if source.lanes == target.lanes else _pack
     move(step, source, target, edge.offset, Identity(edge.name, Pass.FORWARD, Part.COPY))
 
@@ -113,6 +115,8 @@ def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
                     },
                     what=Identity(edge.name, Pass.BACKWARD, Part.COPY),
                     cost=_seconds(target, low, high),
+                    # All planes: which of them meet low..high is the kernel's matter, and crops are
+                    # cheap.
                     reads=[gradient.region(batch, block)],
                     writes=[target.region(batch, block, low, high)],
                 )
@@ -131,8 +135,11 @@ def _drop(
                         **rows_of(source, "source", batch, block, low),
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
+                        # Each edge draws its own mask; `hash` would differ between processes.
                         "seed": build.layout.seed ^ crc32(edge.name.encode()),
                         "iteration": build.staged.iteration,
+                        # The number within the whole update, so that ranks and microbatches draw
+                        # what one process would.
                         "image": build.sample(batch),
                         "first_channel": block * target.lanes,
                         "first_plane": first_z,

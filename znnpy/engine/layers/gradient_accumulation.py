@@ -33,6 +33,7 @@ class Total(Pieces):
 
     def at(self, piece: int) -> int:
         """Return the address of a piece."""
+        # `before`: pieces and numbers, as regions count the former and addresses the latter.
         return self.buffer.address + self.bytes * (self.before[1] + self.start(piece))
 
     def region(self, low: int = 0, high: int | None = None) -> Region:
@@ -50,6 +51,7 @@ class Total(Pieces):
 def totals(build: Build) -> list[Total]:
     """Return all that is summed over microbatches, in the slot of one; in the order in which it is computed."""
     normed = (node for node in build.layout.network.nodes if node.norm and node.norm.running)
+    # The last layers' gradients are ready first.
     gradients = [_gradient(parameter) for parameter in reversed(build.moving)]
     return gradients + [_statistics(build, node) for node in normed]
 
@@ -61,6 +63,7 @@ def _gradient(parameter: Parameter) -> Total:
 
 def _statistics(build: Build, node: Node) -> Total:
     moments = Normed.of(build, node).moments
+    # Pieces count numbers of 8 bytes, entries floats.
     entry = moments.entry // 2
     ends = tuple(entry * (block + 1) for block in range(moments.blocks))
     return Total(node.name, ends, bytes=8, buffer=moments.buffer)
@@ -70,6 +73,7 @@ def add_totals(step: Step, build: Build, into: int, other: int, made: Collection
     """Declare the addition of slot `other` to slot `into`, except for gradients whose own tasks have `made` it."""
     first, second = totals(build.of(0, into)), totals(build.of(0, other))
     for total, more in zip(first, second, strict=True):
+        # Direct weight gradients add earlier microbatches' sums themselves (`multiply`).
         if total.owner not in made:
             add_total(step, total, more)
 
@@ -78,6 +82,7 @@ def add_total(
     step: Step, total: Total, more: Total, part: Part = Part.MICROBATCHES, phase: int = -1
 ) -> None:
     """Declare the tasks that add `more` to `total`: another slot's, or what a message of that phase has brought."""
+    # Two operands read, one written.
     kernel, rate = (add_flat if total.bytes == 4 else add_doubles), 3 * total.bytes / MEMORY_RATE
     for low, high in ranges(total.pieces, total.ends[-1] * rate):
         length = total.ends[high - 1] - total.start(low)
@@ -106,6 +111,7 @@ def results(build: Build) -> list[Total]:
 def add_results(step: Step, build: Build) -> list[Total]:
     """Declare the sum of loss and error over the microbatches computed here; return the first one's, which takes it."""
     found = [results(build.of(microbatch, 0)) for microbatch in range(len(build.layout.numbers))]
+    # The same tree as for gradients, over the same numbers.
     for into, other in tree(len(found)):
         for total, more in zip(found[into], found[other], strict=True):
             add_total(step, total, more)
@@ -123,6 +129,7 @@ def moved(build: Build) -> list[Total]:
         if node.norm and node.norm.running
         for what in ("mean", "variance")
     )
+    # Running statistics are not learned, but move with an update.
     names = [*(parameter.name for parameter in reversed(build.moving)), *running]
     return [_values(build.parameters[name]) for name in names]
 

@@ -36,6 +36,7 @@ ORDERS = Use("orders of edges", "images of losses")
 SORTING = Use("edges as they are sorted", "images of losses")
 SHARES = Use("shares of pairs", "images of losses")
 COUNTS = Use("counts of edges", SMALL)
+# Only orders tasks: one task a sample sorts all of its edges, so nothing is cut by it.
 PASSES = 60  # about what sorting and joining cost, in passes over the memory of a sample's edges
 LOSS_PARTIALS = Use("partial losses", SMALL)
 
@@ -64,6 +65,7 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
     """Declare the loss of an output node: its gradient, partial sums, and their sum in the step's results."""
     parts = Parts.of(build, node, objective)
     group = loss_group(build.parity)
+    # A kernel for sums that come first marks losses of overlap.
     if _kernels(objective)[0]:
         emit_overlap(step, build, parts, group)
     else:
@@ -73,12 +75,16 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
 def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Declare a mean over voxels: its total weight is known beforehand, so one pass gives loss and gradient."""
     node, staged = parts.node, build.staged
+    # A linear output's bias has the gradient that the loss is writing: its sums cost no pass of
+    # their own.
     biases = _bias_partials(build, parts)
     _, kernel = _kernels(parts.objective)
+    # MALIS: the weights of its mean are found first.
     pairs = parts.objective.kernel and parts.objective.kernel.pairs
     weighed = emit_shares(step, build, parts) if pairs else None
     numbers = parts.objective.numbers
     own = {name: value for name, value in numbers.items() if name in kernel.fields}
+    # Two float64 for each leaf: loss and error.
     partials = build.scratch(Name(LOSS_PARTIALS, node.name), 4 * parts.count)
     for leaf in parts.leaves:
         step.add(
@@ -116,6 +122,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
             "target": staged.results[node.name].address,
         },
         what=Identity(node.name, Pass.LOSS, Part.LOSS_SUM),
+        # A guess: some additions and divisions of one task; only its order counts.
         cost=1e-6,
         reads=[partials.region(0, parts.count), staged.given.region()],
         writes=[staged.results[node.name].region()],
@@ -132,6 +139,8 @@ def _bias_partials(build: Build, parts: Parts) -> Buffer | None:
 def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Declare a loss of overlap: sums of each part, one task that adds them up, and the gradient."""
     channels, name = parts.output.channels, parts.node.name
+    # Float64: sums of the cross-entropy and of wrong voxels, then I, P and T of each channel
+    # (`znnpy_kernels/layers/dice.py`).
     entries = 2 + SUMS * channels
     partials = build.scratch(Name(OVERLAP_PARTIALS, name), 2 * entries * parts.count)
     slopes = build.scratch(Name(SLOPES, name), 2 * channels * parts.output.batch)
@@ -153,6 +162,7 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
             writes=[partials.region(leaf.number, leaf.number + 1)],
         )
     _emit_total(step, build, parts, partials, slopes, group)
+    # Nothing before the output learns: loss and error are wanted all the same.
     for leaf in parts.leaves if parts.gradient else ():
         step.add(
             gradient,
@@ -173,6 +183,8 @@ def _emit_total(
     step: Step, build: Build, parts: Parts, partials: Buffer, slopes: Buffer, group: int
 ) -> None:
     name, staged, batch = parts.node.name, build.staged, parts.output.batch
+    # Sums of overlap do not add up over microbatches as means by weights do: each has a loss of its
+    # own.
     factor = parts.objective.factor / build.layout.microbatches  # the mean over microbatches
     step.add(
         overlap_total,
@@ -216,7 +228,10 @@ def _emit_sample(
 ) -> Weighed:
     name, staged = parts.node.name, build.staged
     order = build.shared(Name(ORDERS, name, (batch,)), edges)
+    # Room for the keys and counts of digits of `malis_order`, and then for the union-find of
+    # `malis_shares`.
     sorting = build.shared(Name(SORTING, name, (batch,)), 3 * edges + 2 * DIGITS + 4)
+    # Eight bytes each.
     counts = build.scratch(Name(COUNTS, name, (batch,)), 6)  # one count, and two places
     words = parts.words(Leaf(0, batch, 0, parts.output.extent))
     cost = PASSES * 4 * edges / MEMORY_RATE

@@ -42,8 +42,11 @@ class Parts:
     def of(cls, build: Build, node: Node, objective: Objective) -> Parts:
         """Return the parts of an output node."""
         output = build.maps.activations[node.name]
+        # About six operands: values, target, weight, the gradient, and exponentials on the way.
         cuts = plane_ranges(output, 6 * output.blocks)
         leaves = tuple(
+            # Leaves of one sample follow each other: losses of overlap sum over them sample by
+            # sample.
             Leaf(batch * len(cuts) + index, batch, low, high)
             for batch in range(output.batch)
             for index, (low, high) in enumerate(cuts)
@@ -83,6 +86,7 @@ class Parts:
         output, name = self.output, self.node.name
         numbers = self.objective.numbers
         return {
+            # Losses share their words; those that a loss does not read are 0.
             **dict.fromkeys(AT._fields, 0),
             **{word: value for word, value in numbers.items() if word in AT._fields},
             **rows_of(output, "output", leaf.batch, 0, leaf.low),
@@ -114,6 +118,7 @@ def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]
     channel = depth * height * width
     z, _, y, _ = output.box(low, low + 1)
     return {
+        # Relative to the address in `places`, which changes from step to step.
         prefix: 4 * (batch * output.channels * channel + (z * height + y) * width),
         f"{prefix}_image": channel,
         f"{prefix}_z": height * width,

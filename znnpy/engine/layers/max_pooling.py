@@ -41,9 +41,11 @@ PLANES = 6  # of one task at least: neighbouring tasks read a plane twice where 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks that compute an edge's maxima, with the winning taps if a backward pass follows."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
+    # An input needs no gradient, nor does anything in prediction.
     keep_taps = edge.name in build.maps.backward
     for batch in range(target.batch):
         for block in range(target.blocks):
+            # In training maps are small and stay in a cache, so narrow ranges cost nothing there.
             for low, high in window_ranges(target, edge, 1 if keep_taps else PLANES):
                 wide = read_planes(build, edge, source, low, high)
                 kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
@@ -86,6 +88,7 @@ def _forward_kernel(
 def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
     """Return the kernel of maxima without winning taps."""
     large = 4 * target.blocks * target.block_stride >= STREAMED_BYTES
+    # The streaming kernel takes the maximum with the next voxel along x.
     neighbours = (edge.size[2] - 1) * dilation[2] == 1
     return max_filter_streamed if large and neighbours else max_filter_values
 
@@ -109,6 +112,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
         partials = build.bias_partials(node, block, count) if node else None
         for batch in range(target.batch):
             for index, (low, high) in enumerate(cuts):
+                # Numbered through all samples: partial sums are added in this order.
                 leaf = batch * len(cuts) + index
                 words = _backward_words(build, edge, gradient, batch, block, low, high)
                 seen = seen_planes(build, edge, gradient, low, high)
@@ -123,6 +127,8 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                     cost=block_seconds(target, edge) * (high - low) / target.extent,
                     reads=[
                         gradient.region(batch, block, *seen),
+                        # All planes of taps: they are small, and which are read follows from the
+                        # window.
                         _taps_region(build, edge, gradient, batch, block, 0, gradient.extent),
                     ],
                     writes=[
@@ -153,6 +159,7 @@ def _far(edge: Edge, dilation: Triple) -> dict[str, float]:
 def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
     """Return the buffer of winning taps: one or two bytes for each output, dense; regions count planes of a block."""
     lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
+    # Buffers count floats; one more for what the division drops.
     return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
 
 
@@ -164,6 +171,7 @@ def _taps_region(
 
 
 def _tap_bytes(edge: Edge) -> int:
+    # At most 2^3 taps fit a byte; other windows may have more than 256.
     return 1 if is_pair_filter(edge) else 2
 
 
@@ -171,10 +179,12 @@ def _taps_words(
     build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
 ) -> dict[str, float]:
     """Return the words `index`, `index_z`, `index_y` of the winning taps."""
+    # Taps lie densely, [sample][block][z][y][x][lane], without the frame that values may have.
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride
     z, _, y, _ = target.box(low, low + 1)
     offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
+    # Strides count taps, addresses bytes.
     first = _taps(build, edge, target).address + _tap_bytes(edge) * offset
     return {"index": first, "index_z": z_stride, "index_y": y_stride}

@@ -39,6 +39,7 @@ def largest(step: Step, build: Build, node: Node) -> None:
                 reads=[
                     source.region(batch, block, low, high),
                     own := target.region(batch, block, low, high),
+                    # The first comparison fills the winners, later ones change them.
                     *(_noted(won, target, batch, block, low, high) if number > 1 else ()),
                 ],
                 writes=[own, *_noted(won, target, batch, block, low, high)],
@@ -49,8 +50,10 @@ def winner_gradient(step: Step, build: Build, node: Node, edge: Edge) -> Tensor:
     """Declare the tasks that pick the part of a max node's gradient that belongs to one edge; return its tensor."""
     gradient, values = build.maps.gradients[node.name], build.maps.activations[node.name]
     incoming = build.layout.network.incoming(node.name)
+    # A single edge always wins.
     if len(incoming) == 1:
         return gradient
+    # Each edge needs a tensor of its own: zeros where another edge has won.
     target, won = build.concat_gradient(edge.name), _winners(build, node, values)
     for batch, block, low, high in _parts(target):
         step.add(
@@ -105,6 +108,7 @@ def _winners(build: Build, node: Node, values: Tensor) -> Buffer | None:
 def _noted(
     won: Buffer | None, values: Tensor, batch: int, block: int, low: int, high: int
 ) -> list[Region]:
+    # Regions count planes of a block, as those of the values do.
     section = batch * values.blocks + block
     return [won.region(low, high, section=section)] if won else []
 

@@ -39,6 +39,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case "concat":
             _concatenate(step, build, node)
         case "sum" | "transfer":
+            # By FFT converging edges are summed as spectra and have one inverse transform.
             included = summed_elsewhere(build, incoming, "forward")
             edges = [edge for edge in incoming if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
@@ -50,6 +51,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             return
         case _:
             assert_never(node.kind)
+    # A convolution may have applied bias and function in passing.
     if node.kind == "transfer" and not finished_forward(build.layout, node):
         if node.norm is not None:
             emit_statistics(step, build, node)
@@ -68,6 +70,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
         passed = {edge.name for edge in edges if is_passed_back(build.layout.network, edge)}
         what = Identity(node.name, Pass.BACKWARD, Part.SUM)
         _converge(step, edges, build.maps.backward, passed, what)
+    # Before the function's own gradient overwrites, in place, the gradient by its values.
     if f"{node.name}.slopes" in build.parameters:
         emit_slopes_gradient(step, build, node, build.summed(node.name))
     if node.norm is not None:
@@ -75,6 +78,8 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
             softmax_backward(step, build, node)
         norm_backward(step, build, node)
     elif node.kind == "transfer":
+        # Reserved in any case: whoever makes the bias gradient leaves it there, and buffers must be
+        # asked for in one order.
         _partials(build, node)
         if not finished_backward(build.layout, node, objective):
             _transfer_backward(step, build, node)
@@ -89,7 +94,9 @@ def _converge(
 ) -> None:
     """Declare the sum of edges' tensors; those of `passed` edges belong to other nodes and are only read."""
     first = first_of(edges)  # whose tensor becomes the sum
+    # Tensors of `made` edges belong to this node, so the tree may overwrite them.
     made = [edge for edge in edges if edge is not first and edge.name not in passed]
+    # In the order of the network's edges, which is part of what fixes the bits.
     leaves = [tensors[edge.name] for edge in (first, *made)]
     others = [tensors[edge.name] for edge in edges if edge.name in passed]
     combine_tensors(step, leaves, what, others)
@@ -106,6 +113,8 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         return
     if node.function == "linear" and not node.bias and node.norm is None:
         return
+    # Softmax is over channels: the norm's affine part comes first, in a pass of its own, then
+    # softmax in place.
     function = "linear" if node.function == "softmax" else node.function
     normed = None if node.norm is None else Normed.of(build, node)
     tensor, summed = build.maps.activations[node.name], build.summed(node.name)
@@ -114,8 +123,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
         for block in range(tensor.blocks):
             for low, high in plane_ranges(tensor, 2):
                 bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
+                # Where the sum is kept apart it gets its bias in place, so that the backward pass
+                # finds what the function saw.
                 own = summed.region(batch, block, low, high)
                 reads, left = build.bias_reads(node.name), [own]
+                # Behind a norm the sum stays as it is: statistics and coefficients refer to it.
                 if normed is not None:
                     bias = normed.affine_words(batch, block)
                     reads, left = [normed.affine_reads(batch, block)], []
@@ -153,6 +165,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     for block, partials in enumerate(_partials(build, node)):
         for batch in range(gradient.batch):
             for index, (low, high) in enumerate(cuts):
+                # Numbered through all samples: partial sums are added in this order.
                 leaf = batch * len(cuts) + index
                 step.add(
                     kernels_of(function, node).backward,
@@ -198,6 +211,7 @@ def _concatenate(step: Step, build: Build, node: Node) -> None:
     what = Identity(node.name, Pass.FORWARD, Part.COPY)
     for edge in build.layout.network.incoming(node.name):
         source = build.maps.contributions[edge.name]
+        # The last edge also clears the idle lanes behind it, in memory that others may have used.
         last = first + source.channels == target.channels
         if not source.lies_in(target, build.layout.stacked(edge)):
             _copy_channels(step, source, target, 0, first, last, what)
@@ -210,6 +224,7 @@ def split_concat(step: Step, build: Build, node: Node, edge: Edge, first: int) -
     That of an identity edge is copied straight into the data gradient.
     """
     source, block = build.maps.gradients[node.name], build.layout.stacked(edge)
+    # Whole blocks are a view; nothing is copied.
     if block is not None:
         return source.part(block, build.maps.contributions[edge.name].channels)
     passed = edge.kind == "identity"

@@ -30,6 +30,7 @@ GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
 CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
 
 DOUBLE = 2  # floats of a float64
+# A handful of float64 operations; it only orders tasks, and cuts nothing.
 CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
@@ -86,6 +87,7 @@ class Normed:
     @property
     def units(self) -> list[range]:
         """The channel blocks that each merging task takes: no group of channels lies in two of them."""
+        # Statistics of groups and layers may reach over blocks, so one task takes all of them.
         single = self.norm.kind in ("batch", "instance")
         blocks = self.summed.blocks
         return [range(b, b + 1) for b in range(blocks)] if single else [range(blocks)]
@@ -113,6 +115,7 @@ class Normed:
         entry, blocks = normalization_statistics.MOMENTS * LANES * DOUBLE, self.summed.blocks
         if not self.norm.running:
             return self.table(MOMENTS, self.samples, entry)
+        # In a slot of its own, like a gradient: microbatches, and ranks, add them up by the tree.
         name = Name(MOMENTS, self.node.name)
         return Table(self.build.added_up(name, entry * blocks), entry, blocks)
 
@@ -125,6 +128,7 @@ class Normed:
     def affine_words(self, batch: int, block: int) -> dict[str, int]:
         """Return the argument words by which the kernel of a function normalises its input."""
         here = self.coefficients.at(self.sample(batch), block)
+        # An entry is three vectors: scale, centre, bias.
         return {"affine": here, "bias": here + 4 * 2 * LANES}
 
     def affine_reads(self, batch: int, block: int) -> Region:
@@ -169,6 +173,7 @@ def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple
 def emit_statistics(step: Step, build: Build, node: Node) -> None:
     """Declare the tasks that compute a normalisation's coefficients, from the sum or from running statistics."""
     normed = Normed.of(build, node)
+    # `dropping` marks updates: predictions of a model that trains use running statistics as well.
     if normed.norm.running and not (build.layout.training and build.dropping):
         _from_running(step, build, normed)
     else:
@@ -216,6 +221,7 @@ def _from_sums(step: Step, build: Build, normed: Normed) -> None:
             reads=[summed.region(batch, block, low, high)],
             writes=[_part(leaves, batch, block, index)],
         )
+    # Merged in the order of the parts (Chan's rule): bits depend on the shapes alone.
     for unit in normed.units:
         _merge(step, build, normed, leaves, unit, cuts)
 
@@ -235,6 +241,7 @@ def _left(leaves: Table, batch: int, unit: range, cuts: int) -> list[Region]:
 
 
 def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range, cuts: int) -> None:
+    # Bias, scale and shift go into the coefficients, so that the pass over voxels knows of none.
     names = (normed.node.name, normed.kept("scale"), normed.kept("shift"))
     coefficients, batch = normed.coefficients, normed.summed.batch
     step.add(
@@ -262,6 +269,8 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
     They also compute the gradients of scale, shift and bias.
     """
     normed, gradient = Normed.of(build, node), build.maps.gradients[node.name]
+    # The sums' pass reads two operands; the pass that writes gradients has cuts of its own, as
+    # nothing is summed there.
     cuts = len(plane_ranges(gradient, 2))
     leaves = normed.table(
         GRADIENT_LEAVES, gradient.batch, DOUBLE * normalization_statistics.SUMS * cuts
@@ -335,6 +344,8 @@ def _merge_gradients(
     cuts: int,
 ) -> None:
     node, (depth, height, width) = normed.node, normed.summed.shape
+    # Sums of scale, shift and bias of the unit's channels in float64, before they are rounded into
+    # the gradients.
     found = build.scratch(
         Name(CHANNEL_GRADIENTS, node.name, (unit.start,)), 3 * DOUBLE * LANES * len(unit)
     )
@@ -381,6 +392,8 @@ def move_running(step: Step, build: Build, node: Node, norm: Norm) -> None:
             "variance": build.values_address(names[1], 0),
             "bias": build.values_address(node.name, 0),
             "moments": normed.moments.at(0, 0),
+            # Moments were summed over the microbatches of all ranks; running statistics move by
+            # their mean.
             "count": build.layout.microbatches,
             "momentum": norm.momentum,
             "channels": node.channels,

@@ -51,6 +51,7 @@ class Optimizer:
             raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
         entry = OPTIMIZERS[kind]
         own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
+        # The dataclass is frozen, and its own `__init__` would not check.
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "decoupled", own.decoupled)
         object.__setattr__(self, "keys", _checked(entry, numbers))
@@ -62,6 +63,8 @@ class Optimizer:
 
     def __getattr__(self, name: str) -> Any:
         """Return a key of its kind."""
+        # By `__dict__`: while an Optimizer is unpickled or copied there is no `kind` yet, and
+        # `self.kind` would come here again.
         if name in OPTIMIZERS[self.__dict__.get("kind", "sgd")].keys.model_fields:
             return getattr(self.keys, name)
         raise AttributeError(f"an Optimizer of kind {self.kind} has no {name!r}")
@@ -106,6 +109,7 @@ class Optimizer:
         """Return the numbers that the kernel reads, in its order, for update number `update`, counted from 1."""
         now = Now(learning_rate, update, self.weight_decay if decay else 0.0, self.decoupled)
         values = [float(value) for value in self.entry.hyper(self.keys, now)]
+        # Staging has room for so many; an entry from outside may want more.
         if len(values) > HYPER_WORDS:
             raise PlanError(
                 f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {HYPER_WORDS} fit"
@@ -117,6 +121,8 @@ def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:
     """Return the checked keys of a kind; keys of other kinds are checked too and dropped."""
     own = {name: numbers[name] for name in numbers if name in entry.keys.model_fields}
     keys = check_section(entry.keys, own | {"kind": entry.name}, "optimizer")
+    # Keys of other kinds are accepted and dropped, so that one set of arguments can be tried with
+    # several kinds.
     others = {name: value for name, value in numbers.items() if name not in own}
     for kind in OPTIMIZERS.values():
         taken = [name for name in others if name in kind.keys.model_fields]

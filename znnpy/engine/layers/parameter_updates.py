@@ -23,6 +23,7 @@ def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: floa
 
     With `clip_norm` all wait for the norm over all gradients.
     """
+    # Clipping is the one thing that makes every update wait for the whole backward pass.
     scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
     for parameter in build.moving:
         _emit_update(step, build, parameter, optimizer, scale)
@@ -36,6 +37,7 @@ def _emit_update(
 ) -> None:
     hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
     pieces = parameter.pieces
+    # About five floats read or written for each weight: value twice, gradient, one or two states.
     for low, high in ranges(len(pieces), parameter.floats * 20 / MEMORY_RATE):
         begin, last = pieces[low].start, pieces[high - 1]
         length = last.start + last.floats - begin
@@ -69,6 +71,7 @@ def _emit_update(
 def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
     """Declare the tasks of the norm over all gradients; return the buffer of the factor by which all are scaled."""
     parameters = build.moving
+    # One float64 for each parameter, added in order.
     partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
     scale = build.scratch(Name(SCALE), 1)
     for index, parameter in enumerate(parameters):

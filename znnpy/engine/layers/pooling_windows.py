@@ -8,7 +8,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import counts, rows_of
 from znnpy.geometry import voxels
-from znnpy.layers.padding import sides
+from znnpy.layers.windows import sides
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
 from znnpy.plan.partition import TARGET_SECONDS
@@ -29,6 +29,7 @@ def window_ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int,
     At least `least` planes, which share what they read, stay together.
     """
     slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
+    # By time or by bytes, whichever makes more tasks.
     wanted = max(block_seconds(tensor, edge), slabs * TARGET_SECONDS)
     return ranges(tensor.extent, wanted, least)
 
@@ -39,6 +40,7 @@ def read_planes(build: Build, edge: Edge, source: Tensor, low: int, high: int) -
     before, stride = sides(edge, dilation)[cut][0], edge.stride[cut]
     reach = (edge.size[cut] - 1) * dilation[cut]
     last = min(source.extent, (high - 1) * stride - before + reach + 1)
+    # A window may lie in the padding alone: then the range is empty.
     return min(max(0, low * stride - before), last), last
 
 

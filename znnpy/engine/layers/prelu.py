@@ -29,6 +29,8 @@ def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -
         for batch in range(gradient.batch):
             for index, (low, high) in enumerate(cuts):
                 leaf = batch * len(cuts) + index
+                # Behind a norm the slope meets the normalised sum, which nobody keeps: the kernel
+                # makes it again.
                 words = normed.affine_words(batch, block) if normed else {"affine": 0, "bias": 0}
                 step.add(
                     slopes_gradient,
@@ -37,6 +39,7 @@ def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -
                         **rows_of(gradient, "gradient", batch, block, low),
                         **words,
                         **counts(gradient, low, high),
+                        # One vector a part, added in order by `_sum`.
                         "partial": partials.address + 4 * LANES * leaf,
                         "length": gradient.row,
                     },

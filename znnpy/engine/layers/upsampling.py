@@ -20,6 +20,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     small, large = build.value(edge.source), build.maps.contributions[edge.name]
     factor = edge.factor[large.cut]
     for low, high in _planes(small, large):
+        # Linear weights reach to the neighbours on both sides.
         first, end = (low, high) if edge.mode == "nearest" else (low - 1, high + 1)
         seen = max(first, 0), min(end, small.extent)
         made = low * factor, high * factor
@@ -31,6 +32,8 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the tasks of the data gradient: each source voxel sums the voxels made from it."""
     small, factor = build.maps.backward[edge.name], edge.factor[gradient.cut]
     for low, high in _planes(small, gradient):
+        # A small voxel is part of 2 f or 2 f - 1 large ones: half a factor beyond its own on each
+        # side.
         more = factor // 2 if edge.mode == "linear" else 0
         seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)
         what = Identity(edge.name, Pass.BACKWARD, Part.GROWTH)
@@ -63,6 +66,7 @@ def _add(
     words = {f"size_{axis}": size for axis, size in zip("zyx", small.shape, strict=True)}
     words |= {f"factor_{axis}": factor for axis, factor in zip("zyx", edge.factor, strict=True)}
     words |= {"linear": int(edge.mode == "linear"), "z0": z0, "z1": z1, "y0": y0, "y1": y1}
+    # Of the cost of a whole block, which reads and writes both feature maps once.
     share = (planes[1] - planes[0]) / target.extent
     for batch in range(small.batch):
         for block in range(small.blocks):

@@ -75,6 +75,8 @@ class Build:
     @classmethod
     def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
         """Reserve everything except scratch, with `states` buffers per parameter for the optimiser."""
+        # First of all: ranks of one host map each other's parameters, which must lie at the same
+        # distances whatever a rank stages (docs/design/distributed.md, "Ranks of one host").
         parameters = reserve_parameters(arena, layout, states)
         slots = gradient_slots(arena, parameters, layout.slots)
         replicas = [Replica(arena, number) for number in range(layout.replicas)]
@@ -90,6 +92,8 @@ class Build:
 
     def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
         """Return the view of one of the microbatches that are computed here, counted from 0."""
+        # Microbatches take the replicas in turn; two of one replica follow each other, as they
+        # write the same buffers.
         replica, maps = self.sets[microbatch % len(self.sets)]
         return replace(
             self,
@@ -117,6 +121,7 @@ class Build:
 
     def value(self, node: str) -> Tensor:
         """Return a node's feature map: its activation, or the staged input where that is used in place."""
+        # Inputs that are used in place have no activation of their own.
         packed = self.maps.activations.get(node)
         return packed if packed is not None else self.staged.inputs[node]
 
@@ -127,10 +132,12 @@ class Build:
 
     def summed(self, node: str) -> Tensor:
         """Return the tensor in which a node's edges are added: its values, unless its gradient needs the sum."""
+        # The first edge's output becomes the sum (`converge_forward`).
         return self.maps.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
         """Return what a convolution reads: its source's feature map with the padding around it."""
+        # The frame of the activation serves the first kind of border; others read a copy.
         padding = self.layout.padding(edge)
         if padding == BARE:
             return self.value(edge.source)
@@ -159,6 +166,7 @@ class Build:
 
     def added_up(self, name: Name, floats: int) -> Buffer:
         """Return a buffer that is summed over microbatches: the one of this microbatch's slot."""
+        # All slots are reserved at once: addresses must not depend on which microbatch asks first.
         buffers = [
             self._buffer(self.arena, name._replace(which=(*name.which, slot)), _Asked(floats))
             for slot in range(len(self.slots))
@@ -167,12 +175,14 @@ class Build:
 
     def _buffer(self, memory: Memory, name: Name, asked: _Asked) -> Buffer:
         floats, shared, filled = asked
+        # The same name in two replicas is two buffers; what is common to all keeps number 0.
         if isinstance(memory, Replica):
             name = name.of(memory.number)
         if name not in self._buffers:
             buffer = memory.buffer(name, floats, shared=shared, filled=filled)
             self._buffers[name] = buffer, asked
         found, before = self._buffers[name]
+        # A name that means two buffers would let tasks overwrite each other unseen.
         if before != asked:
             raise ValueError(f"{name}: asked for as {asked}, and before as {before}")
         return found
@@ -180,6 +190,7 @@ class Build:
     def partial_gradients(self, edge: str, count: int) -> list[Buffer]:
         """Return `count` buffers for partial gradients of an edge's filters; the first takes their sum."""
         parameter = self.parameters[edge]
+        # The sum must end in the gradient, so the first leaf is made there.
         return [parameter.gradient_buffer] + [
             self.shared(Name(PARTIAL_GRADIENTS, edge, (leaf,)), parameter.floats)
             for leaf in range(1, count)
@@ -187,7 +198,10 @@ class Build:
 
     def worker_scratch(self, floats: int) -> dict[str, int]:
         """Return the kernel words `scratch` and `scratch_worker`: the scratch of worker 0, and floats to the next."""
+        # Rounded to 256 bytes, so that the scratch of two workers shares no cache line.
         self.arena.most_scratch = max(self.arena.most_scratch, -(-floats // 64) * 64)
+        # While memory is only counted each size has a room of its own; then all lie in one of the
+        # largest size.
         stride = self.workspace or -(-floats // 64) * 64
         whole = _Asked(stride * self.layout.workers)
         room = self._buffer(self.arena, Name(WORKERS, which=(stride,)), whole)

@@ -64,6 +64,8 @@ class Arena:
         self._memory = memory
         self._base = 0 if memory is None else int(memory.ctypes.data)
         self._sharing = sharing
+        # Shared buffers come first, so those that are reserved one after the other begin behind
+        # them.
         self.bytes = sharing.bytes * sharing.replicas if sharing else 0
         self.most_scratch = 0  # floats: the largest scratch of a worker that was asked for
         self.uses: Counter[str] = Counter()  # bytes of buffers that share no memory, by use
@@ -117,6 +119,8 @@ class Arena:
     def _take(self, size: int) -> int:
         address = self._base + self.bytes
         self.bytes += size
+        # The counting build and this one have asked for different buffers: better an error than
+        # memory of others.
         if self._memory is not None and self.bytes > self._memory.size:
             raise MemoryError("the arena was sized for other buffers than it is asked for")
         return address
@@ -148,6 +152,7 @@ Memory = Arena | Replica
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:
     """Return zeroed memory that begins at a cache line."""
+    # A line more, since pages of a mapping are aligned but NumPy promises nothing.
     raw = np.frombuffer(_zeros(size + LINE), np.uint8)
     start = -raw.ctypes.data % LINE
     return raw[start : start + size]
@@ -155,6 +160,7 @@ def aligned_bytes(size: int) -> NDArray[np.uint8]:
 
 def _zeros(size: int) -> mmap.mmap:
     """Return fresh memory, in large pages where the system has them: fewer page faults and TLB misses."""
+    # Anonymous pages are zero, and take memory only once they are touched.
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # an operating system without them

@@ -71,6 +71,7 @@ def unmasked(
     plain, counted = dict(targets), dict(weights)
     for name, target in targets.items():
         hidden: Any = np.ma.getmask(target) | np.ma.getmask(weights.get(name, target))
+        # The usual case costs no copy.
         if not np.any(hidden):  # nor is either a masked array
             continue
         if name in whole_voxels:
@@ -96,6 +97,7 @@ def refuse_weights(weights: ByName) -> None:
     for name, weight in weights.items():
         seen = weight.compressed() if np.ma.isMaskedArray(weight) else weight
         least, most = seen.min(initial=0), seen.max(initial=0)
+        # Written so that NaN fails as well.
         if not (least >= 0 and most < inf):
             wrong = least if not least >= 0 else most
             raise ZnnpyError(
@@ -118,6 +120,7 @@ def numbers(array: ArrayLike, dtype: type[np.floating[Any]], what: str) -> Float
             f"{what}: an array of {found.dtype.name or found.dtype}; numbers are booleans, integers and floats"
         )
     try:
+        # float64 numbers beyond float32 would become infinite in silence.
         with np.errstate(over="raise"):
             return found if found.dtype == dtype else found.astype(dtype)
     except FloatingPointError:
@@ -128,6 +131,7 @@ def _array(array: ArrayLike, what: str) -> Floats:
     """Return what NumPy makes of an object; ShapeError for whatever that raises."""
     try:
         return np.ma.asarray(array) if np.ma.is_masked(array) else np.asarray(array)
+    # NumPy calls methods of whatever it is given, which may raise anything.
     except Exception as error:
         raise ShapeError(f"{what}: is no array: {reason(error)}") from error
 

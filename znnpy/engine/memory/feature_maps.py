@@ -19,8 +19,8 @@ from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.geometry import Geometry
 from znnpy.layers.activation_functions import function_of
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.padding import sides
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
+from znnpy.layers.windows import sides
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
@@ -96,6 +96,7 @@ class Layout:
     @property
     def filters_pass(self) -> bool:
         """Whether passes derive what they need from filters just before use, in memory that serves others too."""
+        # In prediction filters never change, so what is derived from them is made once and kept.
         return self.training and not self.filters_kept
 
     @property
@@ -111,11 +112,14 @@ class Layout:
         flight needs its own.
         """
         count = len(self.numbers)
+        # One slot for each level of the tree holds a finished subtree; each microbatch in flight
+        # fills another.
         return min(count, (count - 1).bit_length() + self.replicas)
 
     @property
     def cut(self) -> int:
         """The axis along which feature maps are cut into ranges of planes."""
+        # One axis for the whole network: tasks of neighbouring layers count the same planes.
         return cut_axis(next(iter(self.geometry.output_shapes.values())))
 
     def shape(self, node: str) -> Triple:
@@ -141,6 +145,8 @@ class Layout:
         """
         found: dict[BorderName, Sides] = {}
         for edge in self.network.outgoing(node):
+            # Pooling tests at the border instead of reading what lies there. The widest frame of a
+            # kind serves the narrower paddings, too.
             if edge.kind == "conv" and self.padding(edge) != BARE:
                 found[edge.border] = _wider(found.get(edge.border, BARE), self.padding(edge))
         return found
@@ -163,6 +169,7 @@ class Layout:
                 break
             first += self.contributed(other)
         end = first + self.contributed(edge)
+        # Lanes behind the last channel are idle, so only the last part may end within a block.
         whole = first % LANES == 0 and (end % LANES == 0 or end == node.channels)
         return first // LANES if whole else None
 
@@ -178,6 +185,8 @@ class Layout:
         own = [*self.frames(node)][:1]
         for edge in self.network.outgoing(node):
             whole = [*self.frames(edge.target)][:1]
+            # In the memory of two concat nodes at once it cannot lie: the first edge wins. Its
+            # frame must be of the same kind as theirs.
             if self.handed(edge) is not None and (not own or own == whole):
                 return edge
         return None
@@ -185,6 +194,8 @@ class Layout:
     def folded(self, edge: Edge) -> bool:
         """Return whether a data gradient is computed with the padding, which is then folded back into the inside."""
         padded = edge.kind == "conv" and self.padding(edge) != BARE
+        # Zeros outside bring nothing back, so an algorithm that can leave these voxels out need not
+        # compute them.
         return padded and not (edge.border == "zeros" and self.traits(edge, "gradient").crops)
 
     def covers(self, edge: Edge) -> bool:
@@ -232,6 +243,8 @@ def is_planar(layout: Layout, name: str) -> bool:
     node, network = layout.network.node(name), layout.network
     edges = network.incoming(name) + network.outgoing(name)
     return (
+        # FEW is what the kernels for few channels take. Functions over channels, learned slopes and
+        # norms need lanes.
         node.channels <= FEW
         and node.kind in ("transfer", "sum")
         and function_of(node.function).pointwise
@@ -244,6 +257,8 @@ def is_planar(layout: Layout, name: str) -> bool:
 
 def first_of(edges: Sequence[Edge]) -> Edge:
     """Return the edge whose output the others are added to: the first that is no identity, else the first."""
+    # An identity's output is its source's activation, which other nodes read: it cannot be added
+    # to.
     return next((edge for edge in edges if edge.kind != "identity"), edges[0])
 
 
@@ -273,6 +288,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
         return edge.kind == "crop" and target and layout.stays_planar(other)
     if max(edge.stride) > 1 or layout.stays_planar(other):
         return False
+    # Lanes must be on one side at least, or nothing is left to vectorise.
     if layout.network.node(other).channels <= FEW:
         return False
     forward, gradient, weight = (layout.traits(edge, which) for which in PASSES)
@@ -285,6 +301,7 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
 def trained_nodes(network: Network) -> set[str]:
     """Return the nodes whose gradient is needed: those with parameters at or before them, inputs excluded."""
     trained: set[str] = set()
+    # In the order of the data: whatever follows something that learns must pass gradients back.
     for node in network.nodes:
         incoming = network.incoming(node.name)
         if (
@@ -402,9 +419,11 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
         frame=_gradient_frame(layout, name),
         shared=True,
     )
+    # Nodes come in reverse, so a concat node's gradient exists before those that lie in it.
     own = _own_gradient(layout, maps, name) or make(Name(GRADIENTS, name))
     maps.gradients[name] = own
     for edge in (outgoing := network.outgoing(name)):
+        # The first edge writes the gradient itself, and the others are added to it.
         if edge is first_of(outgoing):
             maps.backward[edge.name] = own
         elif is_passed_back(network, edge):
@@ -434,6 +453,7 @@ def _gradient_frame(layout: Layout, name: str) -> Sides:
     At both ends of rows it is for direct data gradients, on all sides for the voxels that transposed convolutions
     cut off.
     """
+    # The widest that any edge needs: narrower readers see zeros of the same frame.
     frame, planar = BARE, layout.lanes(name) == 1
     for edge in layout.network.incoming(name):
         if edge.kind == "conv_transpose":

@@ -42,19 +42,24 @@ def refuse_hopeless(
     `states`: arrays that the optimiser keeps of each parameter.
     """
     keeps = limit is None  # with a limit, feature maps may be recomputed for the backward pass
+    # Lower bounds only: what they refuse no plan could save.
     images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
     parameters = parameter_bytes(network, training, states)
     copied = copied_bytes(network, states if training else 0)
+    # Beside any plan there is a copy of what is saved, while it is drawn, loaded or written
+    # (docs/design/memory.md).
     machine = whole_memory() - copied
     allowed = machine if limit is None else min(machine, limit)
     if images + parameters <= allowed:
         return
+    # If parameters alone are too much, the message is about them: a smaller output would not help.
     needs, has = _apart(parameters + images * (parameters <= allowed), allowed)
     if parameters > allowed:
         count = sum(map(prod, parameter_shapes(network).values()))
         trained = ", their gradients and states of the optimizer" if training else ""
         text = f"{count:,} parameters{trained} need at least {needs} of memory"
     else:
+        # Less than a hundredth is not worth a word.
         beside = ", with the parameters," if parameters > allowed / 100 else ""
         inputs = _joined(geometry.input_shapes.values())
         text = (
@@ -126,10 +131,13 @@ def image_bytes(
     }
     inputs = sum(size[node.name] for node in network.inputs)
     outputs = sum(size[node.name] for node in network.outputs)
+    # Inputs are staged for both parities, so that one step can be filled while the other runs.
     if training:
         inputs = STEPS * inputs * (staged or batch) // batch
     if not (training and keeps):
         return inputs + max(inner.values(), default=0) + outputs
+    # Weight gradients need what their convolution has read; all other values could be made again or
+    # overwritten.
     read = {edge.source for edge in network.edges if edge_kind(edge.kind).learns}
     return inputs + sum(size for name, size in inner.items() if name in read) + outputs
 
@@ -159,8 +167,11 @@ def _apart(needed: int, limit: int) -> tuple[str, str]:
 def _fitting(limit: int, needed: int, layout: Layout, needs: Callable[[Layout], int]) -> str | None:
     """Return the largest shape of the same proportions, in steps of 5 %, that fits; None if there is none."""
     tried = [dict(layout.geometry.output_shapes)]
+    # Steps of 5 %: each try plans a whole network, and a hint needs no more digits.
     for percent in range(95, 0, -5):
         # Planning declares all tasks: not for a size whose voxels alone are too many.
+        # A fair guess, not a bound: parameters do not shrink, so what this lets through may still
+        # be too large.
         if needed * (percent / 100) ** 3 > limit:
             continue
         shapes = {

@@ -110,17 +110,20 @@ class Parameter:
     def piece_of(self, output: int, source: int) -> int:
         """Return the index of the piece that holds the filter from one input to one output channel."""
         blocks = -(-self.packed_shape[1] // self.source_lanes)
+        # Pieces: groups of two vectors of outputs, and in each the blocks of inputs.
         return output // (2 * LANES) * blocks + source // self.source_lanes
 
     def offset(self, output: int, source: int) -> int:
         """Return the offset, in floats, of tap (0, 0, 0) of one filter."""
         piece = self.pieces[self.piece_of(output, source)]
+        # [tap][input][lane]: inputs lie `width` floats apart, outputs side by side.
         inside = (source - piece.first_input) * piece.width + output - piece.first_output
         return piece.start + inside
 
     def tap_strides(self, output: int, source: int) -> tuple[int, int, int]:
         """Return the distances between taps along z, y, x, in floats."""
         piece = self.pieces[self.piece_of(output, source)]
+        # From one tap to the next lie all inputs of the piece.
         step = piece.inputs * piece.width
         return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
 
@@ -133,14 +136,18 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
     standardized = {e.name for e in layout.network.edges if e.weight_standardization}
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
+        # Packed as the dense layer that computes it, with zeros between groups.
         if groups.get(name, 1) > 1:
             shape = (shape[0], shape[1] * groups[name], *shape[2:])
+        # Exchanged filters are read by their outputs' blocks, which always have lanes.
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         stored = values = _kept(arena, Name(VALUES, name), floats)
+        # A second buffer: the stored filters must survive for the update.
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
+        # Buffers of the step: unlike values, gradients are filled anew by each update.
         gradient = Buffer(
             Name(PARAMETER_GRADIENTS, name),
             arena.reserve(floats, PARAMETER_GRADIENTS) if name in moving else 0,
@@ -158,6 +165,7 @@ def gradient_slots(
 ) -> list[dict[str, Parameter]]:
     """Return by slot the parameters with a gradient buffer of the slot's own (slot 0: the given one)."""
     found = [dict(parameters)]
+    # Gradients alone have slots; values and states are there once.
     for slot in range(1, slots):
         found.append(dict(parameters))
         for name, parameter in parameters.items():
@@ -176,6 +184,7 @@ def _with_states(arena: Arena, parameter: Parameter, states: int) -> Parameter:
 
 
 def _kept(arena: Arena, name: Name, floats: int) -> Buffer:
+    # Filled by an earlier step, or by Python before the first one.
     return Buffer(name, arena.reserve(floats, name.use), floats, Filled.EARLIER)
 
 
@@ -243,6 +252,8 @@ def _source_lanes(layout: Layout, edge: str) -> int:
 
 def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
     if len(shape) == 1:
+        # One float a channel, padded to whole vectors; a piece is a block, as tasks of nodes take
+        # blocks.
         blocks = range(-(-shape[0] // LANES))
         return tuple(Piece(b * LANES, LANES, b * LANES, LANES, 0, 1) for b in blocks)
     outputs, inputs, *size = shape
@@ -256,5 +267,7 @@ def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
             pieces.append(Piece(start, floats, first, width, source, count))
             start += floats
         first += width
+    # The kernels compute addresses by `packed_size` and its relatives; both must agree on the
+    # layout.
     assert start == packed_size(outputs, inputs, prod(size))
     return tuple(pieces)

@@ -32,6 +32,8 @@ class Phase(Tensor):
         assert self.whole is not None
         first, apart = self.first[self.cut], self.apart[self.cut]
         last = (self.extent if high is None else high) - 1
+        # A range of the whole tensor's planes: phases of one plane touch different voxels of it,
+        # but order is kept by planes.
         return self.whole.region(batch, block, first + low * apart, first + last * apart + 1)
 
 
@@ -52,6 +54,7 @@ class Phased:
     @property
     def channels(self) -> int:
         """Channels of all phases, idle lanes included."""
+        # Each phase begins with a vector of its own, so that kernels find whole vectors.
         return len(self.parts) * -(-self.parts[0].channels // LANES) * LANES
 
 
@@ -81,6 +84,7 @@ def _phase(whole: Tensor, first: Triple, apart: Triple) -> Phase:
 
 def _points(end: Sequence[int], first: Triple, apart: Triple) -> Triple:
     """Return how many voxels of a phase lie before the voxel `end`, along z, y, x."""
+    # Voxels first, first + apart ... below the end; none where the phase begins beyond it.
     z, y, x = (max(0, -(-(n - f) // a)) for n, f, a in zip(end, first, apart, strict=True))
     return z, y, x
 

@@ -33,6 +33,7 @@ class Use:
         return self.together or self.what
 
 
+# What takes a few kilobytes is told together, so that reports show what matters.
 SMALL = "small buffers"
 
 
@@ -79,6 +80,7 @@ class Buffer:
         self, low: int = 0, high: int = WHOLE, *, section: int = 0, strand: int = -1
     ) -> Region:
         """Return the range low..high of a section, in units on which all its users agree (planes, pieces, leaves)."""
+        # Units are the users' own: a region means nothing to any other buffer.
         return Region(self, low, high, section, strand)
 
 
@@ -106,5 +108,6 @@ class Region(NamedTuple):
 
     def overlaps(self, other: Region) -> bool:
         """Return whether both can touch the same memory, given that their keys are equal."""
+        # Strands only tell regions apart if both have one: -1 stands for all of them.
         meet = self.strand < 0 or other.strand < 0 or self.strand == other.strand
         return meet and self.low < other.high and other.low < self.high

@@ -56,7 +56,10 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     }
     normalizers = {name: reserve(2) for name in sizes}
     classes = {node.name: reserve(node.channels) for node in outputs}
+    # Three int64 a channel are six floats; float64 and int64 take two floats each below, too.
     tables = {node.name: reserve(6 * node.channels) for node in outputs}
+    # Two sets, since weight decay is for filters alone; tasks read them by address, so a new
+    # learning rate changes no task.
     hyper, hyper_biases, iteration = reserve(2 * HYPER_WORDS), reserve(2 * HYPER_WORDS), reserve(2)
     given = Buffer(Name(STAGED, which=(parity,)), filled=Filled.OUTSIDE)
 
@@ -65,6 +68,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
             {node.name: _input(arena, layout, node, which) for node in network.inputs},
             {name: reserve(size) for name, size in sizes.items()},
             {name: reserve(size) for name, size in sizes.items()},
+            # Two addresses.
             {name: reserve(4) for name in sizes},
             {name: arena.buffer(Name(RESULTS, name, which), 4) for name in sizes},
             normalizers,
@@ -88,6 +92,7 @@ def _input(arena: Arena, layout: Layout, node: Node, which: tuple[int, int]) -> 
         layout.shape(node.name),
         cut=layout.cut,
         lanes=1,
+        # A packed input has its frame where it is packed to.
         frame=layout.frame(node.name) if layout.stays_planar(node.name) else BARE,
         filled=Filled.OUTSIDE,
     )

@@ -89,6 +89,8 @@ class Tensor:
         section = batch * self.all_blocks + self.first_block + block
         before, after = self.beyond[self.cut]
         last, end = self.extent - before - after, self.extent if high is None else high
+        # Planes of the frame are written together with the outermost planes, so a view that begins
+        # in the frame declares those.
         if before or after:
             low, end = min(max(low - before, 0), last - 1), max(min(end - before, last), 1)
         return Region(self.buffer, low, end, section)
@@ -96,6 +98,8 @@ class Tensor:
     def part(self, first: int, channels: int) -> Tensor:
         """Return a view of `channels` channels from block `first` on."""
         address, before = self.at(0, first), self.first_block + first
+        # Same buffer, other blocks: regions of a part and of the whole meet where their memory
+        # does.
         return replace(self, address=address, channels=channels, first_block=before)
 
     def lies_in(self, whole: Tensor, block: int | None) -> bool:
@@ -143,9 +147,11 @@ def is_dense(tensor: Tensor) -> bool:
 
 def in_rows(tensor: Tensor) -> Row:
     """Return a dense tensor as rows of equally many samples, at least `ROW_SAMPLES` where possible."""
+    # Rows must be equally long, so the number of rows divides the batch.
     most = max(1, tensor.batch // ROW_SAMPLES)
     rows = next(count for count in range(most, 0, -1) if tensor.batch % count == 0)
     each = tensor.batch // rows
+    # A row is the voxels of `each` samples, one after the other, as planes of height 1.
     width = each * voxels(tensor.shape)
     return Row(
         tensor.address, 1, tensor.channels, (rows, 1, width), LANES, tensor.batch * tensor.batch_stride,
@@ -172,6 +178,8 @@ def new_tensor(
     may serve other buffers before and after it.
     """
     depth, height, width = grown(shape, frame)
+    # [block][batch][z][y][x][lane]: the samples of a block lie one behind the other, so that a
+    # fully connected layer can take them as a row (docs/design/convolution.md).
     y_stride = width * lanes
     z_stride = height * y_stride
     batch_stride = depth * z_stride
@@ -205,6 +213,7 @@ def dense_floats(batch: int, channels: int, shape: Triple) -> int:
 def source_range(edge: Edge, dilation: Triple, cut: int, low: int, high: int) -> tuple[int, int]:
     """Return the planes of the source, along the cut axis, that planes low..high of the target read."""
     reach = (edge.size[cut] - 1) * dilation[cut]
+    # Counted in the source with its padding, where tap 0 of voxel 0 reads voxel 0.
     return low * edge.stride[cut], (high - 1) * edge.stride[cut] + reach + 1
 
 

@@ -22,6 +22,7 @@ def sum_bias(
         sum_vectors,
         {
             "source": partials.address,
+            # A bias is one float a channel, so a block of channels is one vector.
             "target": parameter.gradient + 4 * LANES * first,
             "count": count,
             "length": blocks * LANES,
@@ -45,6 +46,7 @@ def sum_planar_bias(
     step.add(
         sum_lanes,
         {
+            # Partial sums of planar channels are whole vectors, whose lanes are added as well.
             "source": partials.address + 4 * LANES * (channel % together),
             "target": parameter.gradient + 4 * channel,
             "count": count,
@@ -53,6 +55,7 @@ def sum_planar_bias(
         what=Identity(node.name, Pass.WEIGHT, Part.BIAS),
         cost=count * LANES * 4 / MEMORY_RATE,
         reads=[partials.region(0, count)],
+        # Strand by lane: the channels of a block are written side by side.
         writes=[parameter.gradient_region(block, block + 1, channel % LANES)],
     )
 

@@ -73,7 +73,9 @@ def share(
     none, if more than `room` bytes would be needed. A buffer that no task touches shares memory with none.
     """
     used = lifetimes(tasks, sizes)
+    # Buffers without tasks, such as those of another graph, may be needed at any time.
     always = dict.fromkeys(sizes, Life((Span(0, ALWAYS),)))
+    # Halving: each try places all buffers anew, so there are few.
     for given in (slack, slack / 2, slack / 4, slack / 8, 0.0) if slack > 0 else (0.0,):
         offsets = _offsets(sizes, always | _stretched(used, tasks, given))
         total = max((offset + sizes[name] for name, offset in offsets.items()), default=0)
@@ -87,12 +89,15 @@ def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Li
     known, spans = set(names), defaultdict[Buffer, list[Span]](list)
     ended = set[Buffer]()
     for moment, task in enumerate(tasks):
+        # Before the task's own accesses: the task that drops a buffer's content is the first to
+        # fill it anew.
         ended.update(task.anew)
         for buffer in touched(task):
             if (own := spans[buffer]) and buffer not in ended:
                 own[-1] = Span(own[-1].first, moment)
             else:
                 own.append(Span(moment, moment))
+                # A new span has begun; later accesses extend it.
                 ended.discard(buffer)
     return {buffer.name: Life(tuple(own)) for buffer, own in spans.items() if buffer.name in known}
 
@@ -104,14 +109,18 @@ def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
         for key in _keys(task):
             keys[key[0]][key] = None
     named = {buffer.name: own for buffer, own in keys.items()}
+    # `owners`: buffers that hold their memory now. A gate stands where ownership passes on.
     made, owners = list[Declared](), set[Name]()
     for task in tasks:
         for buffer in touched(task):
             if buffer.name in owners:
                 continue
+            # The gate comes after all uses of the others and before those of this buffer, also in
+            # the next step, where the others come again.
             if others := sharing.beside(buffer.name):
                 together = [*keys[buffer], *(key for name in others for key in named.get(name, ()))]
                 made.append(gate(together, task.stage))
+            # Who comes back later needs a gate of its own.
             owners.difference_update(others)
             owners.add(buffer.name)
         made.append(task)
@@ -152,6 +161,7 @@ def _stretched(
     done = list(accumulate(task.cost for task in tasks))
 
     def later(span: Span) -> Span:
+        # The last task that ends within `slack` seconds of declared work after the span.
         return span._replace(last=max(span.last, bisect_right(done, done[span.last] + slack) - 1))
 
     return {name: Life(tuple(map(later, life.spans))) for name, life in lives.items()}
@@ -165,12 +175,15 @@ def _offsets(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> dict[Name
     names = list(sizes)
     own = [lives[name] for name in names]
     lengths, bytes_ = [life.length for life in own], np.array(list(sizes.values()), np.int64)
+    # No order is the best for all networks: large buffers fit into few gaps, long-lived ones stand
+    # in the way of many.
     keys = [
         list(sizes.values()),
         lengths,
         [size * (length + 1) for size, length in zip(sizes.values(), lengths, strict=True)],
     ]
     orders = (sorted(range(len(names)), key=key.__getitem__, reverse=True) for key in keys)
+    # No placement needs less than what is alive at the peak: reaching that ends the search.
     least, meetings = sum(sizes[name] for name in busiest(sizes, lives)), _Meetings(own)
     best, total = np.zeros(len(names), np.int64), ALWAYS
     for offsets in (it for order in orders for it in _attempts(order, bytes_, meetings)):
@@ -196,6 +209,7 @@ class _Meetings:
         met = np.zeros(len(self._firsts), bool)
         for first, last in self._lives[number].spans:
             met |= (self._firsts <= last) & (self._lasts >= first)
+        # Spans of one life lie together, and each life has at least one.
         return np.logical_or.reduceat(met, self._starts)
 
 
@@ -205,6 +219,7 @@ def _attempts(order: Sequence[int], sizes: Places, meetings: _Meetings) -> Itera
         offsets = _place(order, sizes, meetings)
         yield offsets
         top = _total(offsets, sizes)
+        # Sorting is stable: what reached the top comes first, the rest keeps its order.
         order = sorted(order, key=lambda number: offsets[number] + sizes[number] < top)
 
 
@@ -213,6 +228,7 @@ def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
     offsets = np.zeros_like(sizes)
     placed = np.zeros(0, np.int64)  # in the order of their offsets
     for number in order:
+        # Ordered by offset already, as `_tightest` needs them.
         beside = placed[meetings.of(number)[placed]]
         at = offsets[number] = _tightest(offsets[beside], (offsets + sizes)[beside], sizes[number])
         placed = np.insert(placed, np.searchsorted(offsets[placed], at), number)
@@ -221,6 +237,8 @@ def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
 
 def _tightest(lows: Places, highs: Places, size: int) -> int:
     """Return the start of the smallest gap of at least `size` bytes between ordered ranges, else the end of all."""
+    # Ranges may overlap one another, as buffers that both live now need not live together; the
+    # running maximum skips what is covered.
     ends = np.maximum.accumulate(np.concatenate([[0], highs]))
     gaps = lows - ends[:-1]
     fitting = np.flatnonzero(gaps >= size)
@@ -256,6 +274,7 @@ def busiest_moment(sizes: Mapping[Name, int], lives: Mapping[Name, Life]) -> int
     for name, life in lives.items():
         for first, last in life.spans:
             changes[first] += sizes[name]
+            # A buffer still lies there while its last task runs.
             changes[last + 1] -= sizes[name]
     moments = sorted(changes)
     needed = list(accumulate(changes[moment] for moment in moments))

@@ -11,6 +11,7 @@ from znnpy.network.types import Edge, Node
 
 def slope_of(node: Node) -> float:
     """Return the slope of a node's activation function where its values are not positive."""
+    # All three functions that kernels apply in passing are x or slope * x.
     return {"linear": 1.0, "relu": 0.0}.get(node.function, node.slope)
 
 
@@ -25,6 +26,8 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
     traits = layout.traits(edge, "forward")
     known = traits.forward_functions
     if edge.kind == "conv_transpose" and traits.overlaps:
+        # Tiles that overlap are added up, and a function of a part of a sum is not the function of
+        # the sum.
         known = ()
     alone = len(layout.network.incoming(node.name)) == 1
     return node if alone and is_plain(node) and node.function in known else None
@@ -32,6 +35,7 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     """Return the node whose function's gradient an edge's data gradient applies: one that no other edge reads."""
+    # The gradient with padding is folded later; the function's gradient must come after that.
     if layout.folded(edge):
         return None
     node = layout.network.node(edge.source)

@@ -46,6 +46,7 @@ class History:
     def __init__(self, tasks: Sequence[Declared]) -> None:
         self.tasks = tasks
         losses = (n for n, task in enumerate(tasks) if task.what.serves is Pass.LOSS)
+        # The first task of the loss: everything before it is the forward pass.
         self.turn = next(losses, len(tasks))
         self.touches = defaultdict[Buffer, list[int]](list)
         self.writers = defaultdict[Buffer, list[int]](list)
@@ -59,6 +60,7 @@ class History:
     def left(self) -> Iterator[Buffer]:
         """Yield the buffers that the forward pass leaves to the backward pass."""
         for buffer, numbers in self.touches.items():
+            # Touched on both sides of the turn, so that it waits in between.
             if buffer.filled is Filled.STEP and numbers[0] < self.turn <= numbers[-1]:
                 yield buffer
 
@@ -71,12 +73,15 @@ class History:
     def _again(self, buffer: Buffer) -> Again | None:
         after, before = self._hole(buffer)
         numbers, reads = set[int](), dict[Buffer, None]()
+        # A closure: what repeated tasks read and is gone, and what they write besides, is filled
+        # anew with them.
         pending, anew = [buffer], {buffer: None}
         while pending:
             for number in self.writers[pending.pop()]:
                 if number >= before or number in numbers:
                     continue
                 task = self.tasks[number]
+                # Tasks of the backward pass, and those that somebody waits for, run once.
                 if number >= self.turn or task.group >= 0:
                     return None
                 numbers.add(number)
@@ -101,6 +106,8 @@ class History:
         writers = self.writers[buffer]
         later = bisect_right(writers, read)
         changed = later < len(writers) and writers[later] < before
+        # Alive: some task at or after `before` touches it anyway, so that its memory is not given
+        # away.
         return not changed and self.touches[buffer][-1] >= before
 
 
@@ -126,7 +133,10 @@ def repeated(tasks: Sequence[Declared], names: Collection[Name]) -> Sequence[Dec
         for again in due.get(number, ()):
             anew = tuple(again.buffers)
             for repeat in again.tasks:
+                # In the stage of the task that needs it: stages never go back.
                 made.append(replace(tasks[repeat], stage=task.stage, anew=anew))
+                # The first repeated task alone drops the old content; the following ones add to
+                # what is there.
                 anew = ()
         made.append(task)
     return made
@@ -140,6 +150,8 @@ def in_order(history: History, names: Collection[Name]) -> dict[int, list[Again]
         if buffer.name in names and (again := history.again(buffer))
     }
     due, done = defaultdict[int, list[Again]](list), dict[Buffer, bool]()
+    # In the order in which they are needed, so that what an earlier one has filled serves later
+    # ones.
     for buffer in sorted(found, key=lambda it: found[it].before):
         _add(found, buffer, due[found[buffer].before], done)
     return due
@@ -153,6 +165,7 @@ def _add(
         return
     if buffer in done:
         raise CircleError(str(buffer.name))
+    # Entered, not finished: meeting it again before it is done is a circle.
     done[buffer] = False
     again = found[buffer]
     for source in again.reads:
@@ -204,6 +217,8 @@ class Sparing:
             del self._untried[name]
             with suppress(CircleError):
                 found = self.peak([*self._names, name])
+                # Equal bytes are accepted: with several moments of peak memory, each must be
+                # lowered before the peak falls.
                 if found.bytes <= self._peak.bytes:
                     self._names, self._peak = [*self._names, name], found
         return self.needed(self._names, max(room, self._peak.bytes))
@@ -219,6 +234,7 @@ class Sparing:
         waiting = [
             name
             for name, again in options.items()
+            # Only a buffer that merely waits at the peak saves anything there.
             if self.sizes[name] > LEAST * peak.bytes and again.after < peak.moment < again.before
         ]
         return min(waiting, key=lambda it: options[it].seconds / self.sizes[it], default=None)
@@ -246,6 +262,8 @@ class Sparing:
                 for buffer in again.buffers:
                     if own := spans.get(buffer.name):
                         first, last = own[-1]
+                        # The old span ends with the last task before that touches it, or with a
+                        # recomputation that read it.
                         ended = max(first, self._before(buffer, before), read.get(buffer, first))
                         own[-1:] = [Span(first, ended), Span(before, max(last, before))]
         return spans

@@ -80,6 +80,7 @@ def tree(leaves: int) -> list[tuple[int, int]]:
     """
     pairs, distance = [], 1
     while distance < leaves:
+        # Neighbours first: sums of leaves that are finished one after the other can begin early.
         pairs += [(i, i + distance) for i in range(0, leaves - distance, 2 * distance)]
         distance *= 2
     return pairs
@@ -101,12 +102,14 @@ def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
     """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut."""
+    # Of one block: elementwise tasks take one block at a time.
     floats = tensor.shape[0] * tensor.shape[1] * tensor.row
     return ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
     """Return the argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on."""
+    # The first row of the range: planes are counted along z or y, whichever axis is cut.
     z, _, y, _ = tensor.box(low, low + 1)
     return {
         prefix: tensor.at(batch, block, z, y),
@@ -130,6 +133,8 @@ def combine_tensors(
     """
     cuts = plane_ranges(leaves[0], 3)
     pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
+    # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the
+    # tree.
     for first, second in pairs + [(leaves[0], other) for other in others]:
         for batch in range(first.batch):
             for block in range(first.blocks):

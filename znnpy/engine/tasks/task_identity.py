@@ -65,6 +65,7 @@ class Part(Enum):
     `only`: the pass to which this part always belongs, so that its label need not name it.
     """
 
+    # An empty word: the pass alone names the task, as it is the only one of its kind there.
     DIRECT = "", Kind.DIRECT
     WINOGRAD = "", Kind.WINOGRAD
     MAXIMA = "", Kind.POOL
@@ -142,10 +143,12 @@ class Identity(NamedTuple):
     @property
     def label(self) -> str:
         """Owner, pass and part in words, such as `conv1 backward products`."""
+        # Forward is what a name without a pass means.
         named = self.part.only is not None or self.serves is Pass.FORWARD
         return " ".join(filter(None, (self.owner, "" if named else self.serves, self.part.label)))
 
 
+# Gates and barriers belong to no edge and serve no pass of any.
 GATE = Identity(None, Pass.ORDER, Part.GATE)
 _BARRIER = Identity(None, Pass.ORDER, Part.BARRIER)
 

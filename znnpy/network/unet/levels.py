@@ -7,10 +7,9 @@ from typing import Any
 from znnpy.config.unet_section import UnetSection, each
 from znnpy.errors import NetworkError
 from znnpy.layers.keys import slope_of
-from znnpy.layers.operation import EdgeKindName
+from znnpy.layers.types import EdgeKindName
 from znnpy.network.types import ONCE, Edge, Node, Triple
-from znnpy.network.unet.blocks import Convs, block
-from znnpy.network.unet.builder import Sketch
+from znnpy.network.unet.blocks import Convs, Sketch, block
 
 
 def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:

@@ -8,6 +8,8 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import LANES_COUNTED, STREAM_RATE, ConvShape
 from znnpy.plan.types import PASSES, Method, PartSeconds
 
+# Below direct convolution's rate: no voxel that is loaded serves the filters of more than one
+# channel.
 RATE = 40e9  # flop/s, idle lanes included
 METHOD = Method("depthwise")
 traits = Traits(depthwise=True, crops=True)

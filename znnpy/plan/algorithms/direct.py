@@ -8,12 +8,16 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, STREAM_RATE, ConvShape, padded
 from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
+# For all passes of training alike; only its ratio to the rates of other algorithms decides
+# anything.
 DIRECT_RATE = 80e9  # flop/s
 IMAGES_RATE = 12e9  # bytes/s of feature maps that a pass with few operations reads and writes
 # Of forward passes of large patches, which are timed apart from training passes.
+# With few inputs there are few products for each output that is stored.
 PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, idle lanes included
 
 METHOD = Method("direct")
+# Everything that any layer needs: direct convolution is the fallback for what others refuse.
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
@@ -67,6 +71,7 @@ def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
     lanes, other = shape.outputs, shape.inputs
     if which == "gradient":
         lanes, other = other, lanes
+    # Few channels beside many lie planar, and lanes go over the other side: none is idle then.
     if lanes > FEW_IMAGES or other <= FEW_IMAGES:
         lanes = -(-lanes // LANES_COUNTED) * LANES_COUNTED
     return 2.0 * shape.batch * lanes * other * voxels(shape.size) * voxels(shape.places)

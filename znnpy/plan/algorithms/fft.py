@@ -55,9 +55,14 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
 
 def fft_seconds(shape: ConvShape) -> float:
     """Return the seconds of one pass by whole-image FFT on one core, its share of shared transforms included."""
+    # 2.5 n log2 n operations of a real transform, FFTW's own count; `seen`, since padding is
+    # transformed as well.
     transform = 2.5 * voxels(shape.seen) * log2(max(2, voxels(shape.seen))) / TRANSFORM_RATE
+    # n / 2 complex multiply-adds of 8 operations.
     product = 4.0 * voxels(shape.seen) / PRODUCT_RATE
     pairs = shape.inputs * shape.outputs
+    # Counted alike for each pass; passes share some of them, so the sum of all three is an
+    # overestimate.
     transforms = shape.batch * (shape.inputs + shape.outputs) + pairs
     return transforms * transform + shape.batch * pairs * product
 

@@ -22,6 +22,8 @@ from znnpy.plan.joint_choice import cheapest, needed
 from znnpy.plan.tiles import best_tiles, over_tiles, spectral_bytes, spectral_costs
 from znnpy.plan.types import PASSES, TILE_SIZES, Method, PartSeconds, PassName
 
+# With two instead of five sizes in all, two of twelve layers lost more than a tenth
+# (docs/design/convolution.md, "auto"); more sizes lengthen the first start.
 MEASURED_TILES = 4  # sizes of tiles that `auto` measures
 # Times the least estimate; estimates err by a quarter at most, so such tiles are never the fastest.
 FAR_FROM_BEST = 2.5
@@ -64,6 +66,7 @@ def dense(shape: ConvShape) -> ConvShape:
         )
     phases, channels = shape.phases, shape.inputs
     few = shape.planar and over_tiles(channels, phases.count)
+    # Kernels read whole vectors of a phase: idle lanes meet filters of zeros.
     if phases.split and not few:
         channels = -(-channels // LANES_COUNTED) * LANES_COUNTED
     return replace(
@@ -90,9 +93,12 @@ def candidates(shape: ConvShape) -> list[Method]:
         # The data gradient is a full correlation over other extents: its best tiles may differ from those of other
         # passes.
         tiles += best_tiles(replace(like, passes=("gradient",)), 1, MOST_BYTES)
+    # Last: `auto` must never lose to `conv: spectral` for want of its tile. Duplicates end in the
+    # dict below.
     tiles += _taken_if_told(shape)
     # With strides direct convolution is seldom slower than its estimate, and tiles of phases are seldom faster.
     ratio = 1.0 if shape.phases.split else CLEAR_RATIO
+    # `costs` adds up three passes and what they share, so direct convolution counts three times.
     most = len(PASSES) * direct_seconds(shape) * ratio
     found = {tile: sum(costs(shape, tile).values()) for tile in tiles}
     # With many channels spectra of filters for large tiles take long to time, and far more memory than the chosen
@@ -103,6 +109,8 @@ def candidates(shape: ConvShape) -> list[Method]:
 
 def _loses(shape: ConvShape) -> bool:
     """Return whether direct convolution beats every tile: phases fill few lanes, or tiles fill few vectors."""
+    # Measured: for 8 images or fewer direct convolution was always faster
+    # (docs/design/convolution.md, "Strides").
     return shape.phases.split and min(shape.inputs, shape.outputs) <= FEW_IMAGES
 
 

@@ -15,10 +15,13 @@ from znnpy.plan.partition import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
+# The one size that its kernels are written for.
 TAPS = (3, 3, 3)
 NEW = 4  # outputs of a tile along an axis: F(4, 3)
 POINTS = 216  # of a tile: (4 + 3 - 1)^3
 # Rates of one core, measured within layers of 12 to 32 channels.
+# Only ratios matter: they choose between slabs and stages, cut passes into tasks, and compare with
+# other algorithms.
 PRODUCT_RATE = 150e9  # flop/s
 SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source channels
 TARGET_SECONDS = 0.45e-6  # of its output channels
@@ -36,7 +39,9 @@ PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 
 # Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
 # most this share of it, where there are tasks enough.
 RANGE_SECONDS, TAPS_SHARE = 4e-4, 0.1
+# So many tasks are left even if transforming sums then takes more than its share.
 FEWEST_TASKS = 16
+# More ranges give more tasks and more memory; adding them up reads all of it once more.
 PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
 FEWEST_RANGES = 16  # allowed however large a layer's filters are, so that many workers have work
 # Tiles of a group, about, and of one that reads the filters from beyond an L3 cache: data between its stages leave
@@ -45,6 +50,7 @@ GROUP_TILES, FAR_GROUP_TILES = 64, 128
 # Seconds of a tile's LANES_COUNTED channels, before and behind products.
 PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
+# LONGER: times the transforms of so many blocks, whose tiles come from beyond the L2 cache.
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
 
@@ -95,6 +101,7 @@ def tile_layers(extent: int, dilation: int) -> int:
 
 def is_staged(shape: ConvShape) -> bool:
     """Return whether a forward pass goes in three stages, where slabs would read filters too often; by sizes alone."""
+    # Stages only pay by reading filters less often; filters that a cache holds need no such help.
     return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < _slabs_seconds(shape)
 
 
@@ -103,10 +110,14 @@ def group_tiles(shape: ConvShape) -> tuple[int, int]:
 
     All lattices along z, and all tiles along x, are in the same group.
     """
+    # Layers of the longest lattice: the others have as many or one fewer.
     layers = [-(-n // (NEW * apart)) for n, apart in zip(shape.target, shape.dilation, strict=True)]
+    # Tiles that are always in one group: all along x, of all lattices along z.
     together = tile_layers(shape.target[2], shape.dilation[2]) * shape.dilation[0]
     most = FAR_GROUP_TILES if _points_bytes(shape) > FAR_BYTES else GROUP_TILES
     rows = _even(layers[1], most // together)
+    # A group is several layers deep only if it has all rows: otherwise its tiles would share no
+    # planes.
     deep = most // (together * rows) if rows == layers[1] else 1
     return _even(layers[0], deep), rows
 
@@ -177,8 +188,13 @@ def range_count(shape: ConvShape, planes: int) -> int:
     tasks = shape.batch * parts * -(-columns // (2 * together))
     pairs = shape.inputs * columns * LANES_COUNTED
     seconds = weight_seconds(shape) / shape.batch
+    # Few enough that transforming sums stays a small share, unless that left fewer than
+    # FEWEST_TASKS tasks.
     cheap = max(TAPS_SHARE * seconds / (pairs * TAPS_SECONDS), FEWEST_TASKS / tasks)
+    # Each sample has ranges of its own, so the batch shares the memory.
     most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(TAPS) * pairs)) // shape.batch
+    # Bits depend on the number of ranges: sizes and constants decide, never workers or measured
+    # time.
     return max(1, min(planes, most, int(seconds / RANGE_SECONDS), int(cheap)))
 
 

@@ -20,6 +20,7 @@ from znnpy.plan.algorithms.depthwise import patch_seconds
 
 ORIGIN = (0, 0, 0)
 # Bytes of values and gradient: a slab stays in the L2 cache while its taps are summed.
+# Larger slabs leave the cache between taps; smaller ones give more partial sums to add.
 SLAB_BYTES = 1 << 20
 MOST_SLABS = 16  # partial weight gradients kept side by side
 
@@ -48,6 +49,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """Declare the data gradient."""
     target, before = build.back(edge), firsts(build.layout.cropped(edge))
     dilation = build.layout.geometry.dilations[edge.name]
+    # On each lattice of a stride other taps meet; the kernel sorts that out row by row.
     for batch, block, low, high, cost in _parts(build, edge, target):
         first = before[target.cut]
         seen = met_range(edge, dilation, gradient, low + first, high + first)
@@ -69,6 +71,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     """Declare the weight gradient: products summed over positions, by a fixed tree over ranges and batch."""
     parameter = build.parameters[edge.name]
     slabs = _slabs(gradient)
+    # Slabs are added by a tree of fixed shape, so that bits do not depend on the workers.
     leaves = build.partial_gradients(edge.name, len(slabs))
     for index, piece in enumerate(parameter.pieces):
         regions = [leaf.region(index, index + 1) for leaf in leaves]
@@ -90,7 +93,8 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def _slabs(gradient: Tensor) -> list[tuple[int, int, int]]:
-    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
+    """Return (batch, low, high): ranges of the gradient that fit the L2 cache with their source."""
+    # Four bytes of the gradient and about as many of the source for each position.
     bytes_ = 8 * prod(gradient.shape) * LANES
     most = max(1, MOST_SLABS // gradient.batch)
     wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), most)
@@ -125,7 +129,7 @@ def _slab_gradient(
 
 
 def _parts(build: Build, edge: Edge, target: Tensor) -> list[tuple[int, int, int, int, float]]:
-    """(batch, block, low, high, seconds) of each task."""
+    """Return (batch, block, low, high, seconds) of each task."""
     seconds = _seconds(build, edge, target)
     return [
         (batch, block, low, high, seconds * (high - low) / target.extent)
@@ -136,14 +140,16 @@ def _parts(build: Build, edge: Edge, target: Tensor) -> list[tuple[int, int, int
 
 
 def _seconds(build: Build, edge: Edge, tensor: Tensor) -> float:
-    """Of a pass over one block."""
+    """Return the seconds of a pass over one block."""
     return patch_seconds(build.layout.conv_shape(edge), None) / tensor.batch / tensor.blocks
 
 
 def _filters(build: Build, edge: Edge, block: int) -> tuple[dict[str, int], Region]:
-    """Words of the filters of a block, and what they read."""
+    """Return the argument words of a block's filters, and the region that they read."""
+    # Outputs are packed in groups of two vectors (`output_groups`), so two blocks share a piece.
     parameter, panel = build.parameters[edge.name], block // 2
     piece = parameter.pieces[panel]
+    # The block's lanes within the piece's one or two vectors of outputs.
     place = parameter.values + 4 * (piece.start + LANES * block - piece.first_output)
     words = {"filters": place, "filter_tap": piece.width}
     return words, parameter.values_region(panel, panel + 1)
@@ -160,7 +166,7 @@ def _words(
     low: int,
     high: int,
 ) -> dict[str, float]:
-    """Words of planes low..high of one block."""
+    """Return the argument words of planes low..high of one block."""
     first_z, _, first_y, _ = target.box(low, high)
     named = {
         "window": edge.size,

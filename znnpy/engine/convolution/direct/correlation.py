@@ -55,7 +55,7 @@ class Correlation:
 
 
 def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor) -> Correlation:
-    """With the filters as they are: the forward pass of a convolution."""
+    """Return the correlation with the filters as they are: the forward pass of a convolution."""
     dilation = build.layout.geometry.dilations[edge.name]
     return Correlation(
         which,
@@ -70,7 +70,7 @@ def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Ten
 def against(
     build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor, before: Triple
 ) -> Correlation:
-    """Full correlation with transposed filters, on each lattice of the target with the taps that meet it.
+    """Return the full correlation with transposed filters, on each lattice of the target with the taps that meet it.
 
     `before`: voxels of it that are left out before the target's first.
     """
@@ -81,6 +81,7 @@ def against(
     words = source_words(source, ONCE, edge.size, dilation) | places
     words |= tap_words(places, (source.z_stride, source.y_stride, source.lanes))
     if source.lanes == 1:  # the halo holds zeros for all taps along x
+        # Planar gradients have a halo on both sides, so no tap along x has to be left out.
         words |= {"limit_x": NO_LIMIT, "shift_x": 0}
     first = before[target.cut]
     return Correlation(
@@ -90,15 +91,16 @@ def against(
         words,
         lambda low, high: met_range(edge, dilation, source, low + first, high + first),
         turned=target.lanes > 1,
+        # A row's lattices are written by one task, so that planes of one stride stay together.
         together=edge.stride[target.cut],
     )
 
 
 def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
-    """All tasks of a pass.
+    """Declare all tasks of a pass.
 
-    Forward bias and function of the edge's target are applied, backward the gradients of the function and
-    bias of its source made, where nothing else converges there.
+    Where nothing else converges, the forward pass also applies bias and function of the edge's target; the data
+    gradient also makes the gradients of its source's function and bias.
     """
     node = _applied(build, edge, it.which)
     for panel in _panels(it.target):
@@ -107,6 +109,8 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which))
         partials = None
         if node and it.which == "gradient":
+            # One vector a task and block, added up in order afterwards: bits do not depend on who
+            # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
         for leaf, (batch, low, high, cost) in enumerate(cuts):
             planes, rows = (low, high), isinstance(it.target, Row)
@@ -139,14 +143,16 @@ class _Panel:
 
 def _panels(target: Tensor) -> list[_Panel]:
     if target.lanes == 1:
+        # Planar channels are few: one task computes all of them.
         return [_Panel(0, 0, target.channels)]
     vectors = output_groups(target.channels)
     return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
 
 
 def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
-    """(batch, low, high, seconds) of each task of a panel."""
+    """Return (batch, low, high, seconds) of each task of a panel."""
     target = it.target
+    # Of one sample and one panel.
     share = seconds / target.batch * panel.count / target.blocks
     planes = [
         (low * it.together, min(target.extent, high * it.together))
@@ -160,7 +166,7 @@ def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int
 
 
 def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[int, Region]:
-    """Address of the filters that a panel reads, and their region."""
+    """Return the address of the filters that a panel reads, and their region."""
     offset = 4 * group_offset(panel.number, it.source.channels, prod(edge.size))
     if it.turned:
         buffer = transposed(build, edge)
@@ -168,6 +174,7 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
     parameter = build.parameters[edge.name]
     if it.target.lanes == 1:
         return parameter.values, parameter.values_region()
+    # A panel's filters are as many pieces as the source has blocks.
     first = panel.number * it.source.blocks
     return parameter.values + offset, parameter.values_region(first, first + it.source.blocks)
 
@@ -175,6 +182,8 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
 def _kernel(it: Correlation, panel: _Panel) -> Kernel:
     if it.target.lanes == 1:
         return few_kernel(it.target.channels)
+    # Kernels are compiled for the distance of neighbouring voxels: a constant is an immediate
+    # operand.
     return forward_kernel(panel.count, it.words["source_x"])
 
 
@@ -185,10 +194,11 @@ def _words(
     batch: int,
     planes: tuple[int, int],
 ) -> dict[str, float]:
-    """All argument words of one task."""
+    """Return all argument words of one task."""
     target = _target_words(it.target, batch, panel.first, *planes)
     found = {**words, "source": it.source.at(batch), **target}
     if it.target.lanes == 1:
+        # The kernels of few channels read their source by blocks of LANES alone.
         del found["source_x"], found["source_lanes"]
     return found
 
@@ -208,7 +218,7 @@ def _epilogue(
     *,
     rows: bool,
 ) -> tuple[dict[str, float], list[Region]]:
-    """Words of what is done with finished sums, and what that reads; `rows`: the target is a `Row`."""
+    """Return the words of what is done with finished sums, and what that reads; `rows`: the target is a `Row`."""
     if node is None:
         return PLAIN, []
     slope = PLAIN | {"slope": slope_of(node)}
@@ -279,5 +289,5 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
 def blocks_of(
     tensor: Tensor, batch: int, block: int, count: int, low: int, high: int
 ) -> list[Region]:
-    """Planes low..high of some blocks."""
+    """Return the regions of planes low..high of some blocks."""
     return [region for i in range(count) for region in tensor.met(batch, block + i, low, high)]

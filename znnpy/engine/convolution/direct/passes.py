@@ -25,6 +25,7 @@ def in_a_row(
 
     `beside`: tensors that are read or written with those, which must lie in the same way.
     """
+    # A frame between samples would be read as voxels of the next one.
     if not (build.layout.covers(edge) and all(map(is_dense, (source, target, *beside)))):
         return edge, source, target
     taps = prod(edge.size)
@@ -49,6 +50,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the data gradient, with the gradient of the source's function if no other edge reads it."""
     if edge.kind == "conv_transpose":
+        # What padding cropped is 0 in the frame: these voxels were never made.
         gradient = gradient.framed(build.layout.padding(edge))
         it = along(build, "gradient", edge, gradient, build.maps.backward[edge.name])
     else:

@@ -19,23 +19,24 @@ TRANSPOSED = Use("transposed filters")
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Filters with inputs and outputs exchanged, where a pass reads them so."""
+    """Declare the exchange of inputs and outputs of an edge's filters, where a pass reads them so."""
     serves = _reads_transposed(build, edge)
     if serves:
         transpose(step, build, edge, serves)
 
 
 def transposed(build: Build, edge: Edge) -> Buffer:
-    """Where they are kept."""
+    """Return the buffer of an edge's transposed filters."""
     outputs, inputs, *size = build.parameters[edge.name].packed_shape
     return build.kept(Name(TRANSPOSED, edge.name), packed_size(inputs, outputs, prod(size)))
 
 
 def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
-    """The first pass that reads filters with inputs and outputs exchanged."""
+    """Return the first pass that reads filters with inputs and outputs exchanged; None if none does."""
     if edge.kind == "conv_transpose":
         return Pass.FORWARD
     layer = build.layout.plan.layers[edge.name]
+    # A planar target has its lanes over inputs, so that filters are read the other way round.
     if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
         return Pass.FORWARD
     back = edge.name in build.maps.backward and layer.gradient == "direct"
@@ -43,9 +44,10 @@ def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
 
 
 def transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
-    """Exchange inputs and outputs, for the pass that it serves first."""
+    """Declare the tasks that exchange inputs and outputs, for the pass that they serve first."""
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.packed_shape
+    # Twice the bytes that are read and written: neighbours on one side lie apart on the other.
     seconds = parameter.floats * 16 / MEMORY_RATE
     for first, end in ranges(-(-outputs // LANES), seconds):  # whole tiles are exchanged at once
         low, high = first * LANES, min(outputs, end * LANES)

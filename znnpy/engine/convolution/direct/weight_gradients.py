@@ -41,12 +41,12 @@ MOST_SLABS = 16  # partial weight gradients kept side by side
 
 
 def is_outer(source: Tensor, gradient: Tensor) -> bool:
-    """Whether every tap meets one voxel of each sample, in blocks of images."""
+    """Return whether every tap meets one voxel of each sample, in blocks of images."""
     return prod(gradient.shape) == 1 and source.lanes == gradient.lanes == LANES
 
 
 def sample_groups(samples: int) -> list[range]:
-    """Samples that a task adds: the nodes of one level of the tree over all."""
+    """Return the samples that each task adds: the nodes of one level of the tree over all."""
     starts = range(0, samples, TOGETHER)
     return [range(first, min(first + TOGETHER, samples)) for first in starts]
 
@@ -61,7 +61,7 @@ def outer_products(
     place: int,
     region: Region,
 ) -> None:
-    """Add what some samples bring to one piece, by ranges of tap rows."""
+    """Declare the tasks that add what some samples bring to one piece, by ranges of tap rows."""
     source, gradient = factors
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, 0, 1)
@@ -101,7 +101,7 @@ def outer_products(
 
 
 def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> None:
-    """Products of source and gradient summed over positions: a fixed tree over ranges and batch.
+    """Declare the products of source and gradient summed over positions: a fixed tree over ranges and batch.
 
     Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): their own sums are
     then written once, where each addition by a task of its own would read and write them again.
@@ -112,6 +112,7 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
     else:
         leaves, emit = _slabs(edge, source, gradient), _slab_gradient
     buffers = build.partial_gradients(edge.name, len(leaves))
+    # With several slabs a tree over slabs comes first, and no task has the whole sum to add to.
     if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
         earlier = _earlier_sums(step, build, edge)
         buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
@@ -125,8 +126,10 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
 
 
 def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> bool:
-    """Whether what tasks leave is the gradient of one microbatch, and their kernel adds others to it."""
+    """Return whether tasks leave the gradient of one microbatch alone, to which their kernel can add others."""
     parameter = build.parameters[edge.name]
+    # Constraints on gradients are tasks of their own behind these, and must see one microbatch
+    # alone.
     as_made = edge.repeat == ONCE and parameter.groups == 1 and not parameter.standardized
     return as_made and gradient.lanes > 1 and not _few_inputs(build, edge, source)
 
@@ -134,15 +137,17 @@ def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) ->
 def _earlier_sums(step: Step, build: Build, edge: Edge) -> list[Buffer]:
     """Return what earlier microbatches have left that can be added once this one is there, in the tree's order."""
     pairs = build.pairs[:MOST_EARLIER]
+    # Told to `emit_gradients`, which declares the additions that are left.
     step.added[edge.name] = len(pairs)
     return [build.slots[into][edge.name].gradient_buffer for into, _ in pairs]
 
 
 def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[tuple[int, int, int]]:
-    """(batch, low, high): ranges of the gradient that, with their source, fit the L2 cache."""
+    """Return (batch, low, high): ranges of the gradient that fit the L2 cache with their source."""
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
     lanes = gradient.lanes + source.lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
+    # By sizes alone, as the number of slabs decides the order of additions.
     wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
     cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
     return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
@@ -159,7 +164,7 @@ def _slab_gradient(
     region: Region,
     earlier: Sequence[Buffer] = (),
 ) -> None:
-    """Add what one slab brings to one piece, by ranges of tap rows: they write side by side.
+    """Declare the tasks that add what one slab brings to one piece, by ranges of tap rows, which write side by side.
 
     With the sums that lie in `earlier` as the piece does.
     """
@@ -168,6 +173,7 @@ def _slab_gradient(
     wide = source_range(edge, dilation, gradient.cut, low, high)
     few = gradient.lanes == 1
     vectors = gradient.channels if few else piece.width // LANES
+    # Planar tensors have a block for each channel.
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
     places = [buffer.address + 4 * piece.start for buffer in earlier]
@@ -180,6 +186,7 @@ def _slab_gradient(
     flops = 2.0 * piece.floats / piece.width * width
     flops *= (high - low) * prod(gradient.shape) / gradient.extent
     seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE
+    # Rows of taps along x, counted in z, y order.
     rows = edge.size[0] * edge.size[1]
     # Of the products alone: what is added was made by the same ranges.
     for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
@@ -215,7 +222,7 @@ def _slab_gradient(
 
 
 def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
-    """Whether there is a kernel for so few images, which lie planar."""
+    """Return whether there is a kernel for so few images, which lie planar."""
     dilation = build.layout.geometry.dilations[edge.name]
     return source.lanes == 1 and dilation[2] == 1 and edge.size[2] <= WIDEST
 
@@ -223,7 +230,7 @@ def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
 def _gradient_kernel(
     build: Build, edge: Edge, source: Tensor, vectors: int, earlier: Sequence[int], *, few: bool
 ) -> tuple[Kernel, dict[str, int], int]:
-    """The kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
+    """Return the kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
     if few:
         return FEW_OUTPUTS[vectors - 1], {"vectors": 1, "outputs": vectors}, 1
     if _few_inputs(build, edge, source):

@@ -45,9 +45,12 @@ def operations(
 ) -> Operations:
     """Count operations; what edges with a node in common share counts once for each grid."""
     shape = layout.conv_shape(edge)
+    # The grid that tasks really transform, not the image: rounding up to fast sizes is part of the
+    # algorithm.
     z, y, x = (good_size(size) for size in shape.seen)
     grid, found = (z, y, x), _products(edge, shape, (z, y, x), passes)
     for task, count in _image_transforms(layout, edge, shape, passes).items():
+        # Edges share spectra only if grid and what surrounds the image are the same.
         key = task, grid, shape.padding, edge.border
         if key not in counted:
             counted.add(key)
@@ -74,13 +77,15 @@ def _image_transforms(
 def _products(
     edge: Edge, shape: ConvShape, grid: Triple, passes: Collection[PassName]
 ) -> Operations:
-    """Products, with the filters' transforms where these are made on the way."""
+    """Return the operations of products, with the filters' transforms where these are made on the way."""
     pairs = shape.inputs * shape.outputs
     product = 8.0 * frequencies(grid) * shape.batch * pairs
     filters = pairs * of_transform(grid)
     kept = spectra_stay_cached(pairs, grid)
     flops = {
         Identity(edge.name, PASS_OF[which], Part.PRODUCTS): product
+        # Gradients of filters are always transformed where they are made; filters are, unless their
+        # spectra are kept.
         + (filters if which == "weight" or not kept else 0.0)
         for which in passes
     }

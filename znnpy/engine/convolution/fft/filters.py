@@ -21,12 +21,16 @@ from znnpy.plan.twiddle_tables import plan_filter
 DENSE = Use("dense filters")
 FILTER_SPECTRA = Use("spectra of filters", "filter spectra")
 
+# Measured in docs/design/convolution.md, "fft": above it spectra are faster made anew than read
+# back.
 CACHED_FLOATS = 1 << 21  # filter spectra kept between passes: 8 MiB, a share of a usual L3 cache
+# Sums run within groups first, so it is part of what fixes the bits. Larger groups write the sum
+# less often and take more scratch of a cache.
 GROUP = 4  # filters transformed in a worker's scratch before they are multiplied
 
 
 def filters_stay_cached(build: Build, edge: Edge) -> bool:
-    """Whether an edge's filter spectra are few enough to be kept for all passes of an update.
+    """Return whether an edge's filter spectra are few enough to be kept for all passes of an update.
 
     Above that they would be written to memory and read back at its speed; making them anew where
     they are multiplied costs less (`scripts/bench_fft.py`).
@@ -36,12 +40,12 @@ def filters_stay_cached(build: Build, edge: Edge) -> bool:
 
 
 def spectra_stay_cached(filters: int, grid: Triple) -> bool:
-    """Whether the spectra of so many filters are few enough to be kept."""
+    """Return whether the spectra of so many filters are few enough to be kept."""
     return filters * spectrum_floats(grid) <= CACHED_FLOATS
 
 
 def filter_spectra_of(step: Step, build: Build, edge: Edge, serves: Pass | None = None) -> Spectra:
-    """Spectra [out][in] of an edge's filters; those that serve a pass are made anew for it."""
+    """Return the spectra [out][in] of an edge's filters; with `serves`, declare the tasks that make them for a pass."""
     parameter, grid = build.parameters[edge.name], grid_of(build, edge)
     outputs, inputs = parameter.shape[:2]
     spectra = Spectra(build, FILTER_SPECTRA, edge.name, outputs * inputs, grid, kept=True)
@@ -69,6 +73,7 @@ def _filter_task(
     seconds: float,
 ) -> None:
     parameter = build.parameters[edge.name]
+    # [output][input]; packed filters lie otherwise, so each is found by its offset and strides.
     index = output * parameter.shape[1] + source
     tap_z, tap_y, tap_x = parameter.tap_strides(output, source)
     step.add(
@@ -92,7 +97,7 @@ def _filter_task(
 
 
 def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
-    """Dense copies of packed filters, after each update."""
+    """Declare dense copies of packed filters, after each update."""
     parameter = build.parameters[edge.name]
     outputs, inputs, *size = parameter.shape
     taps = size[0] * size[1] * size[2]
@@ -119,13 +124,14 @@ def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
 def emit_filtered_sum(
     step: Step, build: Build, edge: Edge, a: Spectra, out: Spectra, what: Identity
 ) -> None:
-    """Sums of spectra times those of dense filters, made in each worker's scratch."""
+    """Declare sums of spectra times those of dense filters, which are made in each worker's scratch."""
     backward = what.serves is Pass.BACKWARD
     outputs, inputs, *size = build.parameters[edge.name].shape
     dilation = build.layout.geometry.dilations[edge.name]
     plan = plan_filter(a.grid, edge.size, dilation)
     taps = size[0] * size[1] * size[2]
     terms, images = (outputs, inputs) if backward else (inputs, outputs)
+    # Dense filters lie [out][in][tap]: backward, images are inputs and terms outputs.
     image_step, term_step = (taps, inputs * taps) if backward else (inputs * taps, taps)
     batch = a.count // terms
     for image in range(images):
@@ -144,6 +150,7 @@ def emit_filtered_sum(
                 "out_row": images * out.floats,
                 "terms": terms,
                 "rows": batch,
+                # The forward pass is a cross-correlation, its data gradient a convolution.
                 "conjugate": int(not backward),
                 "add": 0,
                 "group": GROUP,
@@ -159,7 +166,7 @@ def emit_filtered_sum(
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectra) -> None:
-    """Filter gradients from spectra: each product is transformed back where it was made."""
+    """Declare filter gradients from spectra: each product is transformed back where it was made."""
     parameter = build.parameters[edge.name]
     outputs, inputs = parameter.shape[:2]
     batch = x.count // inputs
@@ -195,15 +202,18 @@ def weight_gradient(step: Step, build: Build, edge: Edge, x: Spectra, dy: Spectr
                     for row in range(batch)
                     for source in range(piece.first_input, piece.first_input + piece.inputs)
                 ],
+                # Tasks of different outputs write different lanes of one piece: the output is the
+                # strand.
                 writes=[parameter.gradient_region(index, index + 1, output)],
             )
 
 
 def _dense(build: Build, edge: Edge) -> Buffer:
-    """An edge's dense filters, by pieces."""
+    """Return the buffer of an edge's dense filters; its regions count pieces."""
     outputs, inputs, *size = build.parameters[edge.name].shape
     return build.kept(Name(DENSE, edge.name), outputs * inputs * size[0] * size[1] * size[2])
 
 
 def _filter_seconds(grid: Triple, size: Triple) -> float:
+    # Lines along z dominate: for each of voxels / 2 frequencies size[0] complex multiply-adds.
     return 4.0 * voxels(grid) * size[0] / PRODUCT_RATE

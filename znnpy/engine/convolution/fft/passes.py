@@ -29,6 +29,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PassName, Plan
 from znnpy.plan.cost import PRODUCT_RATE
 
+# Fewer columns load each term more often; more need more registers for their sums.
 COLUMNS = 4  # output images of one product task: they share the loads of the terms
 
 IMAGE_SPECTRA = Use("spectra of images", "source spectra")
@@ -59,7 +60,7 @@ class Product:
     out_first: int = 0
 
     def touched(self, columns: range) -> tuple[list[int], list[int], list[int]]:
-        """Indices of the spectra of a and b read, and of out written, for some columns."""
+        """Return the numbers of the spectra of a and b read, and of those of out written, for some columns."""
         terms, rows = range(self.terms), range(self.rows)
         return (
             [self.a_first + t * self.a_term + r * self.a_row for t in terms for r in rows],
@@ -80,8 +81,9 @@ def emit_product(
     shape: Product,
     what: Identity,
 ) -> None:
-    """Sums of products of spectra, cut by output columns and ranges of frequencies."""
+    """Declare sums of products of spectra, cut by output columns and ranges of frequencies."""
     seconds = shape.terms * shape.rows * a.floats * 4 / PRODUCT_RATE
+    # Each task sums all terms for its columns, so no two tasks add to one spectrum.
     for first in range(0, shape.columns, COLUMNS):
         columns = range(first, min(first + COLUMNS, shape.columns))
         for low, high in a.cuts(seconds * len(columns)):
@@ -115,11 +117,12 @@ def emit_product(
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Spectra of what a conv edge brings to its target."""
+    """Declare the spectra of what a conv edge brings to its target."""
     source = build.seen(edge)
     x = _source_spectra(step, build, edge)
     out = _sum(build, edge, "forward")
     what = Identity(edge.name, Pass.FORWARD, Part.PRODUCTS)
+    # Few filters: spectra from a cache. Many: made in scratch, just before they are multiplied.
     if not filters.filters_stay_cached(build, edge):
         filters.emit_filtered_sum(step, build, edge, x, out, what)
         return
@@ -133,7 +136,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Spectra of what a conv edge brings to its source's gradient."""
+    """Declare the spectra of what a conv edge brings to its source's gradient."""
     dy = _gradient_spectra(step, build, edge, gradient)
     out = _sum(build, edge, "gradient")
     what = Identity(edge.name, Pass.BACKWARD, Part.PRODUCTS)
@@ -150,7 +153,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Gradient of an edge's filters, from its source's images and its target's gradient."""
+    """Declare the gradient of an edge's filters, from its source's images and its target's gradient."""
     x = _source_spectra(step, build, edge)
     dy = _gradient_spectra(step, build, edge, gradient)
     filters.weight_gradient(step, build, edge, x, dy)
@@ -158,7 +161,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Spectra of an edge's filters, or dense copies where spectra are made as they are used."""
+    """Declare spectra of an edge's filters, or dense copies where spectra are made as they are used."""
+    # Charged to the first pass that reads them.
     forward = build.layout.plan.layers[edge.name].forward == "fft"
     serves = Pass.FORWARD if forward else Pass.BACKWARD
     if filters.filters_stay_cached(build, edge):
@@ -168,19 +172,19 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:
-    """Sum what incoming edges brought; one inverse transform for each grid."""
+    """Declare the sum of what incoming edges brought; one inverse transform for each grid."""
     edges = build.layout.network.incoming(node.name)
     _finish(step, build, edges, "forward", node.name)
 
 
 def finish_backward(step: Step, build: Build, node: Node) -> None:
-    """The same for the gradients that outgoing edges brought back."""
+    """Declare the same for the gradients that outgoing edges brought back."""
     edges = build.layout.network.outgoing(node.name)
     _finish(step, build, edges, "gradient", node.name)
 
 
 def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> set[str]:
-    """Edges whose contribution another edge's inverse transform already includes."""
+    """Return the edges whose contribution another edge's inverse transform already includes."""
     return {edge.name for group in _by_grid(build, edges, which) for edge in group[1:]}
 
 
@@ -201,13 +205,15 @@ def _finish(
 
 
 def _by_grid(build: Build, edges: tuple[Edge, ...], which: PassName) -> list[list[Edge]]:
-    """Edges that run this pass by FFT, together where one inverse transform makes images for all.
+    """Return the edges that run this pass by FFT, in groups for which one inverse transform makes the images.
 
     They have one grid, and gradients one way to be folded.
     """
     groups: dict[object, list[Edge]] = defaultdict(list)
     for edge in edges:
         if _by_fft(build.layout.plan, edge, which):
+            # Gradients that are folded differently cannot be summed before they are transformed
+            # back.
             border = border_of(build, edge) if which == "gradient" else ()
             groups[grid_of(build, edge), border].append(edge)
     return list(groups.values())
@@ -231,6 +237,7 @@ def source_identity(network: Network, plan: Plan, edge: Edge) -> Identity:
 
     It belongs to the first pass for which an edge that leaves the source asks.
     """
+    # Reports charge what is shared to the pass that asks first (docs/design/tasks.md).
     forward = _any_by_fft(plan, network.outgoing(edge.source), "forward")
     return Identity(edge.source, Pass.FORWARD if forward else Pass.WEIGHT, Part.IMAGE_SPECTRA)
 
@@ -253,7 +260,7 @@ def _by_fft(plan: Plan, edge: Edge, which: PassName) -> bool:
 
 
 def _sum(build: Build, edge: Edge, which: PassName) -> Spectra:
-    """Spectra of what an edge brings to its target (forward) or its source (gradient)."""
+    """Return the spectra of what an edge brings to its target (forward) or its source (gradient)."""
     layout, end = build.layout, edge.target if which == "forward" else edge.source
     count = layout.batch * layout.network.node(end).channels
     use = FORWARD_SUMS if which == "forward" else BACKWARD_SUMS

@@ -18,11 +18,12 @@ from znnpy.plan.cost import TRANSFORM_RATE
 from znnpy.plan.fftw import good_size, plan_forward, plan_inverse, spectrum_floats
 from znnpy.plan.partition import TARGET_SECONDS, ranges
 
+# Two tasks that write one line would take it from each other.
 LINE = 16  # floats: cuts between frequencies fall on cache lines
 
 
 def grid_of(build: Build, edge: Edge) -> Triple:
-    """FFT grid of an edge: the size of what it sees, rounded up to sizes that transform fast."""
+    """Return the FFT grid of an edge: the size of what it sees, rounded up to sizes that transform fast."""
     z, y, x = (good_size(size) for size in build.seen(edge).shape)
     return (z, y, x)
 
@@ -52,19 +53,22 @@ class Spectra:
     ) -> None:
         self.grid, self.count = grid, count
         self.floats = spectrum_floats(grid)
+        # Spectra of filters outlive the step; all others share memory with what is not needed at
+        # the same time.
         reserve = build.kept if kept else build.shared
         self.buffer = reserve(Name(use, owner, (grid, *border)), count * self.floats)
 
     def at(self, index: int, frequency: int = 0) -> int:
-        """Address of one spectrum, from a float on."""
+        """Return the address of one spectrum, from a float on."""
         return self.buffer.address + 4 * (index * self.floats + frequency)
 
     def region(self, index: int, low: int = 0, high: int | None = None) -> Region:
-        """Floats low..high of one spectrum."""
+        """Return the region of floats low..high of one spectrum."""
+        # A spectrum is a section: those of different images never wait for each other.
         return self.buffer.region(low, self.floats if high is None else high, section=index)
 
     def cuts(self, seconds: float) -> list[tuple[int, int]]:
-        """Ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
+        """Return ranges of floats of a spectrum, on cache lines, for work of that many seconds."""
         return [(low * LINE, high * LINE) for low, high in ranges(self.floats // LINE, seconds)]
 
 
@@ -77,10 +81,11 @@ def image_spectra_of(
     grid: Triple,
     border: tuple[Sides | BorderName, ...] = (),
 ) -> Spectra:
-    """Spectra of all images of a tensor; emitted once a step, shared by all that ask."""
+    """Return the spectra of all images of a tensor; their tasks are declared once a step, for all that ask."""
     assert what.owner is not None
     count = tensor.batch * tensor.channels
     spectra = Spectra(build, use, what.owner, count, grid, border=border)
+    # Forward pass and weight gradient, and all edges that leave a node, read the same spectra.
     if not step.once(spectra.buffer):
         return spectra
     plan = plan_forward(grid, tensor.shape)
@@ -110,12 +115,13 @@ def image_spectra_of(
 
 
 def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identity) -> None:
-    """Inverse transforms of all spectra into a tensor; the spectra are used up."""
+    """Declare the inverse transforms of all spectra into a tensor; the spectra are used up."""
     plan = plan_inverse(spectra.grid, tensor.shape)
     for batch in range(tensor.batch):
         for first, count in _channel_runs(tensor, spectra.grid):
             block, lane = divmod(first, tensor.lanes)
             index = batch * tensor.channels + first
+            # The task of a block's last channel also clears its idle lanes.
             last = lane + count == tensor.block_channels(block)
             step.add(
                 spectra_images,
@@ -136,12 +142,14 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
                 what=what,
                 cost=count * _transform_seconds(spectra.grid),
                 reads=(used := [spectra.region(index + c) for c in range(count)]),
+                # Transforms are in place, so the spectra are written, too. Strand by lane: channels
+                # of a block are written side by side.
                 writes=[*used, tensor.region(batch, block)._replace(strand=lane)],
             )
 
 
 def combine_spectra(step: Step, leaves: Sequence[Spectra], what: Identity) -> None:
-    """Sum spectra of converging edges into the first, by a tree of fixed shape for each image."""
+    """Declare sums of the spectra of converging edges into the first, by a tree of fixed shape for each image."""
     for index in range(leaves[0].count):
         combine_flat(
             step,
@@ -153,7 +161,7 @@ def combine_spectra(step: Step, leaves: Sequence[Spectra], what: Identity) -> No
 
 
 def _channel_runs(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
-    """(first channel, count): as many channels of a block a task as fill its time."""
+    """Return (first channel, count): as many channels of a block for each task as fill its time."""
     wanted = max(1, round(TARGET_SECONDS / _transform_seconds(grid)))
     runs = []
     for block in range(tensor.blocks):
@@ -165,4 +173,5 @@ def _channel_runs(tensor: Tensor, grid: Triple) -> list[tuple[int, int]]:
 
 def _transform_seconds(grid: Triple) -> float:
     size = voxels(grid)
+    # The bit length stands for the logarithm: cuts into tasks need no more.
     return 2.5 * size * max(1, size.bit_length() - 1) / TRANSFORM_RATE

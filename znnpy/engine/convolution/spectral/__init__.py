@@ -35,7 +35,7 @@ __all__ = [
 def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
-    """Tiles of a source that are kept are transformed once for all passes and edges that use them."""
+    """Return the operations; kept tiles of a source are counted once for all passes and edges that use them."""
     whole, found = layout.conv_shape(edge), Operations()
     inputs = whole.phases.count * (whole.outputs if whole.transposed else whole.inputs)
     shape = replace(dense(whole), inputs=inputs)  # idle lanes are not counted
@@ -47,6 +47,7 @@ def operations(
         found[Identity(edge.name, PASS_OF[which], Part.PRODUCTS)] = flops
         for part, count in _transforms(shape, whole, which, tiles).items():
             found[Identity(edge.name, PASS_OF[which], part)] = count * of_transform(tile)
+        # Edges that agree on all of this read the same kept tiles (`source_spectra`).
         key = (
             "kept tiles",
             edge.source,
@@ -65,7 +66,7 @@ def operations(
 
 
 def _transforms(shape: ConvShape, whole: ConvShape, which: PassName, tiles: int) -> dict[Part, int]:
-    """Transforms of one pass; those of a source's tiles count where nobody keeps them for another pass."""
+    """Return the number of transforms of one pass by part; `TILES` are those of a source's tiles that are not kept."""
     if whole.transposed:
         turned = _transforms(shape, shape, TURNED.get(which, which), tiles)
         ends = turned.get(Part.TILES, 0) + turned.pop(Part.OUTPUT_TILES, 0)

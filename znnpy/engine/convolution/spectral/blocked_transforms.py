@@ -22,7 +22,7 @@ from znnpy.plan.tiles import tile_seconds
 def spectra_tasks(
     build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
-    """Forward, from blocked or planar tensors."""
+    """Yield the transforms of tiles of blocked or planar tensors."""
     for phase, tensor in enumerate(images.parts):
         yield from _spectra_tasks(build, spectra, tensor, window, group, phase)
 
@@ -32,6 +32,7 @@ def _spectra_tasks(
 ) -> Iterator[TransformTask]:
     tiling, planar = spectra.tiling, tensor.lanes == 1
     first = phase * _blocks(tensor)
+    # A planar tensor has a block for each channel; LANES of them make one block of spectra.
     per_block = LANES if planar else 1  # of the tensor's own blocks
     words = {
         **lattice_strides("source", tensor, tiling),
@@ -66,7 +67,7 @@ def _spectra_tasks(
 def image_tasks(
     build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
 ) -> Iterator[TransformTask]:
-    """Back, the first `count` points of each tile."""
+    """Yield the transforms back of the first `count` points of each tile."""
     for phase, tensor in enumerate(images.parts):
         yield from _image_tasks(build, spectra, tensor, count, group, phase)
 
@@ -76,6 +77,8 @@ def _image_tasks(
 ) -> Iterator[TransformTask]:
     tiling = spectra.tiling
     first = phase * _blocks(tensor)
+    # Points of a tile below `old` lie where an earlier tile has written: they are added, all others
+    # stored (docs/design/spectral.md, "Gradients are transformed once").
     old = tuple(many - new for many, new in zip(count, tiling.new, strict=True))
     words = {
         "source_frequency": spectra.frequency_stride,
@@ -111,12 +114,12 @@ def _image_tasks(
 
 
 def _blocks(tensor: Tensor) -> int:
-    """Blocks of spectra that a tensor's images fill, planar or not."""
+    """Return the number of blocks of spectra that a tensor's images fill, planar or not."""
     return -(-tensor.channels // LANES)
 
 
 def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str, int]:
-    """The first voxel of a lattice that lies in the images, where its tiles begin, and what is written."""
+    """Return the words of the first voxel of a lattice in the images, of where its tiles begin, and what is written."""
     skipped = tiling.lattice_shape(firsts(tensor.beyond), grid.lattice)
     z, y, x = map(add, grid.lattice, map(mul, skipped, tiling.dilation))
     whole = map(sub, tensor.shape, (after for _, after in tensor.beyond))
@@ -131,10 +134,12 @@ def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str,
 def _cuts(
     spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
 ) -> list[tuple[Stretch, int, int]]:
-    """(tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
+    """Return (tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
     found, blocks = [], _blocks(tensor)
     for stretch in spectra.stretches(group):
         tiles = stretch.high - stretch.low
+        # By tiles first, which share nothing; by blocks only where tiles are too few to make tasks
+        # of the wanted length.
         for low, high in ranges(tiles, tiles * blocks * seconds):
             own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
             for first, last in ranges(blocks, (high - low) * blocks * seconds):
@@ -145,7 +150,7 @@ def _cuts(
 def _words(
     build: Build, spectra: TileSpectra, tensor: Tensor, stretch: Stretch, low: int, high: int
 ) -> dict[str, int]:
-    """Which tiles and blocks a task takes, forward and back."""
+    """Return the words of the tiles and blocks that a task takes, forward and back."""
     tiling = spectra.tiling
     return {
         "channels": tensor.channels - low * LANES,

@@ -20,8 +20,9 @@ def emit_column_products(
     step: Step, build: Build, edge: Edge, x: PlaneSpectra, w: Filters, y: PlaneSpectra, group: int,
     serves: Pass,
 ) -> None:  # fmt: skip
-    """Sums over images of one group of tiles; y may lie where x does."""
+    """Declare the sums over images of one group of tiles; y may lie where x does."""
     back = serves is Pass.BACKWARD
+    # The forward pass's spectra serve the data gradient, read with inputs and outputs exchanged.
     exchanged = back and shares_filters(build, edge)
     words = _words(build, x, w, y, group, back=back) | {"w": w.at(), "exchanged": int(exchanged)}
     seconds = line_seconds(x, group) + line_seconds(y, group) + _product_seconds(x, y, group)
@@ -31,6 +32,7 @@ def emit_column_products(
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / x.columns,
+            # Regions count columns here: a task reads and writes the same ones.
             reads=[x.places[group].region(low, high), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )
@@ -40,7 +42,7 @@ def emit_column_gradients(
     step: Step, build: Build, edge: Edge, x: PlaneSpectra, w: Filters, dy: PlaneSpectra,
     filters: Filters | None, group: int,
 ) -> None:  # fmt: skip
-    """Add one group of tiles to the spectra of filter gradients.
+    """Declare the tasks that add one group of tiles to the spectra of filter gradients.
 
     With the forward pass's `filters` the source's gradient takes the place of the target's.
     """
@@ -48,6 +50,7 @@ def emit_column_gradients(
         "w": filters.at() if filters else 0,
         "target": dy.at(group) if filters else 0,
         "gradient": w.at(),
+        # The first group stores: nothing has to be cleared before.
         "accumulate": int(group > 0),
     }
 
@@ -55,6 +58,8 @@ def emit_column_gradients(
         lines = line_seconds(x, number) * (2 if filters else 1) + line_seconds(dy, number)
         return lines + _product_seconds(x, dy, number) * (2 if filters else 1)
 
+    # Cut as the first group is: groups follow each other range by range, and the last one may be
+    # smaller.
     for low, high in ranges(x.columns, seconds(0)):
         own, sums = dy.places[group].region(low, high), w.place.region(low, high)
         step.add(
@@ -75,7 +80,7 @@ def emit_column_gradients(
 def _words(
     build: Build, x: PlaneSpectra, w: Filters, y: PlaneSpectra, group: int, *, back: bool
 ) -> dict[str, int]:
-    """Words of both kernels; forward all points of x count, `back` all of y."""
+    """Return the words of both kernels; forward all points of x count, `back` all of y."""
     new = x.tiling.new[x.axis]
     return column_words(build, x.channels, w, y, group) | {
         "x": x.at(group),
@@ -87,7 +92,7 @@ def _words(
 def column_words(
     build: Build, channels: int, w: Filters, y: PlaneSpectra, group: int
 ) -> dict[str, int]:
-    """Words of all kernels for a group of tiles of y and of so many other images."""
+    """Return the words of all kernels for a group of tiles of y and of so many other images."""
     count = y.count(group)
     return {
         "x_images": channels,
@@ -113,10 +118,11 @@ def column_words(
 
 def line_seconds(spectra: PlaneSpectra, group: int) -> float:
     tile = tile_seconds(spectra.tiling.tile)
+    # The lines that transforms of planes have left to the products.
     return (1.0 - PLANES_SHARE) * PACKING * spectra.vectors(group) * tile
 
 
 def _product_seconds(x: PlaneSpectra, y: PlaneSpectra, group: int) -> float:
-    """Of whole vectors of y."""
+    """Return the seconds of the products, of whole vectors of y."""
     operations = 8.0 * x.count(group) * x.tiling.frequencies * x.channels * y.blocks * LANES
     return operations / PRODUCT_RATE

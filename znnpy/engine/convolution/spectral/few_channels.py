@@ -45,6 +45,7 @@ from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
 FEW_TILES = Use("spectra of tiles of few images", "source spectra")
 
+# Larger: a shorter chain of additions, more tasks to dispatch.
 SHORTER = 4  # tasks than others
 
 
@@ -72,7 +73,9 @@ class FewSpectra:
     def __init__(self, tiling: Tiling, channels: int, phases: int = 1) -> None:
         channels *= phases
         self.tiling, self.channels, self.tiles = tiling, channels, LANES // channels
+        # With phases a block holds few tiles, too few for a product; so products go across blocks.
         self.across = phases > 1
+        # Each lattice begins with a block of its own: tiles of two lattices never share a vector.
         self.firsts: dict[int, int] = {}  # block by the first tile of its grid
         self.blocks = 0
         for grid in tiling.grids:
@@ -85,31 +88,33 @@ class FewSpectra:
 
     @property
     def floats(self) -> int:
-        """Of all blocks."""
+        """The floats of all blocks."""
         return self.tiling.frequencies * self.frequency_stride * (1 if self.across else self.blocks)
 
     def count(self, grid: Grid) -> int:
-        """Blocks of a grid."""
+        """Return the number of blocks of a grid."""
         return -(-grid.tiles // self.tiles)
 
     def at(self, grid: Grid, block: int, lane: int = 0, frequency: int = 0) -> int:
-        """Address of a block of a grid."""
+        """Return the address of a block of a grid."""
         floats = (self.firsts[grid.first] + block) * self.block_stride + lane
         return self.place.address + 4 * (floats + frequency * self.frequency_stride)
 
     def region(self, grid: Grid, block: int) -> Region:
-        """One block."""
+        """Return the region of one block."""
+        # A section a block: tasks that make different blocks never wait for each other.
         return self.place.region(section=self.firsts[grid.first] + block)
 
     def stretch(self, grid: Grid, low: int, high: int) -> Stretch:
-        """The tiles of some blocks of a grid."""
+        """Return the tiles of some blocks of a grid."""
         return Stretch(grid, low * self.tiles, min(high * self.tiles, grid.tiles), 0, 0)
 
     def planes(self, channels: int) -> PlaneSpectra:
-        """Half transformed tiles of the other end's images, in groups that hold tiles of at most RUNS runs each."""
+        """Return half transformed tiles of the other end's images, in groups of at most RUNS runs each."""
         tiling = self.tiling
         most = column_group(tiling.tile, tiling.tiles, channels)
         if most > self.tiles:
+            # Whole blocks of lanes, so that a group has as few runs as possible.
             most -= most % self.tiles
         found = PlaneSpectra(tiling, channels, most)
         while max(len(self.runs(found, group)) for group in range(found.groups)) > RUNS:
@@ -118,7 +123,7 @@ class FewSpectra:
         return found
 
     def runs(self, others: TileSpectra, group: int) -> list[_Run]:
-        """The tiles of a group of other spectra, block by block or across blocks."""
+        """Return the runs of a group of other spectra, block by block or across blocks."""
         if self.across:
             return self._across(others, group)
         found = []
@@ -126,7 +131,9 @@ class FewSpectra:
             for block in range(stretch.low // self.tiles, -(-stretch.high // self.tiles)):
                 low = max(stretch.low, block * self.tiles)
                 high = min(stretch.high, (block + 1) * self.tiles)
+                # The tile's number within the group of the other end.
                 tile = stretch.grid.first + low - stretch.start
+                # Lane t * channels + c holds channel c of a block's tile t.
                 lane = low % self.tiles * self.channels
                 found.append(_Run(stretch.grid, block, lane, tile, high - low))
         return found
@@ -134,6 +141,7 @@ class FewSpectra:
     def _across(self, others: TileSpectra, group: int) -> list[_Run]:
         found = []
         for stretch in others.stretches(group):
+            # One run for each place within a block: every `tiles`-th tile lies in the same lanes.
             for first in range(stretch.low, min(stretch.low + self.tiles, stretch.high)):
                 tile, tiles = stretch.grid.first + first - stretch.start, stretch.high - first
                 block, place = divmod(first, self.tiles)
@@ -143,13 +151,13 @@ class FewSpectra:
         return found
 
     def regions(self, run: _Run) -> list[Region]:
-        """The blocks of a run."""
+        """Return the regions of a run's blocks."""
         blocks = run.tiles if run.across else 1
         return [self.region(run.grid, run.block + block) for block in range(blocks)]
 
 
 def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpectra:
-    """Spectra of the source's tiles, made now unless the other pass has left them."""
+    """Return spectra of the source's tiles; declare their tasks unless the other pass has left them."""
     phases, tiling = phases_of_edge(build, edge), tiling_of(build, edge, which)
     x = FewSpectra(tiling, build.seen(edge).channels, phases.count)
     layer = build.layout.plan.layers[edge.name]
@@ -157,8 +165,11 @@ def few_source(step: Step, build: Build, edge: Edge, which: PassName) -> FewSpec
     split = phases.counts, phases.apart, phases.stride
     grid = tiling.tile, tiling.new, tiling.dilation, tiling.extents
     view = build.layout.padding(edge), edge.border
+    # `same` marks what both passes share; otherwise the pass is in the name, and each makes its
+    # own.
     name = Name(FEW_TILES, edge.source, (*split, *grid, *view, same or PASS_OF[which]))
     x.place = build.shared(name, x.floats)
+    # All tiles at once: they fill few vectors, and serve both passes.
     if step.once(x.place):
         kept = Identity(edge.source, Pass.FORWARD, Part.KEPT_TILES)
         own = Identity(edge.name, PASS_OF[which], Part.TILES)
@@ -200,7 +211,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
 
 
 def _phase_words(source: Tensor, phases: Phases, tiling: Tiling, grid: Grid) -> dict[str, int]:
-    """Where phases lie, and how far those of a lattice reach."""
+    """Return the words of where phases lie, and how far those of a lattice reach."""
     strides = source.z_stride, source.y_stride, source.x_stride
     first = map(mul, grid.lattice, phases.stride)
     return {
@@ -226,7 +237,7 @@ def _read(parts: Sequence[Tensor], tiling: Tiling, stretch: Stretch) -> list[Reg
 def emit_few_products(
     step: Step, edge: Edge, x: FewSpectra, w: Filters, y: TileSpectra, group: int
 ) -> None:
-    """Spectra of the sums over images, of one group of tiles."""
+    """Declare the spectra of the sums over images, of one group of tiles."""
     count, number = x.tiling.frequencies, 0
     for run in x.runs(y, group):
         seconds = _seconds(run, w, count)
@@ -239,13 +250,14 @@ def emit_few_products(
                 reads=[*x.regions(run), w.place.region()],
                 writes=[y.places[group].region(strand=number)],
             )
+            # Runs write the same group side by side: each task has a strand of its own.
             number += 1
 
 
 def emit_few_weight_products(
     step: Step, edge: Edge, x: FewSpectra, w: Filters, dy: TileSpectra, group: int
 ) -> None:
-    """Add one group of tiles to the spectra of filter gradients."""
+    """Declare the tasks that add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     # All runs follow each other in each range: the narrower it is, the shorter is that chain.
     cuts = ranges(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
@@ -270,7 +282,7 @@ def emit_few_weight_products(
 def emit_few_column_products(
     step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, y: PlaneSpectra, group: int
 ) -> None:
-    """Spectra of the sums over images of one group of tiles, column by column."""
+    """Declare the spectra of the sums over images of one group of tiles, column by column."""
     words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
     for low, high in ranges(y.columns, seconds):
         step.add(
@@ -286,7 +298,7 @@ def emit_few_column_products(
 def emit_few_column_gradients(
     step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, dy: PlaneSpectra, group: int
 ) -> None:
-    """Add one group of tiles to the spectra of filter gradients, column by column."""
+    """Declare the tasks that add one group of tiles to the spectra of filter gradients, column by column."""
     words = _column_words(build, x, w, dy, group)
     words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
     seconds = _column_seconds(x, w, dy, group)
@@ -314,6 +326,7 @@ def _column_words(
         ((x.at(run.grid, run.block, run.lane) - x.place.address) // 4, run.tile, run.tiles)
         for run in runs
     ]
+    # The kernel has RUNS sets of words; `runs` says how many count.
     places += [(0, 0, 0)] * (RUNS - len(runs))
     words = column_words(build, x.channels, w, y, group) | {"x": x.place.address, "runs": len(runs)}
     for number, (lane, first, tiles) in enumerate(places):
@@ -336,6 +349,7 @@ def _words(
     return {
         "x": x.at(run.grid, run.block, run.lane, low),
         "x_frequency": x.frequency_stride,
+        # From tile to tile: a block further, or some lanes further.
         "x_tile": x.block_stride if run.across else x.channels,
         "x_block": PAIR,
         "w": w.at(frequency=low),
@@ -357,5 +371,6 @@ def _words(
 
 
 def _seconds(run: _Run, w: Filters, frequencies: int) -> float:
-    """Bound by the spectra of outputs."""
+    """Return the seconds of a run's products, bound by the spectra of outputs."""
+    # The tiles of outputs, and the filters once.
     return 4.0 * PAIR * w.blocks * frequencies * (run.tiles + 1) / FEW_RATE

@@ -34,6 +34,8 @@ from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 
 # Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own.
+# Fewer: a task prefetches lines that another one is about to write. More: too few tasks for small
+# layers.
 TOGETHER = 8
 
 
@@ -46,12 +48,13 @@ class _Taps(NamedTuple):
 
     @classmethod
     def of(cls, build: Build, edge: Edge, first: Triple) -> _Taps:
-        """Those from the first on."""
+        """Return the taps of a phase from its first one on."""
+        # Every `step`-th tap meets the same phase.
         step = phases_of_edge(build, edge).step
         return cls(first, step, taps_from(edge.size, step, first))
 
     def places(self, parameter: Parameter, piece: Piece) -> tuple[int, Triple]:
-        """Floats to the first, and between those that follow each other along z, y, x."""
+        """Return the floats to the first tap, and between taps that follow each other along z, y, x."""
         strides = parameter.tap_strides(piece.first_output, piece.first_input)
         before = sum(map(mul, self.first, strides))
         z, y, x = map(mul, self.step, strides)
@@ -68,19 +71,20 @@ class _Run(NamedTuple):
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Spectra of all filters, where they are kept."""
+    """Declare the spectra of all filters, where they are kept."""
     if build.layout.filters_pass:
         return
     layer = build.layout.plan.layers[edge.name]
     reading: list[PassName] = ["forward"] if layer.forward == "spectral" else []
     if layer.gradient == "spectral" and edge.name in build.maps.backward:
         reading += ["gradient"]
+    # Shared spectra are made once, in the forward pass's form.
     for which in reading[:1] if shares_filters(build, edge) else reading:
         _make(step, build, edge, backward=which == against(edge))
 
 
 def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Spectra of all filters for a pass, `backward` against them.
+    """Return the spectra of all filters for a pass, `backward` against them.
 
     They are made now unless they are kept or the forward pass left them.
     """
@@ -91,18 +95,18 @@ def filters_for(step: Step, build: Build, edge: Edge, *, backward: bool) -> Filt
 
 
 def shares_filters(build: Build, edge: Edge) -> bool:
-    """Whether the data gradient multiplies with the same spectra of filters as the forward pass."""
+    """Return whether the data gradient multiplies with the same spectra of filters as the forward pass."""
     layer = build.layout.plan.layers[edge.name]
     return layer.method("forward") == layer.method("gradient")
 
 
 def _exchanges(build: Build, edge: Edge, *, backward: bool) -> bool:
-    """Whether spectra of filters have inputs and outputs exchanged, and are not conjugate."""
+    """Return whether spectra of filters have inputs and outputs exchanged, and are not conjugate."""
     return backward and not shares_filters(build, edge)
 
 
 def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
-    """Spectra of all filters for a pass, phase by phase."""
+    """Declare the spectra of all filters for a pass, phase by phase."""
     w, exchanged = (
         _filters_of(build, edge, backward=backward),
         _exchanges(build, edge, backward=backward),
@@ -114,7 +118,7 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
 
 
 def _phases(build: Build, edge: Edge) -> list[tuple[Triple, int]]:
-    """The first tap of each phase, and how many images of others lie before its own."""
+    """Return the first tap of each phase, and how many images of other phases lie before its own."""
     apart = _apart(build, edge)
     return [
         (first, number * apart) for number, first in enumerate(phases_of_edge(build, edge).firsts())
@@ -122,7 +126,7 @@ def _phases(build: Build, edge: Edge) -> list[tuple[Triple, int]]:
 
 
 def _apart(build: Build, edge: Edge) -> int:
-    """Images from phase to phase: whole blocks where each has lanes of its own."""
+    """Return the images from phase to phase: whole blocks where each phase has lanes of its own."""
     inputs = build.parameters[edge.name].packed_shape[1]
     blocks = phases_of_edge(build, edge).split and not is_few(build, edge)
     return -(-inputs // LANES) * LANES if blocks else inputs
@@ -139,16 +143,19 @@ def _make_phase(
     *,
     exchanged: bool,
 ) -> None:
-    """Spectra of the taps that meet a phase; idle lanes before the next one get those of no tap."""
+    """Declare the spectra of the taps that meet a phase; idle lanes before the next phase get those of no tap."""
     parameter = build.parameters[edge.name]
     outputs, inputs = parameter.packed_shape[:2]
     taps = _Taps.of(build, edge, first)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for piece in parameter.pieces:
+        # Run by run of filters that lie in a row, as the kernel reads them with one stride.
         for run in _runs(piece, outputs, channels, exchanged=exchanged):
             for low, high in ranges(run.channels, run.channels * seconds, TOGETHER):
                 own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
+                # Exchanged, a run goes along outputs, which lie side by side; otherwise along
+                # inputs.
                 source += 4 * low * (1 if exchanged else piece.width)
                 _transform(
                     step, build, edge, w, serves, piece, own, source, taps, exchanged=exchanged
@@ -156,6 +163,7 @@ def _make_phase(
     idle = _apart(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
         own, piece = _Run(0, channels + inputs, idle, block), parameter.pieces[0]
+        # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
         _transform(
             step, build, edge, w, serves, piece, own, parameter.values, none, exchanged=False
@@ -163,7 +171,7 @@ def _make_phase(
 
 
 def _runs(piece: Piece, outputs: int, before: int, *, exchanged: bool) -> list[_Run]:
-    """Of inputs `before` which lie those of other phases."""
+    """Return the runs of filters of a piece; `before`: images of other phases that lie before its inputs."""
     if exchanged:
         images = min(piece.width, outputs - piece.first_output)
         return [_Run(0, piece.first_output, images, (before + piece.first_input) // LANES)]
@@ -193,6 +201,8 @@ def _transform(
         {
             "source": source + 4 * before,
             **sizes("source", strides),
+            # A piece lies [tap][input][lane of outputs]: lanes of the spectra go over outputs, or
+            # exchanged over inputs.
             "source_input": 1 if exchanged else piece.width,
             "source_lane": piece.width if exchanged else 1,
             "lanes": piece.inputs if exchanged else LANES,
@@ -202,27 +212,33 @@ def _transform(
             "target": w.at(run.first, run.block),
             "target_frequency": w.frequency_stride,
             "target_input": w.input_stride,
+            # Correlation multiplies with conjugates, the data gradient, a convolution, does not.
             "conjugate": 0 if exchanged else 1,
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
         cost=run.channels * tile_seconds(w.tile, FILTER_RATE),
         reads=[parameter.values_region()],
+        # A strand for each first image and block: all tasks write the same frequencies, side by
+        # side.
         writes=[w.place.region(strand=run.first * w.blocks + run.block)],
     )
 
 
 def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
-    """Room for the spectra of an edge's filters: kept, or shared with others.
+    """Return room for the spectra of an edge's filters: kept, or shared with others.
 
     Shared ones that two passes need wait for the second one up to FILTERS_KEPT_BYTES.
     """
     outputs, inputs = _images(build, edge)
     tile = tile_of(build, edge, against(edge) if backward else along(edge))
     exchanged = _exchanges(build, edge, backward=backward)
+    # Products sum over terms; exchanged, that is over outputs.
     terms, images = (outputs, inputs) if exchanged else (inputs, outputs)
     w = Filters(tile, terms, -(-images // LANES))
     passing = build.layout.filters_pass
+    # A second name is a second buffer: what is too large to wait for the data gradient is made
+    # again there.
     again = exchanged or (passing and backward and 4 * w.floats > FILTERS_KEPT_BYTES)
     name = Name(FILTER_TILES, edge.name, (again,))
     reserve = build.shared if passing else build.kept
@@ -231,13 +247,13 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
 
 
 def _images(build: Build, edge: Edge) -> tuple[int, int]:
-    """Outputs, and inputs of all phases."""
+    """Return the number of outputs, and of inputs of all phases."""
     outputs = build.parameters[edge.name].packed_shape[0]
     return outputs, phases_of_edge(build, edge).count * _apart(build, edge)
 
 
 def gradients_of(build: Build, edge: Edge) -> Filters:
-    """Room for the spectra of an edge's filter gradients."""
+    """Return room for the spectra of an edge's filter gradients."""
     outputs, inputs = _images(build, edge)
     w = Filters(tile_of(build, edge, "weight"), inputs, -(-outputs // LANES))
     w.place = build.shared(Name(FILTER_GRADIENT_TILES, edge.name), w.floats)
@@ -245,7 +261,8 @@ def gradients_of(build: Build, edge: Edge) -> Filters:
 
 
 def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
-    """Transforms back of the sums over tiles, into the packed gradient."""
+    """Declare the transforms back of the sums over tiles, into the packed gradient."""
+    # A gate between all products that add to the sums and all transforms that read them.
     join(step, w.place)
     for number, (first, images) in enumerate(_phases(build, edge)):
         taps = _Taps.of(build, edge, first)
@@ -277,6 +294,7 @@ def _emit_phase(
                         "target_input": piece.width,
                         **sizes("target", strides),
                         "accumulate": 0,
+                        # Transforms do not normalise; the inverse of n points does it once.
                         "scale": 1.0 / voxels(w.tile),
                         **build.worker_scratch(scratch_floats(w.tile)),
                     },

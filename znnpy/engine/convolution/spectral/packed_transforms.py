@@ -24,7 +24,8 @@ from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 def spectra_tasks(
     build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
-    """Forward, of whole vectors."""
+    """Yield the transforms of tiles, of whole vectors."""
+    # Phases are never packed: there is one part.
     (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
@@ -35,10 +36,11 @@ def spectra_tasks(
 def image_tasks(
     build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
 ) -> Iterator[TransformTask]:
-    """Back, the first `count` points of each tile."""
+    """Yield the transforms back of the first `count` points of each tile."""
     (tensor,) = images.parts
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
+    # Where tiles overlap, tasks of one lattice each need not wait for those of another.
     for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
         yield _task(kernel, spectra, tensor, group, words, low, high)
 
@@ -64,11 +66,13 @@ def _task(
 
 
 def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
-    """Vectors of each transform task; `apart`: of one lattice where none holds tiles of two."""
+    """Return the vectors of each transform task; `apart`: of one lattice each, where no vector holds tiles of two."""
     firsts = [
         (stretch.grid.first + stretch.low - stretch.start) * spectra.channels
         for stretch in spectra.stretches(group)
     ]
+    # A vector with tiles of two lattices makes a task touch both; then nothing is gained by cutting
+    # between lattices.
     if not apart or any(first % LANES for first in firsts):
         firsts = [0]
     found = []
@@ -84,9 +88,11 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
 
 
 def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
-    """Tiles that some vectors hold, wholly or in part."""
+    """Return the tiles that some vectors hold, wholly or in part."""
     start, images = group * spectra.most, spectra.channels
+    # Lane t * images + i holds image i of tile t.
     first, last = low * LANES // images, -(-high * LANES // images)
+    # The last vector of a group may have lanes behind its last tile.
     end = start + min(spectra.count(group), last)
     return spectra.tiling.stretches(start + first, end, group, start)
 
@@ -117,7 +123,7 @@ def _words(
 
 
 def _inside(tensor: Tensor) -> dict[str, int]:
-    """Which voxels of a view are the images': nothing else is written."""
+    """Return the words of those voxels of a view that are the images': nothing else is written."""
     (z0, z1), (y0, y1), (x0, x1) = tensor.beyond
     z, y, x = tensor.shape
     return {
@@ -128,7 +134,7 @@ def _inside(tensor: Tensor) -> dict[str, int]:
 
 
 def _places(build: Build, spectra: TileSpectra, group: int) -> dict[str, int]:
-    """Where spectra, or half transformed tiles, lie, and scratch."""
+    """Return the words of where spectra, or half transformed tiles, lie, and of scratch."""
     tile = spectra.tiling.tile
     if isinstance(spectra, PlaneSpectra):
         return {"planes": spectra.at(group), **build.worker_scratch(plane_floats(tile))}

@@ -72,13 +72,14 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     """Declare the data gradient of an edge, into its contribution to the source."""
     if is_transposed(edge):
         seen = _framed(build, edge, gradient)
+        # Against a transposed convolution is along the filters it reverses.
         _correlate(step, build, edge, seen, build.maps.backward[edge.name])
     elif not _together(build, edge):  # else the weight gradient has made it
         _spread(step, build, edge, gradient, build.back(edge), build.layout.cropped(edge))
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Gradient of an edge's filters; of a transposed one's as those of the convolution the other way."""
+    """Declare the gradient of an edge's filters; a transposed edge's are those of the convolution it reverses."""
     if is_transposed(edge):
         _multiply(step, build, edge, _framed(build, edge, gradient), build.value(edge.source))
     else:
@@ -90,17 +91,18 @@ def _phased(build: Build, edge: Edge, images: Tensor) -> Views:
 
 
 def _framed(build: Build, edge: Edge, gradient: Tensor) -> Views:
-    """A transposed convolution's gradient, with zeros for what is left out of its images."""
+    """Return a transposed convolution's gradient, with zeros for what is left out of its images."""
     return _phased(build, edge, gradient.framed(build.layout.padding(edge)))
 
 
 def _correlate(step: Step, build: Build, edge: Edge, source: Views, target: Tensor) -> None:
-    """Correlation of tiles with the filters."""
+    """Declare the correlation of tiles with the filters."""
     which = along(edge)
     serves = PASS_OF[which]
     x = _source(step, build, edge, source, which)
     y = _like(x, target)
     w = filters_for(step, build, edge, backward=False)
+    # Group by group through all stages, so that spectra are used while a cache holds them.
     for group in range(y.groups):
         if isinstance(x, TileSpectra):
             _emit_source(step, build, edge, x, source, group, which)
@@ -114,12 +116,13 @@ def _correlate(step: Step, build: Build, edge: Edge, source: Views, target: Tens
         else:
             emit_few_products(step, edge, x, w, y, group)
         what = Identity(edge.name, serves, Part.INVERSE)
+        # A transposed edge's tiles are its data gradient, where the target's function has no place.
         node = None if is_transposed(edge) else applied_forward(build.layout, edge)
         emit_images(step, build, y, target, x.tiling.new, group, what, node)
 
 
 def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Tensor) -> None:
-    """Products of source and gradient tiles summed over all tiles, then back to filters.
+    """Declare products of source and gradient tiles summed over all tiles, then transformed back to filters.
 
     A convolution's data gradient goes with it where both take the same tiles of the gradient.
     """
@@ -129,6 +132,8 @@ def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Ten
     back = None
     if _together(build, edge):
         back = _Back(step, build, edge, dy, build.back(edge), build.layout.cropped(edge))
+    # Sums over groups are in the order of the groups: each range of frequencies waits for the group
+    # before.
     for group in range(dy.groups):
         if isinstance(x, TileSpectra):
             _emit_source(step, build, edge, x, source, group, "weight")
@@ -148,6 +153,7 @@ def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Ten
             emit_few_weight_products(step, edge, x, w, dy, group)
         if back:
             back.emit(group)
+    # Only now are the sums over all tiles complete.
     emit_gradients(step, build, edge, w)
     clear_unmet(step, build, edge)
 
@@ -155,7 +161,7 @@ def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Ten
 def _spread(
     step: Step, build: Build, edge: Edge, gradient: Tensor, image: Tensor, cropped: Sides
 ) -> None:
-    """Full correlation of tiles with the filters, of which what is `cropped` is left out."""
+    """Declare the full correlation of tiles with the filters, leaving out what is `cropped`."""
     which = against(edge)
     tiling = tiling_of(build, edge, which)
     dy = edge_spectra(build, edge, tiling, gradient)
@@ -166,12 +172,14 @@ def _spread(
 
 
 def _together(build: Build, edge: Edge) -> bool:
-    """Whether weight and data gradient use the same spectra of the target's gradient."""
+    """Return whether weight and data gradient use the same spectra of the target's gradient."""
     if is_transposed(edge):
         return False
     layer = build.layout.plan.layers[edge.name]
     needed = edge.name in build.maps.backward
     same = layer.method("weight") == layer.method("gradient")
+    # By columns the kernel multiplies with the forward pass's filters; other ones would need a pass
+    # of their own.
     if not needed or not same or shares_filters(build, edge):
         return needed and same
     return not by_columns(build, edge, tile_of(build, edge, "weight"))
@@ -196,8 +204,10 @@ class _Back:
         self.step, self.build, self.edge, self.dy = step, build, edge, dy
         self.serves = PASS_OF[against(edge)]
         self.target = _phased(build, edge, image.framed(cropped))
+        # The same groups of tiles at both ends, as products go tile by tile.
         self.dx = _like(dy, self.target)
         self.filters = filters_for(step, build, edge, backward=True)
+        # Before all tiles: these store or add, and never touch the voxels that only zeros reach.
         if not _covers(dy.tiling, phases_of_edge(build, edge), image, cropped):
             _emit_zeros(step, image, Identity(edge.name, self.serves, Part.ZEROS))
 
@@ -223,7 +233,7 @@ class _Back:
 
 
 def _covers(tiling: Tiling, phases: Phases, image: Tensor, cropped: Sides) -> bool:
-    """Whether every voxel of the images is a point of a tile: else some meet no tap, or lie between lattices."""
+    """Return whether every voxel of the images is a point of a tile: else some meet no tap, or lie between lattices."""
     return all(
         _points(tiling, phases, axis).issuperset(range(before, before + image.shape[axis]))
         for axis, (before, _) in enumerate(cropped)
@@ -231,7 +241,7 @@ def _covers(tiling: Tiling, phases: Phases, image: Tensor, cropped: Sides) -> bo
 
 
 def _points(tiling: Tiling, phases: Phases, axis: int) -> set[int]:
-    """Voxels under the points of all tiles along an axis."""
+    """Return the voxels under the points of all tiles along an axis."""
     apart, new = tiling.dilation[axis], tiling.new[axis]
     return {
         first * phases.apart[axis] + (lattice + point * apart) * phases.stride[axis]
@@ -242,7 +252,7 @@ def _points(tiling: Tiling, phases: Phases, axis: int) -> set[int]:
 
 
 def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
-    """Zeros everywhere: no tile covers lattices that lie between the target's voxels."""
+    """Declare zeros everywhere: no tile covers lattices that lie between the target's voxels."""
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 1):
@@ -269,9 +279,11 @@ def _emit_gradient(
     group: int,
     serves: Pass,
 ) -> None:
-    """Transforms of a group of the gradient's tiles, with zeros behind their new points."""
+    """Declare the transforms of a group of the gradient's tiles, with zeros behind their new points."""
     room = dy
     if isinstance(dy, PlaneSpectra) and edge.name in build.maps.backward:
+        # The source's gradient takes the place of the target's, so the room is that of the larger
+        # one.
         room = max(dy, _like(dy, build.back(edge)), key=lambda kept: kept.floats)
     dy.places[group] = ring_slot(step, build, edge, serves, Part.OUTPUT_TILES, room, group)
     # Of a transposed convolution these are the source's, which each pass transforms for itself.
@@ -283,18 +295,19 @@ def _emit_gradient(
 def _source(
     step: Step, build: Build, edge: Edge, source: Views, which: PassName
 ) -> TileSpectra | FewSpectra:
-    """Spectra of the source's tiles: those of few images all at once, others group by group."""
+    """Return spectra of the source's tiles: those of few images all at once, others group by group."""
     if is_few(build, edge):
         return few_source(step, build, edge, which)
     return source_spectra(build, edge, source, which)
 
 
 def _like(x: TileSpectra | FewSpectra, end: Views) -> TileSpectra:
-    """Spectra of the other end for products with some, or of such products."""
+    """Return room for the other end's spectra in products with `x`, or for those of the products."""
     if isinstance(x, PlaneSpectra):
         return PlaneSpectra(x.tiling, end.channels, x.most)
     if isinstance(x, TileSpectra):
         return spectra_of(x.tiling, end, x.most)
+    # Products take tiles across blocks, so groups are of the usual size.
     if x.across:
         return grouped_spectra(x.tiling, end)
     packed = end.lanes == LANES and saves_lanes(end.channels, LANES)
@@ -312,7 +325,7 @@ def _emit_source(
     group: int,
     which: PassName,
 ) -> None:
-    """Transforms of a group of the source's tiles; kept ones once a step for all that ask."""
+    """Declare the transforms of a group of the source's tiles; kept ones once a step for all that ask."""
     if group not in x.places:
         x.places[group] = ring_slot(step, build, edge, PASS_OF[which], Part.TILES, x, group)
         what = Identity(edge.name, PASS_OF[which], Part.TILES)

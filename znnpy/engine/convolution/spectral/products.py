@@ -23,7 +23,7 @@ from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 def emit_products(
     step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, serves: Pass
 ) -> None:
-    """Spectra of the sums over images, of one group of tiles."""
+    """Declare the spectra of the sums over images, of one group of tiles."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
     for low, high in ranges(count, seconds):
@@ -32,6 +32,8 @@ def emit_products(
             _product_words(x, w, y, group, low, high),
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
+            # Whole buffers: regions of spectra are counted by whoever writes them, here tiles and
+            # there frequencies.
             reads=[x.places[group].region(), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )
@@ -41,7 +43,7 @@ def emit_backward_products(
     step: Step, build: Build, edge: Edge, dy: TileSpectra, w: Filters, dx: TileSpectra, group: int,
     serves: Pass,
 ) -> None:  # fmt: skip
-    """The same against filters as they are read along them."""
+    """Declare the same sums for the data gradient, with the forward pass's filters conjugated and exchanged as read."""
     count, outputs = dy.tiling.frequencies, build.parameters[edge.name].packed_shape[0]
     seconds = _product_seconds(dy, w, group)
     words = {
@@ -63,9 +65,11 @@ def emit_backward_products(
 def emit_weight_products(
     step: Step, edge: Edge, x: TileSpectra, w: Filters, dy: TileSpectra, group: int
 ) -> None:
-    """Add one group of tiles to the spectra of filter gradients."""
+    """Declare the tasks that add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
+    # Cut as the first group is: all groups add to the same ranges of frequencies, one after the
+    # other.
     for low, high in ranges(count, _product_seconds(x, w, 0)):
         sums = w.place.region(low, high)
         step.add(
@@ -109,7 +113,7 @@ def _product_words(
 
 
 def _product_seconds(x: TileSpectra, w: Filters, group: int) -> float:
-    """Of one group: bound by operations and by the spectra that come and go."""
+    """Return the seconds of one group: bound by operations and by the spectra that come and go."""
     outputs = w.blocks * LANES
     seconds = w.inputs * outputs / PRODUCT_RATE + (w.inputs + outputs) / SPECTRA_RATE
     return 8.0 * x.count(group) * x.tiling.frequencies * seconds

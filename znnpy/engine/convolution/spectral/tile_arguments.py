@@ -11,7 +11,7 @@ ORIGIN = (0, 0, 0)
 
 
 def lattice_strides(prefix: str, tensor: Tensor, tiling: Tiling) -> dict[str, int]:
-    """Strides of a lattice."""
+    """Return the words of the strides between a lattice's points."""
     z, y, x = tiling.dilation
     return {
         f"{prefix}_z": tensor.z_stride * z,

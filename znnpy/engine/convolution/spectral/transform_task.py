@@ -29,7 +29,7 @@ class TransformTask:
     phase: int = 0
 
     def touched(self, spectra: TileSpectra, window: Window) -> list[tuple[Stretch, Region]]:
-        """Regions of the tensor that `window` of the tiles lies on, each with its tiles."""
+        """Return the regions of the tensor under a `window` of the tiles, each with its tiles."""
         tensor = self.tensor
         return [
             (stretch, tensor.region(stretch.grid.batch, block, *planes))

@@ -25,7 +25,7 @@ def emit_spectra(
     group: int,
     what: Identity,
 ) -> None:
-    """Transforms of a group of the images' tiles; zeros stand where a tile reaches beyond them."""
+    """Declare the transforms of a group of the images' tiles; zeros stand where a tile reaches beyond them."""
     tasks_of = (
         packed_transforms.spectra_tasks if spectra.packed else blocked_transforms.spectra_tasks
     )
@@ -38,6 +38,8 @@ def emit_spectra(
             reads=[region for _, region in task.touched(spectra, window)],
             writes=[spectra.places[group].region(strand=number)],
         )
+    # Many transforms write a group and many products read it: one gate instead of an edge for each
+    # pair.
     join(step, spectra.places[group])
 
 
@@ -51,7 +53,7 @@ def emit_images(
     what: Identity,
     node: Node | None = None,
 ) -> None:
-    """Transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
+    """Declare the transforms back of a group: the first `count` points of each tile, added up where tiles overlap.
 
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
@@ -64,6 +66,8 @@ def emit_images(
             task.kernel,
             {
                 **task.words,
+                # Transforms do not normalise; forward and back together would multiply by the
+                # points of a tile.
                 "scale": 1.0 / voxels(tiling.tile),
                 "bias": build.bias_address(node.name, first) if node else 0,
                 "relu": int(node is not None and node.function == "relu"),

@@ -25,6 +25,8 @@ from znnpy.plan.algorithms.winograd import (
 )
 
 # Of the transforms of a cube: coefficients of a line, lines along all axes.
+# Lines: transforms along one axis after the other, of which later ones have more or fewer lines, as
+# points replace voxels or taps. They decide no plan, only rates in reports.
 SOURCE_FLOPS = 2 * 22 * (36 + 36 + 36)  # 6^3 points from as many voxels
 TARGET_FLOPS = 2 * 18 * (36 + 24 + 16)  # 4^3 voxels from 6^3 points, or back
 FILTER_FLOPS = 2 * 14 * (9 + 18 + 36)  # 6^3 points from 3^3 taps, or back
@@ -44,7 +46,7 @@ __all__ = [
 def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
-    """Tiles of each pass, and the filters that it transforms."""
+    """Return the operations of the tiles of each pass, and of the filters that it transforms."""
     shape, found = layout.conv_shape(edge), Operations()
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
@@ -58,12 +60,13 @@ def operations(
 
 
 def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
-    """Of tiles, by part: in stages, transforms along z and x are tasks of their own."""
+    """Return the operations of tiles by part: in stages, transforms along z and x are tasks of their own."""
     tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
     products = 2.0 * POINTS * shape.inputs * shape.outputs
     source, target = shape.inputs * SOURCE_FLOPS, shape.outputs * TARGET_FLOPS
     if not staged:
         return {Part.WINOGRAD: tiles * (products + source + target)}
+    # Of the source two of three axes; of the target the lines along the two axes that come after y.
     planes, images = 2 / 3 * source, (24 + 16) / (36 + 24 + 16) * target
     return {
         Part.TILES: tiles * planes,

@@ -14,9 +14,11 @@ from znnpy.network.types import Edge, Triple
 def pass_words(
     build: Build, edge: Edge, source: Tensor, target: Tensor, *, backward: bool
 ) -> Mapping[str, int]:
-    """Of a forward pass, or of a data gradient from `source` to `target`, for all its tasks."""
+    """Return the words that all tasks of a forward pass, or of a data gradient from `source` to `target`, have."""
     dilation = build.layout.geometry.dilations[edge.name]
     cropped = firsts(build.layout.cropped(edge))
+    # Tiles of the data gradient begin two taps before the gradient; what is cropped is never
+    # computed.
     outside = (
         2 * dilation[0] - cropped[0],
         2 * dilation[1] - cropped[1],
@@ -33,13 +35,16 @@ def pass_words(
 
 
 def tile_planes(target: Tensor, dilation: Triple) -> int:
-    """Tiles along the cut axis; the last ones may lie outside."""
+    """Return the number of tiles along the cut axis; the last ones may lie outside."""
     apart = dilation[target.cut]
+    # Tile t begins at t // d * 4 d + t % d: slabs of 4 d planes, d tiles each
+    # (docs/design/winograd.md).
     return -(-target.extent // (NEW * apart)) * apart
 
 
 def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
-    """The argument words of tiles low..high along the cut axis."""
+    """Return the argument words of tiles low..high along the cut axis."""
+    # All tiles along the axis that is not cut.
     z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
     if target.cut == 0:
         return {"z0": low, "z1": high, "y0": 0, "y1": y}
@@ -47,7 +52,7 @@ def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[st
 
 
 def place_words(name: str, tensor: Tensor, batch: int, block: int = 0) -> dict[str, int]:
-    """The argument words of a tensor's place, from a block on, and strides."""
+    """Return the argument words of a tensor's place, from a block on, and its strides."""
     return {
         name: tensor.at(batch, block),
         f"{name}_block": tensor.block_stride,
@@ -57,5 +62,5 @@ def place_words(name: str, tensor: Tensor, batch: int, block: int = 0) -> dict[s
 
 
 def size_words(name: str, sizes: Triple) -> dict[str, int]:
-    """Three argument words."""
+    """Return three argument words, one an axis."""
     return {f"{name}_{axis}": size for axis, size in zip("zyx", sizes, strict=True)}

@@ -22,7 +22,7 @@ POINTS = Use("transformed filters")
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
-    """Transformed filters of the passes that run so, where they are kept."""
+    """Declare the transformed filters of the passes that run by this algorithm, where they are kept."""
     if build.layout.filters_pass:
         return
     layer = build.layout.plan.layers[edge.name]
@@ -33,10 +33,11 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
-    """Transformed filters for a pass, made now unless they are kept."""
+    """Return the transformed filters for a pass; declare their tasks unless they are kept."""
     points = points_of(build, edge, backward=backward)
     if build.layout.filters_pass:
         _derive(step, build, edge, backward=backward)
+        # Many tasks write the points, and every task of the pass reads all of them.
         join(step, points)
     return points
 
@@ -73,7 +74,7 @@ class _Run(NamedTuple):
 
 
 def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
-    """Filters for the forward pass: each piece's vectors of outputs, one behind the other."""
+    """Yield the filters for the forward pass: each piece's vectors of outputs, one behind the other."""
     inputs = build.parameters[edge.name].shape[1]
     for piece in build.parameters[edge.name].pieces:
         tap = piece.inputs * piece.width
@@ -84,9 +85,11 @@ def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
 
 
 def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
-    """Filters for the data gradient: vectors of inputs, of one or two blocks, for each output."""
+    """Yield the filters for the data gradient: vectors of inputs, of one or two blocks, for each output."""
     outputs, inputs = build.parameters[edge.name].shape[:2]
     for piece in build.parameters[edge.name].pieces:
+        # Two blocks of inputs are transposed together, so that neighbouring lines are written; the
+        # piece before takes this one along.
         if piece.first_input % (2 * LANES):
             continue
         seen = min(2 * LANES, inputs - piece.first_input)
@@ -100,6 +103,7 @@ def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
 
 
 def _seconds(vectors: int) -> float:
+    # The bytes of points written, which bound it.
     return 4 * LANES * CUBE * vectors / FILTER_RATE
 
 
@@ -111,5 +115,6 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
 
 def points_of(build: Build, edge: Edge, *, backward: bool) -> Buffer:
     floats = CUBE * _point_floats(build, edge, backward=backward)
+    # Made for a pass they share memory; made once an update they stay.
     make = build.shared if build.layout.filters_pass else build.kept
     return make(Name(POINTS, edge.name, (backward,)), floats)

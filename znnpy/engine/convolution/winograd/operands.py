@@ -60,8 +60,9 @@ class Ends:
         return pass_words(self.build, self.edge, self.source, self.target, backward=self.backward)
 
     def seen(self, first: int, last: int) -> tuple[int, int]:
-        """Planes of the source that planes first..last of the target see, along the cut axis."""
+        """Return the planes of the source that planes first..last of the target see, along the cut axis."""
         cut = self.target.cut
+        # Three taps reach two dilations beyond the first.
         reach = 2 * self.dilation[cut]
         if not self.backward:
             return first, min(self.source.extent, last + reach)
@@ -70,7 +71,7 @@ class Ends:
 
 
 def strands(regions: Iterable[Region], strand: int) -> list[Region]:
-    """Of what several tasks write next to each other in the same planes, one's; -1: all."""
+    """Return the regions that one of several tasks writes side by side in the same planes; -1: all of them."""
     return [region._replace(strand=strand) for region in regions]
 
 
@@ -81,14 +82,17 @@ class Finish:
         build, node, target = ends.build, ends.node, ends.target
         self.build, self.node, self.target, self.leaves = build, node, target, leaves
         self.values, self.partials, self.bias = None, None, node.name if node else None
+        # The data gradient applies the source's function backward: it reads the values, and leaves
+        # sums for the bias.
         if node and ends.backward:
             self.values, self.bias = build.maps.activations[node.name], None
             self.partials = build.bias_partials(node, 0, leaves * target.blocks)
 
     def words(self, batch: int, blocks: range, leaf: int) -> dict[str, float]:
-        """Argument words of a task that finishes some blocks of an image of the batch."""
+        """Return the argument words of a task that finishes some blocks of an image of the batch."""
         if not self.node:
             return dict(PLAIN)
+        # PLAIN: every kernel reads all words; 0 where nothing is to be done.
         words = PLAIN | {"slope": slope_of(self.node)}
         if self.bias:
             words["bias"] = self.build.bias_address(self.bias, blocks.start * LANES)
@@ -107,11 +111,12 @@ class Finish:
         return found
 
     def leaves_behind(self, leaf: int, blocks: range) -> list[Region]:
-        """The partial bias gradients that it writes."""
+        """Return the regions of partial bias gradients that such a task writes."""
+        # Tasks of one leaf write different blocks of it, side by side.
         return [self.partials.region(leaf, leaf + 1, strand=blocks.start)] if self.partials else []
 
     def emit_sum(self, step: Step) -> None:
-        """Add up partial bias gradients."""
+        """Declare the sum of partial bias gradients."""
         if self.node and self.partials:
             blocks = self.target.blocks
             sum_bias(step, self.build, self.node, 0, blocks, self.partials, self.leaves)

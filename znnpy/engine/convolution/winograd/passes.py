@@ -26,7 +26,7 @@ from znnpy.plan.partition import TARGET_SECONDS
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
-    """Cross-correlation of the source's images with the filters, into the edge's contribution.
+    """Declare the cross-correlation of the source's images with the filters, into the edge's contribution.
 
     Bias and function of the target are applied where no other edge converges.
     """
@@ -36,7 +36,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Full correlation of the gradient with flipped, exchanged filters, into what goes back.
+    """Declare the full correlation of the gradient with flipped, exchanged filters, into what goes back.
 
     The gradients of the source's function and bias are made where nothing else reads its images.
     """
@@ -46,7 +46,7 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 
 
 def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
-    """The shape of an edge between images of these tensors; PlanError if it cannot run so."""
+    """Return the shape of an edge between images of these tensors; PlanError if winograd cannot run it."""
     shape = build.layout.conv_shape(edge)
     if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
         raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
@@ -55,6 +55,7 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 def _emit(step: Step, ends: Ends) -> None:
     points = made(step, ends.build, ends.edge, backward=ends.backward)
+    # By sizes alone; both ways give the same values.
     if is_staged(ends.shape):
         emit_staged(step, ends, points)
     else:
@@ -70,7 +71,7 @@ class _Slabs(NamedTuple):
 
 
 def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
-    """Whole slabs of tiles, each of which reads all filters."""
+    """Declare the tasks of whole slabs of tiles, each of which reads all filters."""
     source, target, dilation = ends.source, ends.target, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
     words = {
@@ -86,6 +87,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
         first, last = _planes(target, dilation, task.low, task.high)
+        # Some lattices of a slab: tasks write every d-th plane of the same range, side by side.
         strand = -1 if task.high - task.low >= dilation[target.cut] else task.low
         step.add(
             winograd,
@@ -112,9 +114,11 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
 
 
 def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
-    """Ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
+    """Return ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
     apart = dilation[target.cut]
     slabs = tile_planes(target, dilation) // apart
+    # Slabs are only cut by lattices where one takes well over a task's time: neighbouring lattices
+    # share cache lines.
     if seconds / slabs <= 2 * TARGET_SECONDS:
         return [(low * apart, high * apart) for low, high in ranges(slabs, seconds)]
     cuts = [low for low, _ in ranges(apart, seconds / slabs)] + [apart]
@@ -122,10 +126,11 @@ def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, i
 
 
 def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
-    """Planes among which those of some tiles lie."""
+    """Return the planes among which those of some tiles lie."""
     apart = dilation[target.cut]
     slab, first = divmod(low, apart)
     if high - low >= apart:
         return slab * NEW * apart, min(target.extent, high // apart * NEW * apart)
+    # Some lattices of one slab: planes start, start + apart ... up to NEW of each lattice.
     start = slab * NEW * apart + first
     return start, min(target.extent, start + (NEW - 1) * apart + high - low)

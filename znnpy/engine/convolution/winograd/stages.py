@@ -44,16 +44,16 @@ class _Group(NamedTuple):
 
     @property
     def words(self) -> dict[str, int]:
-        """Which tiles, as planes and images take them."""
+        """The argument words of the tiles, as tasks of planes and images take them."""
         return {"z0": self.z0, "z1": self.z1, "y0": self.y0, "y1": 0, "rows": self.rows}
 
     def floats(self, *, seen: bool) -> int:
-        """Of a block that wait before its columns, or behind them."""
+        """Return the floats of a block that wait before its columns (`seen`), or behind them."""
         return waiting_floats(self.rows, self.tiles, seen=seen)
 
 
 def emit_staged(step: Step, ends: Ends, points: Buffer) -> None:
-    """All tasks of a pass."""
+    """Declare all tasks of a pass."""
     groups = list(_groups(ends))
     stages = _Stages(step, ends, points, groups)
     for number in range(len(groups)):
@@ -86,6 +86,8 @@ class _Stages:
         group = self.groups[number]
         seconds = stage_seconds(self.ends.shape, group.tiles * group.rows)
         before, behind = (self._waiting(number, seen=seen) for seen in (True, False))
+        # Stage after stage for one group, so that what waits between them is read while a cache may
+        # hold it.
         self._emit_planes(group, before, seconds[0])
         self._emit_columns(group, before, behind, seconds[1])
         self._emit_images(number, behind, seconds[2])
@@ -136,7 +138,10 @@ class _Stages:
                 {**words, "column0": low, "column1": high},
                 what=ends.task(Part.WINOGRAD),
                 cost=seconds * (high - low) / PLANE,
+                # All blocks: a column's products sum over every input.
                 reads=[before.region(), self.points.region()],
+                # Here regions count columns; before them, blocks: rings are gated as a whole, so
+                # units may differ.
                 writes=[behind.region(low, high)],
             )
 
@@ -170,18 +175,21 @@ class _Stages:
 
 
 def _groups(ends: Ends) -> Iterator[_Group]:
-    """All of them: those of a slab of tiles one after the other, and within it those of a lattice along y."""
+    """Yield all groups: those of a slab of tiles one after the other, and within it those of a lattice along y."""
     shape, (apart_z, apart_y, apart_x) = ends.target.shape, ends.dilation
     along_x = tile_layers(shape[2], apart_x)
     slabs = -(-shape[0] // (NEW * apart_z))
     lines = [-(-points // NEW) for points in lattices(shape[1], apart_y)]
     deep, rows = group_tiles(ends.shape)
     for batch, slab in product(range(ends.target.batch), range(0, slabs, deep)):
+        # Tiles along z: apart_z of each slab, one a lattice.
         z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
+        # Those that begin beyond the image are left out.
         tiles = along_x * _inside(range(z0, z1), apart_z, shape[0])
         for lattice, line in enumerate(lines):
             for row in range(0, line, rows):
                 many = min(rows, line - row)
+                # Slabs of tiles along the cut axis, in units of 4 voxels a lattice.
                 first, last = (slab, slab + deep) if ends.target.cut == 0 else (row, row + many)
                 thick = NEW * ends.dilation[ends.target.cut]
                 planes = first * thick, min(ends.target.extent, last * thick)
@@ -189,5 +197,5 @@ def _groups(ends: Ends) -> Iterator[_Group]:
 
 
 def _inside(tiles: range, dilation: int, extent: int) -> int:
-    """How many begin inside."""
+    """Return how many tiles begin inside."""
     return sum(tile // dilation * NEW * dilation + tile % dilation < extent for tile in tiles)

@@ -35,11 +35,12 @@ class _Panel(NamedTuple):
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Products of tiles of source and gradient, summed: a fixed tree over ranges and batch."""
+    """Declare products of tiles of source and gradient, summed by a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.seen(edge)
     dilation = build.layout.geometry.dilations[edge.name]
     shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
     seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
+    # `range_count` goes by sizes alone, so the tree over ranges has the same bits everywhere.
     cuts = [planes * cut // count for cut in range(count + 1)]
     tasks = [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
     leaves = build.partial_gradients(edge.name, len(tasks))
@@ -54,7 +55,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         first, last = _planes(gradient, dilation, low, high)
         seen = min(source.extent, last + 2 * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
+        # Pieces go by outputs first: those of the first group of outputs have all inputs of the
+        # panel.
         inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+        # A panel's part of the products; what panels repeat is small beside it.
         share = sum(piece.floats for piece in pieces) / parameter.floats
         step.add(
             winograd_gradient,
@@ -87,7 +91,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
 
 
 def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
-    """All pieces, of `blocks` of inputs each: some groups of outputs with all inputs, or one with some of them."""
+    """Return panels of all pieces: groups of outputs with all `blocks` of inputs, or one group with some of them."""
     widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
     parts, together = panels(blocks, LANES)
     found = []
@@ -95,13 +99,15 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
         last = min(len(widths), first + together)
         targets = range(sum(widths[:first]), sum(widths[:last]))
         for low, high in pairwise(blocks * part // parts for part in range(parts + 1)):
+            # Contiguous: either all inputs of several groups of outputs, or some inputs of one
+            # group.
             own = range(first * blocks + low, (last - 1) * blocks + high)
             found.append(_Panel(range(low, high), targets, own))
     return found
 
 
 def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
-    """Planes among which those of some tiles lie."""
+    """Return the planes among which those of some tiles lie."""
     apart = dilation[gradient.cut]
     first, last = low // apart, -(-high // apart)
     return first * NEW * apart, min(gradient.extent, last * NEW * apart)

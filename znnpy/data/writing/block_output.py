@@ -1,4 +1,4 @@
-"""The interface of outputs written block by block: the spec of an output, and the methods of every format."""
+"""Outputs written block by block: the spec of an output, the methods of every format, and opening one by its suffix."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import itertools
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from znnpy.data.volume import Array, Shape4, Triple
-from znnpy.data.writing.journal import Region
+from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.journal import Region, read_head
+from znnpy.data.writing.output_format import output_format
 from znnpy.errors import VolumeError
+from znnpy.registry import resolved
 
 
 class Finished(VolumeError):  # noqa: N818
@@ -104,3 +108,30 @@ class BlockOutput(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+def open_output(
+    destination: Destination, spec: OutputSpec, *, attached: bool = False
+) -> BlockOutput:
+    """Start an output, or resume one that was begun.
+
+    `attached`: another process has it open with this spec; here blocks can only be `put`.
+    """
+    opened: BlockOutput = resolved(destination.format.blocks)(destination, spec, attached=attached)
+    return opened
+
+
+def aligned_phase(path: Path, lower: Triple, block: Triple) -> Triple:
+    """Return the phase with which blocks lie on one grid of the whole volume when voxel 0 is its `lower`.
+
+    Formats whose storage units begin at voxel 0 have none.
+    """
+    if output_format(path).from_voxel_0:
+        return (0, 0, 0)
+    z, y, x = (a % step for a, step in zip(lower, block, strict=True))
+    return (z, y, x)
+
+
+def begun(path: Path) -> dict[str, Any] | None:
+    """Return the head of an output that was begun at `path` and not finished; None when there is none."""
+    return read_head(journal_of(path))

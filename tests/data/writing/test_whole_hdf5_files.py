@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from znnpy.data.opening import open_volume
-from znnpy.data.writing import contiguous_hdf5
-from znnpy.data.writing.contiguous_hdf5 import write_volume
 from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.hdf5_output import write_volume
 from znnpy.errors import VolumeError
 
 RANDOM = np.random.default_rng(0)
@@ -65,7 +64,7 @@ def test_full_disk_leaves_nothing_behind(
 
     write_volume(Destination(tmp_path / "old.h5", "raw"), np.zeros((2, 2, 2)))
     before = (tmp_path / "old.h5").read_bytes()
-    monkeypatch.setattr(contiguous_hdf5.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(VolumeError, match=r"disk is full|no room on the disk"):
         write_volume(Destination(tmp_path / "old.h5", "raw", True), np.ones((2, 2, 2)))
     assert [entry.name for entry in tmp_path.iterdir()] == ["old.h5"]

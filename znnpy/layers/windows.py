@@ -1,12 +1,14 @@
-"""Iterates over the taps of filters and windows, with the input voxels under each; limits of padding."""
+"""Windows in float64: the input voxels under each tap, padding, its limits, and where its gradients go."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
+from typing import Literal
 
-from znnpy.layers.operation import Numbers
-from znnpy.layers.types import AXES, Triple
+import numpy as np
+
+from znnpy.layers.types import AXES, Array, BorderName, Numbers, Sides, Triple
 
 Box = tuple[slice, ...]
 
@@ -47,3 +49,42 @@ def padding_within(edge: Numbers, *, half: bool = False) -> Iterable[str]:
             far = f" {step} apart" if step > 1 else ""
             yield f"padding {max(pair)} along {axis} is more than {most}, {of}{far}"
             return  # one axis is enough to say: the others mostly have the same
+
+
+MODES: dict[BorderName, Literal["constant", "edge", "reflect"]] = {
+    "zeros": "constant",
+    "replicate": "edge",
+    "reflect": "reflect",
+}
+
+
+def sides(edge: Numbers, dilation: Triple) -> Sides:
+    """Return an edge's padding in voxels before and after, z y x; `same` keeps the size, half of it before."""
+    if edge.padding != "same":
+        return edge.padding
+    reach = [(size - 1) * step for size, step in zip(edge.size, dilation, strict=True)]
+    z, y, x = ((n // 2, n - n // 2) for n in reach)
+    return z, y, x
+
+
+def framed(values: Array, padding: Sides, border: BorderName = "zeros", value: float = 0) -> Array:
+    """Return values with padding around them, `value` where the border is zeros; the array itself without padding."""
+    if not any(map(any, padding)):
+        return values
+    more = {"constant_values": value} if border == "zeros" else {}
+    found: Array = np.pad(values, ((0, 0), (0, 0), *padding), MODES[border], **more)  # type: ignore[call-overload]
+    return found
+
+
+def folded(gradient: Array, padding: Sides, border: BorderName = "zeros") -> Array:
+    """Return the gradient by the input of `framed`: that of a copied voxel is added to its original's."""
+    for axis, (before, after) in enumerate(padding, start=2):
+        size = gradient.shape[axis] - before - after
+        if border == "zeros":
+            gradient = np.take(gradient, range(before, before + size), axis)
+        elif before or after:
+            came_from = np.pad(np.arange(size), (before, after), MODES[border])
+            whole = np.zeros((*gradient.shape[:axis], size, *gradient.shape[axis + 1 :]))
+            np.add.at(np.moveaxis(whole, axis, 0), came_from, np.moveaxis(gradient, axis, 0))
+            gradient = whole
+    return gradient
