@@ -78,6 +78,8 @@ def _meet(
             heap_push(heap, count, -other)  # the latest is taken out first
             count += 1
         inside = of[LOW] >= access[LOW] and of[HIGH] <= access[HIGH]
+        # Whoever touches it later waits for this write, and by it for all that the write covers. A write of one strand
+        # covers only accesses of that strand.
         if covers and inside and (strand < 0 or of[STRAND] == strand):
             _unlink(lists, heads, key, which, last, entry)
         else:
@@ -187,7 +189,10 @@ def find_predecessors(
 @part
 def _add_written(lists: Any, heads: Any, which: int, access: Any, entry: int) -> Any:
     """Note a range as written, merged with those that it touches; return whether the entry was used."""
-    key, last = access[KEY], NONE
+    key, last = (
+        access[KEY],
+        NONE,
+    )  # merged, so that a read over their border is found in one of them
     low, high = access[LOW], access[HIGH]
     other = heads[key, which]
     while other != NONE:
@@ -208,7 +213,7 @@ def _add_written(lists: Any, heads: Any, which: int, access: Any, entry: int) ->
 @part
 def _is_written(lists: Any, heads: Any, which: int, access: Any, whole: int) -> Any:
     """Return whether all of a range was written, or it is empty; an open end means up to the last that was."""
-    if access[LOW] >= access[HIGH]:
+    if access[LOW] >= access[HIGH]:  # of passes that see nothing but padding
         return True
     entry = heads[access[KEY], which]
     if access[HIGH] >= whole:
@@ -230,7 +235,7 @@ def find_unwritten(accesses: Any, bounds: Any, who: Any, heads: Any, lists: Any,
     """
     used, last = 0, len(bounds) - 1
     for step in range(last):
-        heads[:, IN_STEP] = NONE
+        heads[:, IN_STEP] = NONE  # what one step fills, the next must fill again
         for number in range(bounds[step], bounds[step + 1]):
             access = accesses[number]
             by, kind = who[access[KEY]], access[KIND]
@@ -242,6 +247,7 @@ def find_unwritten(accesses: Any, bounds: Any, who: Any, heads: Any, lists: Any,
                 kind == READ and by == IN_STEP and not _is_written(lists, heads, by, access, whole)
             ):
                 return number
+    # A single step finds what other graphs, or Python, have written.
     for number in range(bounds[last] if last > 1 else 0):
         access = accesses[number]
         waits = access[KIND] == READ and who[access[KEY]] == EVER

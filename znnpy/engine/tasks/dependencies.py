@@ -74,12 +74,15 @@ class Accesses:
 
         tasks = [task for step in steps for task in step]
         for task in tasks:
+            # Rematerialised buffers are empty from here on until they are filled again.
             for buffer in task.anew:
                 for number in sections.get(buffer, ()):
                     words.extend((number, 0, 0, -1, FORGET))
+            # Reads first: the task's own writes would hide earlier writers from them.
             for kind, regions in ((READ, task.reads), (WRITE, task.writes)):
                 for buffer, low, high, section, strand in regions:
                     words.extend((number_of((buffer, section)), low, high, strand, kind))
+            # A gate counts as a write of everything, from below any number on.
             for key in task.between:
                 words.extend((number_of(key), -WHOLE, WHOLE, -1, BETWEEN))
             starts.append(len(words) // ENTRY)
@@ -92,6 +95,7 @@ class Accesses:
 
         With two steps the first one's tasks come once more, as its shadow: the moments behind all others.
         """
+        # One more even step shows what the even step must wait for in the odd one (docs/design/order.md).
         shadow = np.arange(self.bounds[1] if len(self.bounds) > 2 else 0)
         order = np.concatenate([np.arange(len(self.tasks)), shadow])
         again = int(self.starts[len(shadow)])
@@ -147,6 +151,7 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     total, bounds = len(accesses.tasks), accesses.bounds
     after = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
     shadow = after >= total
+    # Of the shadow's predecessors those in the odd step alone: all others are edges within a step, and there already.
     carried = shadow & (before >= bounds[-2]) & (before < total)
     builder = GraphBuilder()
     for step, declared in enumerate(steps):
