@@ -84,4 +84,4 @@ def _report(outcome: object) -> None:
     if outcome.evaluations and is_drawn(outcome.evaluations[0]):
         typer.echo(f"picture: {outcome.directory / PICTURE}")
     typer.echo(f"run directory: {outcome.directory}")
-    suggest("predict", outcome.directory, "--input", "FILE:DATASET", "--output", "prediction.h5")
+    suggest("predict", outcome.directory, "--input", "IMAGE", "--output", "prediction.h5")
