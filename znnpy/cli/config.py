@@ -51,7 +51,7 @@ def check(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().debug) as world:
+    with joined(debug=manners().verbose) as world:
         loaded, first = load_config(config, changed), world.rank == 0
         if world.size > 1:
             from znnpy.train.consensus import refuse_split_statistics

@@ -1,4 +1,4 @@
-"""Options anywhere in the line (`--debug`, `--quiet`), and the suggestion of the next command."""
+"""Options anywhere in the line (`--verbose`, `--quiet`), and the suggestion of the next command."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
-DEBUG = ("--debug",)
+VERBOSE = ("--verbose", "-v", "--debug")
 QUIET = ("--quiet", "-q")
 
 
 @dataclass(frozen=True)
 class Manners:
-    """`debug`: errors show where they come from. `quiet`: neither progress nor the next command is shown."""
+    """`verbose`: errors and warnings show where they come from. `quiet`: no progress, and no next command."""
 
-    debug: bool = False
+    verbose: bool = False
     quiet: bool = False
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Self:
         """Return the manners that a command line asks for."""
-        return cls(any(it in DEBUG for it in words), any(it in QUIET for it in words))
+        return cls(any(it in VERBOSE for it in words), any(it in QUIET for it in words))
 
 
 _asked: ContextVar[Manners] = ContextVar("manners", default=Manners())  # noqa: B039 frozen
@@ -41,8 +41,8 @@ def adopt(wanted: Manners) -> None:
 
 
 def without(words: Sequence[str]) -> list[str]:
-    """Return a command line without `--debug` and `--quiet`."""
-    return [word for word in words if word not in (*DEBUG, *QUIET)]
+    """Return a command line without `--verbose` and `--quiet`."""
+    return [word for word in words if word not in (*VERBOSE, *QUIET)]
 
 
 def suggest(*words: object) -> None:

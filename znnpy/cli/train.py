@@ -37,7 +37,7 @@ def train(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().debug) as world:
+    with joined(debug=manners().verbose) as world:
         from znnpy.config import load_config  # when ranks have met: they wait for each other
         from znnpy.train.progress import choose_reporter
         from znnpy.train.session import train as run
