@@ -19,7 +19,7 @@ import typer
 import znnpy
 from znnpy import plugins
 from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
-from znnpy.cli.manners import Manners, adopt, manners, without
+from znnpy.cli.global_options import GlobalOptions, adopt, global_options, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told
@@ -79,7 +79,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. An error is one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = Manners.of(line)
+    wanted = GlobalOptions.of(line)
     adopt(wanted)
     words = predict.spelled_out(without(line))
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os._exit(128 + number)  # worker threads and compilers may still be busy
 
 
-def _run(words: Sequence[str], wanted: Manners) -> None:
+def _run(words: Sequence[str], wanted: GlobalOptions) -> None:
     """Run a command. Of several ranks rank 0 alone prints; an error before they have met ends all of them."""
     speaks = announced_rank() == 0
     try:
@@ -158,7 +158,7 @@ def _warn(
     """Print a warning on one line, with its place in the code if asked for; of other ranks only that they wait."""
     rank = announced_rank()  # ranks look at the same files
     if rank == 0 or issubclass(category, WaitWarning):
-        place = f" ({filename}:{lineno})" if manners().verbose else ""
+        place = f" ({filename}:{lineno})" if global_options().verbose else ""
         _complain(f"warning: {f'rank {rank} ' if rank else ''}{message}{place}")
 
 

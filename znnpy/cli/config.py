@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     AsJson,
     ConfigFile,
@@ -51,7 +51,7 @@ def check(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().verbose) as world:
+    with joined(debug=global_options().verbose) as world:
         loaded, first = load_config(config, changed), world.rank == 0
         if world.size > 1:
             from znnpy.train.consensus import refuse_split_statistics

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from znnpy.cli.manners import suggest
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import (
     AsJson,
     MaxMemory,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     SIZES,
     MaxMemory,
@@ -234,7 +234,7 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
     if dask is not None and (words := risk(dask)):
         typer.echo(f"warning: {words}", err=True)
-    with BlocksBar("predicting", quiet=manners().quiet) as bar:
+    with BlocksBar("predicting", quiet=global_options().quiet) as bar:
         if dask is None:
             run_job(job, destination, bar.show, bar.prepare)
         else:

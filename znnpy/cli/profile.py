@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from znnpy.cli.manners import manners, suggest
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     SIZES,
     AsJson,
@@ -127,8 +127,8 @@ def profile(
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     links = _links(bandwidth, latency, simulated=bool(counts[1]))
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
-    with joined(debug=manners().verbose) as world:
-        reporter = choose_reporter(quiet=manners().quiet) if world.rank == 0 else Quiet()
+    with joined(debug=global_options().verbose) as world:
+        reporter = choose_reporter(quiet=global_options().quiet) if world.rank == 0 else Quiet()
         subject = _subject(config, predict, words, patch, reporter, world)
         summary = profile_subject(subject, out, wishes)
         reporter.close()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from znnpy.cli.manners import suggest
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import AllowFilters, filters, new_path
 from znnpy.cli.preconditions import refuse_ranks
 

@@ -15,7 +15,7 @@ QUIET = ("--quiet", "-q")
 
 
 @dataclass(frozen=True)
-class Manners:
+class GlobalOptions:
     """`verbose`: errors and warnings show where they come from. `quiet`: no progress, and no next command."""
 
     verbose: bool = False
@@ -23,20 +23,20 @@ class Manners:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Self:
-        """Return the manners that a command line asks for."""
+        """Return the global options that a command line asks for."""
         return cls(any(it in VERBOSE for it in words), any(it in QUIET for it in words))
 
 
-_asked: ContextVar[Manners] = ContextVar("manners", default=Manners())  # noqa: B039 frozen
+_asked: ContextVar[GlobalOptions] = ContextVar("global_options", default=GlobalOptions())  # noqa: B039 frozen
 
 
-def manners() -> Manners:
-    """Return the manners of the running command."""
+def global_options() -> GlobalOptions:
+    """Return the global options of the running command."""
     return _asked.get()
 
 
-def adopt(wanted: Manners) -> None:
-    """Set the manners of the command that runs next."""
+def adopt(wanted: GlobalOptions) -> None:
+    """Set the global options of the command that runs next."""
     _asked.set(wanted)
 
 
@@ -47,6 +47,6 @@ def without(words: Sequence[str]) -> list[str]:
 
 def suggest(*words: object) -> None:
     """Print on stderr which command comes next, such as `znnpy check config.yaml`."""
-    if not manners().quiet:
+    if not global_options().quiet:
         with suppress(OSError):  # the terminal may be closed
             print(f"next: znnpy {shlex.join(map(str, words))}", file=sys.stderr, flush=True)
