@@ -52,9 +52,9 @@ class Graphs(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """What changes in each rank: arrays of `World`, the first axis rank by rank, or task by task as `Graphs` are.
+    """The state of all ranks, which changes: arrays of `World`, rank by rank along the first axis.
 
-    All ranks have the same `rates`.
+    `links` are task by task as `Graphs` are; all ranks have the same `rates`.
     """
 
     links: Any
