@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, manners, overrides, suggest
+from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
 
 
 def train(
@@ -36,7 +37,7 @@ def train(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().debug) as world:
+    with joined(debug=global_options().verbose) as world:
         from znnpy.config import load_config  # when ranks have met: they wait for each other
         from znnpy.train.progress import choose_reporter
         from znnpy.train.session import train as run
@@ -46,7 +47,7 @@ def train(
             signal = follow(world)
         else:
             loaded = load_config(config, changed)
-            reporter = choose_reporter(quiet=manners().quiet)
+            reporter = choose_reporter(quiet=global_options().quiet)
             outcome = run(
                 loaded,
                 overwrite=overwrite,
