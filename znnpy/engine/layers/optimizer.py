@@ -49,7 +49,7 @@ class Optimizer:
 
     def __init__(self, kind: str = "sgd", *, decoupled: bool = False, **numbers: Any) -> None:
         kind = canonical("optimizer", kind) if isinstance(kind, str) else kind
-        if kind not in OPTIMIZERS:
+        if not isinstance(kind, str) or kind not in OPTIMIZERS:
             raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
         entry = OPTIMIZERS[kind]
         own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
