@@ -45,8 +45,9 @@ class Layer:
         self.filters: FilterPlan = plan_filter(self.grid, (self.size, self.size, self.size))
         self.step = self.forward.floats
         self.x = noise(self.inputs * self.step)
-        self.y = noise(self.outputs * self.step)
-        self.w = noise(self.inputs * self.outputs * self.step)
+        written = max(4, self.outputs)  # `product` and `filters_in` are timed with four columns
+        self.y = noise(written * self.step)
+        self.w = noise(self.inputs * written * self.step)
         self.blocked = noise(self.side**3 * LANES)
         self.taps = noise(self.size**3 * LANES)
 

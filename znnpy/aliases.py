@@ -1,4 +1,7 @@
-"""Other libraries' names for values of a config (bce, sigmoid, kaiming), and the name znnpy has for each."""
+"""Other libraries' names for values of a config (bce, sigmoid, kaiming), and the name znnpy has for each.
+
+Those of losses, activation functions and other kinds that have a registry stand in its entries (`aliases`).
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 ALIASES: Mapping[str, Mapping[str, str]] = {
-    "loss": {
-        "bce": "binomial_cross_entropy",
-        "bce_with_logits": "binomial_cross_entropy",
-        "binary_cross_entropy": "binomial_cross_entropy",
-        "ce": "softmax",
-        "cross_entropy": "softmax",
-        "mse": "square",
-        "l2": "square",
-        "dice_bce": "bce_dice",
-        "dice_ce": "ce_dice",
-    },
-    "function": {
-        "sigmoid": "logistic",
-        "swish": "silu",
-        "hardswish": "hard_swish",
-        "leakyrelu": "leaky_relu",
-        "softsign": "soft_sign",
-        "identity": "linear",
-    },
     "norm": {
         f"{kind}{tail}": kind
         for kind in ("batch", "instance", "group", "layer")
@@ -39,10 +23,31 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
 Names with another meaning elsewhere are left out: `minmax` scales by a volume's own values, `unit` by its type.
 """
 
+_ENTRIES: dict[str, Mapping[str, Any]] = {}  # by key, the registry whose names are its values
+
+
+def serve(key: str, entries: Mapping[str, Any]) -> None:
+    """Take the aliases of a key's values from the entries of a registry, as they are when somebody asks."""
+    _ENTRIES[key] = entries
+
+
+def every() -> dict[str, dict[str, str]]:
+    """Return all aliases by key: another library's name, and znnpy's."""
+    found = {key: dict(words) for key, words in ALIASES.items()}
+    for key in _ENTRIES:
+        found.setdefault(key, {}).update(_registered(key))
+    return found
+
+
+def _registered(key: str) -> dict[str, str]:
+    entries = _ENTRIES.get(key, {}).values()
+    return {alias: entry.name for entry in entries for alias in getattr(entry, "aliases", ())}
+
 
 def canonical(key: str, word: str) -> str:
     """Return znnpy's name for the value of a key; a name without an alias unchanged."""
-    return ALIASES.get(key, {}).get(word.lower(), word)
+    low = word.lower()
+    return ALIASES.get(key, {}).get(low) or _registered(key).get(low, word)
 
 
 def resolved(data: Any) -> Any:

@@ -66,7 +66,7 @@ def told(error: BaseException) -> str:
         return f"{where}{error.strerror}"
     if isinstance(error, Exception) and not isinstance(error, ZnnpyError | OSError | MemoryError):
         what = f"{type(error).__name__}: {error}".rstrip(": ")
-        return f"internal error ({what}); --debug shows where; please report it"
+        return f"internal error ({what}); --verbose shows where; please report it"
     return str(error) or type(error).__name__
 
 

@@ -3,13 +3,14 @@ import re
 import resource
 import subprocess
 import sys
+import warnings
 
 import pytest
 from called import status_of
 from ruamel.yaml import YAML
 
 import znnpy
-from znnpy.cli import main
+from znnpy.cli import app, main
 from znnpy.cli.predict import SEAMS, spelled_out
 from znnpy.config import load_config
 from znnpy.errors import ZnnpyError
@@ -126,7 +127,7 @@ def test_check_without_volumes(capsys, tmp_path):
     code, out, _ = run(capsys, "check", path, *conv)
     assert code == 0
     for word in (
-        "field of view",
+        "receptive field",
         "peak memory",
         "at the peak",
         "gradients",
@@ -187,9 +188,18 @@ def test_errors_are_one_line_and_no_traceback(capsys, tmp_path, monkeypatch, wor
     assert list(tmp_path.iterdir()) == []
 
 
-def test_debug_shows_where_an_error_comes_from(tmp_path):
+@pytest.mark.parametrize("option", ["--verbose", "-v", "--debug"])
+def test_verbose_shows_where_an_error_comes_from(tmp_path, option):
     with pytest.raises(ZnnpyError):
-        main(["evaluate", str(tmp_path), "--debug"])
+        main(["evaluate", str(tmp_path), option])
+
+
+def test_verbose_shows_where_a_warning_comes_from(tmp_path, capsys, monkeypatch):
+    warn = lambda: warnings.warn_explicit("it is late", UserWarning, "there.py", 7)  # noqa: E731
+    monkeypatch.setattr(app, "refuse_little_memory", warn)
+    assert run(capsys, "schema")[2] == "znnpy: warning: it is late\n"
+    said = run(capsys, "schema", "--verbose")[2]
+    assert said == "znnpy: warning: it is late (there.py:7)\n"
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
 
 def test_a_row_per_layer_and_pass(check: Check) -> None:
     _, out, _ = check()
-    table = out[out.index("algorithms") : out.index("field of view")].splitlines()
+    table = out[out.index("algorithms") : out.index("receptive field")].splitlines()
     assert max(len(line.rstrip()) for line in table) <= 100
     assert "against" not in out
     rows = json.loads(check("--json")[1])["algorithms"]

@@ -203,7 +203,7 @@ def test_check_is_bounded(config: Path, layers: list[str], training: str) -> Non
 
 def test_what_nobody_expected_is_called_internal_on_all_ranks() -> None:
     assert told(KeyError("norm1")) == (
-        "internal error (KeyError: 'norm1'); --debug shows where; please report it"
+        "internal error (KeyError: 'norm1'); --verbose shows where; please report it"
     )
     assert told(AssertionError()).startswith("internal error (AssertionError);")
     assert told(RunError("a.h5 is damaged")) == "a.h5 is damaged"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from znnpy.aliases import ALIASES, resolved
+from znnpy.aliases import canonical, every, resolved
 from znnpy.config.export import plain
 from znnpy.config.loading import config_from
-from znnpy.errors import ConfigError
-from znnpy.learning.losses import loss_keys
+from znnpy.errors import ConfigError, ZnnpyError
+from znnpy.learning.losses import LOSSES, loss_keys
+from znnpy.learning.optimizers import OPTIMIZERS
 
 CONV: dict[str, Any] = {"channels": 2, "size": 3}
+ALIASES = every()
 PAIRS = [(key, *pair) for key, words in ALIASES.items() for pair in words.items()]
 MORE: dict[str, dict[str, Any]] = {"step": {"every": 5}}  # keys that a kind needs
 
@@ -61,6 +64,25 @@ def test_names_of_nodes_and_files_stay() -> None:
 
 def test_a_model_understands_them_too() -> None:
     assert loss_keys("bce") == loss_keys("binomial_cross_entropy")
+
+
+def test_an_entry_brings_its_aliases() -> None:
+    loss = replace(LOSSES["square"], name="quadratic", aliases=("sum_of_squares",))
+    optimizer = replace(OPTIMIZERS["sgd"], name="descent", aliases=("gd",))
+    try:
+        LOSSES.add(loss)
+        OPTIMIZERS.add(optimizer)
+        assert canonical("loss", "Sum_of_Squares") == "quadratic"
+        assert resolved({"optimizer": {"kind": "gd"}}) == {"optimizer": {"kind": "descent"}}
+        for aliases in (("square",), ("mse",), ("sum_of_squares",)):
+            with pytest.raises(
+                ZnnpyError, match=f"'{aliases[0]}', an alias of loss 'third', means another"
+            ):
+                LOSSES.add(replace(loss, name="third", aliases=aliases))
+    finally:
+        LOSSES.pop("quadratic", None)
+        OPTIMIZERS.pop("descent", None)
+    assert canonical("loss", "sum_of_squares") == "sum_of_squares"
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ BITS = {
 
 
 def section(norm: Any = "batch", *, dropout: bool = True) -> dict[str, Any]:
-    """A chain with running statistics, dropout and a layer of few images."""
+    """A chain with running statistics, dropout and a layer of few channels."""
     dropped = [{"dropout": 0.6}] if dropout else []
     return {
         "layers": [

@@ -1,4 +1,4 @@
-"""Passes of layers with few images on one side: one run of each against the float64 references."""
+"""Passes of layers with few channels on one side: one run of each against the float64 references."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_a_test_volume_that_is_too_small_is_refused_before_training(config):
         file["small"], file["few"] = file["raw"][:1], file["labels"][:1]
     test = "data.test=[{image: %s:small, labels: %s:few}]" % ((config.parent / "data.h5",) * 2)
     refused = znnpy("train", config, "--set", test, code=1)
-    assert "less than the field of view" in refused.stderr
+    assert "less than the receptive field (field of view)" in refused.stderr
     assert not (config.parent / "run").exists()
 
 

@@ -19,7 +19,7 @@ import typer
 import znnpy
 from znnpy import plugins
 from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
-from znnpy.cli.options import Manners, adopt, without
+from znnpy.cli.global_options import GlobalOptions, adopt, global_options, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
 from znnpy.errors import WaitWarning, screenful, told
@@ -55,8 +55,14 @@ def _options(
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an error comes from (anywhere in the line).")
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            "--debug",
+            help="Show where errors and warnings come from (anywhere in the line).",
+        ),
     ] = False,
     quiet: Annotated[
         bool,
@@ -67,13 +73,13 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Define the options of all commands; --debug and --quiet are removed from the line before it is parsed."""
+    """Define the options of all commands; --verbose and --quiet are removed from the line before it is parsed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process. An error is one message on stderr."""
     line = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = Manners.of(line)
+    wanted = GlobalOptions.of(line)
     adopt(wanted)
     words = predict.spelled_out(without(line))
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
@@ -81,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = _tell if announced_rank() == 0 else _keep  # ranks look at the same files
+    warnings.showwarning = _warn
     try:
         _run(words, wanted)
     except SystemExit as end:
@@ -89,20 +95,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _leave(end.code or 0)
         raise
     except Exception as error:
-        if wanted.debug:
+        if wanted.verbose:
             raise
         _complain(told(error))
         sys.exit(1)
     except BaseException as error:
         number = getattr(error, "signal", None)  # Stopped; its module is not imported for others
-        if number is None or wanted.debug:
+        if number is None or wanted.verbose:
             raise
         _complain(f"{error}; run the same command again to go on")
         sys.stdout.flush()
         os._exit(128 + number)  # worker threads and compilers may still be busy
 
 
-def _run(words: Sequence[str], wanted: Manners) -> None:
+def _run(words: Sequence[str], wanted: GlobalOptions) -> None:
     """Run a command. Of several ranks rank 0 alone prints; an error before they have met ends all of them."""
     speaks = announced_rank() == 0
     try:
@@ -114,7 +120,7 @@ def _run(words: Sequence[str], wanted: Manners) -> None:
         if announced() != 1:
             from znnpy.distributed.rendezvous import end_together
 
-            end_together(error, debug=wanted.debug)
+            end_together(error, debug=wanted.verbose)
         raise
 
 
@@ -146,15 +152,14 @@ def _commands() -> Any:
     return made
 
 
-def _tell(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning on one line, without the place in the code that it comes from."""
-    _complain(f"warning: {message}")
-
-
-def _keep(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """Drop a warning that rank 0 prints."""
-    if issubclass(category, WaitWarning):
-        _tell(f"rank {announced_rank()} {message}")
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
+    """Print a warning on one line, with its place in the code if asked for; of other ranks only that they wait."""
+    rank = announced_rank()  # ranks look at the same files
+    if rank == 0 or issubclass(category, WaitWarning):
+        place = f" ({filename}:{lineno})" if global_options().verbose else ""
+        _complain(f"warning: {f'rank {rank} ' if rank else ''}{message}{place}")
 
 
 def _complain(text: str) -> None:

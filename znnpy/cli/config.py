@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     AsJson,
     ConfigFile,
@@ -16,10 +17,8 @@ from znnpy.cli.options import (
     Overrides,
     SavePlan,
     Threads,
-    manners,
     new_path,
     overrides,
-    suggest,
 )
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -55,7 +54,7 @@ def check(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().debug) as world:
+    with joined(debug=global_options().verbose) as world:
         loaded, first = load_config(config, changed), world.rank == 0
         if world.size > 1:
             from znnpy.train.consensus import refuse_split_statistics

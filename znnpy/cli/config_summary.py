@@ -206,7 +206,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "volumes": volumes,
         "inputs": geometry.input_shapes,
         "outputs": geometry.output_shapes,
-        "field_of_view": geometry.fields_of_view,
+        "receptive_field": geometry.fields_of_view,
         "prediction": prediction,
         "nodes": _nodes(written, geometry, shapes),
         "edges": _edges(network, geometry, plan, shapes),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import (
     AsJson,
     MaxMemory,
@@ -16,7 +17,6 @@ from znnpy.cli.options import (
     Threads,
     overrides,
     replacing,
-    suggest,
     volume_section,
 )
 from znnpy.cli.preconditions import refuse_ranks

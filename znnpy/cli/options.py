@@ -1,15 +1,10 @@
-"""Options that several commands share and their parsing; `--debug`, `--quiet`; the suggestion of the next command."""
+"""Options that several commands share, and their parsing."""
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -150,45 +145,3 @@ def block_sizes(text: str | None, option: str = "--block") -> tuple[int, int, in
             f"must be one size or three, z,y,x, such as 64 or 16,64,64; found {shown(text)}",
             param_hint=option,
         ) from error
-
-
-DEBUG = ("--debug",)
-QUIET = ("--quiet", "-q")
-
-
-@dataclass(frozen=True)
-class Manners:
-    """`debug`: errors show where they come from. `quiet`: neither progress nor the next command is shown."""
-
-    debug: bool = False
-    quiet: bool = False
-
-    @classmethod
-    def of(cls, words: Sequence[str]) -> Self:
-        """Return the manners that a command line asks for."""
-        return cls(any(it in DEBUG for it in words), any(it in QUIET for it in words))
-
-
-_asked: ContextVar[Manners] = ContextVar("manners", default=Manners())  # noqa: B039 frozen
-
-
-def manners() -> Manners:
-    """Return the manners of the running command."""
-    return _asked.get()
-
-
-def adopt(wanted: Manners) -> None:
-    """Set the manners of the command that runs next."""
-    _asked.set(wanted)
-
-
-def without(words: Sequence[str]) -> list[str]:
-    """Return a command line without `--debug` and `--quiet`."""
-    return [word for word in words if word not in (*DEBUG, *QUIET)]
-
-
-def suggest(*words: object) -> None:
-    """Print on stderr which command comes next, such as `znnpy check config.yaml`."""
-    if not manners().quiet:
-        with suppress(OSError):  # the terminal may be closed
-            print(f"next: znnpy {shlex.join(map(str, words))}", file=sys.stderr, flush=True)

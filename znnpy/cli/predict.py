@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     SIZES,
     MaxMemory,
@@ -16,10 +17,8 @@ from znnpy.cli.options import (
     RunPath,
     Threads,
     block_sizes,
-    manners,
     overrides,
     replacing,
-    suggest,
     volume_section,
 )
 from znnpy.cli.preconditions import refuse_ranks
@@ -235,7 +234,7 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
     if dask is not None and (words := risk(dask)):
         typer.echo(f"warning: {words}", err=True)
-    with BlocksBar("predicting", quiet=manners().quiet) as bar:
+    with BlocksBar("predicting", quiet=global_options().quiet) as bar:
         if dask is None:
             run_job(job, destination, bar.show, bar.prepare)
         else:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     SIZES,
     AsJson,
     MaxMemory,
     Overrides,
     block_sizes,
-    manners,
     new_path,
     overrides,
 )
@@ -127,8 +127,8 @@ def profile(
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     links = _links(bandwidth, latency, simulated=bool(counts[1]))
     wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
-    with joined(debug=manners().debug) as world:
-        reporter = choose_reporter(quiet=manners().quiet) if world.rank == 0 else Quiet()
+    with joined(debug=global_options().verbose) as world:
+        reporter = choose_reporter(quiet=global_options().quiet) if world.rank == 0 else Quiet()
         subject = _subject(config, predict, words, patch, reporter, world)
         summary = profile_subject(subject, out, wishes)
         reporter.close()
@@ -138,6 +138,10 @@ def profile(
         typer.echo(json.dumps(summary, indent=2))
         return
     _print(summary, out)
+    if config is not None:
+        suggest("train", config, *(word for it in words for word in ("--set", it)))
+    else:
+        suggest("predict", predict, "--input", "FILE:DATASET", "--output", "prediction.h5")
 
 
 def _subject(

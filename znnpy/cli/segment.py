@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes, suggest
+from znnpy.cli.global_options import suggest
+from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.segment.method import METHODS
 

@@ -34,8 +34,8 @@ def print_summary(found: dict[str, Any]) -> None:
         out.print(f"{UNMEASURED:15} {words}", highlight=False)
     if found["fingerprint"]:
         out.print(f"fingerprint     {_fingerprint(found)}", highlight=False)
-    views = ", ".join(f"{name} {_size(view)}" for name, view in found["field_of_view"].items())
-    out.print(f"field of view   {views}", highlight=False)
+    views = ", ".join(f"{name} {_size(view)}" for name, view in found["receptive_field"].items())
+    out.print(f"receptive field {views}", highlight=False)
     out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
     if found["microbatches"]["count"] > 1:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, manners, overrides, suggest
+from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
 
 
 def train(
@@ -36,7 +37,7 @@ def train(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
-    with joined(debug=manners().debug) as world:
+    with joined(debug=global_options().verbose) as world:
         from znnpy.config import load_config  # when ranks have met: they wait for each other
         from znnpy.train.progress import choose_reporter
         from znnpy.train.session import train as run
@@ -46,7 +47,7 @@ def train(
             signal = follow(world)
         else:
             loaded = load_config(config, changed)
-            reporter = choose_reporter(quiet=manners().quiet)
+            reporter = choose_reporter(quiet=global_options().quiet)
             outcome = run(
                 loaded,
                 overwrite=overwrite,
@@ -84,4 +85,4 @@ def _report(outcome: object) -> None:
     if outcome.evaluations and is_drawn(outcome.evaluations[0]):
         typer.echo(f"picture: {outcome.directory / PICTURE}")
     typer.echo(f"run directory: {outcome.directory}")
-    suggest("predict", outcome.directory, "--input", "FILE:DATASET", "--output", "prediction.h5")
+    suggest("predict", outcome.directory, "--input", "IMAGE", "--output", "prediction.h5")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import AllowFilters, filters, new_path
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -67,6 +68,8 @@ def view(
         folder = output or (Path(sources[0]) / "view" if run else Path("view"))
         for path in draw_slices(layers, folder, slices, axis):
             typer.echo(str(path))
+    if run:
+        suggest("predict", sources[0], "--input", "FILE:DATASET", "--output", "prediction.h5")
 
 
 def _of_files(sources: list[str], allowed: tuple[str, ...], stack: ExitStack) -> list[Layer]:

@@ -84,8 +84,8 @@ network:
   #   znn: net.znn
 
 data:
-  train: []
-  #  - image: train.h5:volumes/raw                 # path or path:dataset
+  train: []                        # or, without [], one entry and more:
+  #  - image: train.h5:volumes/raw                 # path (train.tif) or path:dataset
   #    labels: train.h5:volumes/labels/neuron_ids
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node

@@ -25,7 +25,6 @@ from znnpy.data.values.normalization import Fixed, Mode, Normalisation, normalis
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
-from znnpy.learning.malis import Malis
 from znnpy.network import blamed_on_loss, training_losses
 from znnpy.network.objectives import refuse_untrainable
 from znnpy.network.types import Network, Node
@@ -147,7 +146,7 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     losses, made = training_losses(config, network), {}
     for node in network.outputs:
         target = _target(config, node, losses[node.name])
-        wanted = target.images(node.channels)
+        wanted = target.target_channels(node.channels)
         if wanted != node.channels:
             raise ConfigError(
                 f"{config.place('data', 'target')}: output {node.name!r} has {node.channels} channels, but target "
@@ -188,11 +187,12 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
 def _refuse_other_neighbours(config: Config, objective: Objective) -> None:
     target = config.data.target
     given = target.offsets if isinstance(target, AffinityTarget) else None
-    if isinstance(objective.keys, Malis) and objective.keys.offsets != given:
+    joined = objective.loss.neighbours(objective.keys)
+    if joined and joined != given:
         found = "is no affinity" if given is None else f"has offsets {_listed(given)}"
         raise ConfigError(
-            f"{config.place('training', 'loss')}: malis joins voxels at offsets "
-            f"{_listed(objective.keys.offsets)}, but data.target {found}"
+            f"{config.place('training', 'loss')}: {objective.loss.name} joins voxels at offsets "
+            f"{_listed(joined)}, but data.target {found}"
         )
 
 

@@ -136,7 +136,7 @@ class Model(Closing):
 
     @property
     def field_of_view(self) -> Triple | dict[str, Triple]:
-        """Input voxels that one output voxel sees (z, y, x)."""
+        """The receptive field (field of view): input voxels that one output voxel sees (z, y, x)."""
         return alone(self.geometry.fields_of_view)
 
     @property

@@ -97,8 +97,8 @@ def whole_field(
     if min(shape) < 1:
         name = names[0]
         raise ShapeError(
-            f"{images[name].name} has {images[name].extent} voxels (z, y, x), less than the field "
-            f"of view {views[name]}; use border mirror, or a larger volume"
+            f"{images[name].name} has {images[name].extent} voxels (z, y, x), less than the "
+            f"receptive field (field of view) {views[name]}; use border mirror, or a larger volume"
         )
     return Field(first, shape, stride, corners)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from znnpy.closing import Closing
 from znnpy.data.writing.journal import write_all
 from znnpy.infer.blocks import Region
 
 
-class BlockLog:
+class BlockLog(Closing):
     """Appends to `path`; each line has `time` (seconds since 1970) and `event`.
 
     A line that a kill or a full disk truncated is dropped.
@@ -38,10 +39,8 @@ class BlockLog:
             voxels_per_s=round(voxels_per_s),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 

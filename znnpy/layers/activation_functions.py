@@ -63,6 +63,7 @@ class Function:
     channel alone (not so softmax). `passes_on`: the gradient goes through unchanged, for losses of the sum before it.
     `kernels`: those of float32, as `znnpy_kernels.layers.activation_kernels.activation` makes them, or "module:name" of
     them, for a function that `znnpy_kernels.layers.activation_functions.ACTIVATIONS` does not list.
+    `aliases`: other libraries' names for it, in small letters.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Function:
     pointwise: bool = True
     passes_on: bool = False
     kernels: Any = None
+    aliases: tuple[str, ...] = ()
 
 
 def softmax(logits: Array) -> Array:
@@ -156,6 +158,7 @@ FUNCTIONS = Registry[Function](
     (
         Function(
             name="linear",
+            aliases=("identity",),
             value=lambda x, shape: x,
             gradient=lambda y, g, shape: g,
             unbounded=True,
@@ -167,6 +170,7 @@ FUNCTIONS = Registry[Function](
         ),
         Function(
             name="leaky_relu",
+            aliases=("leakyrelu",),
             value=lambda x, shape: np.where(x > 0, x, shape.slope * x),
             gradient=lambda y, g, shape: np.where(y > 0, g, shape.slope * g),
             shaped=("slope",),
@@ -198,6 +202,7 @@ FUNCTIONS = Registry[Function](
         ),
         Function(
             name="logistic",
+            aliases=("sigmoid",),
             value=_logistic,
             gradient=lambda y, g, shape: g * y * (1.0 - y),
         ),
@@ -220,17 +225,20 @@ FUNCTIONS = Registry[Function](
         ),
         Function(
             name="soft_sign",
+            aliases=("softsign",),
             value=lambda x, shape: x / (1.0 + np.abs(x)),
             gradient=lambda y, g, shape: (1.0 - np.abs(y)) ** 2 * g,
         ),
         Function(
             name="silu",
+            aliases=("swish",),
             value=lambda x, shape: x * _logistic(x, shape),
             gradient=_silu_gradient,
             needs_sum=True,
         ),
         Function(
             name="hard_swish",
+            aliases=("hardswish",),
             value=lambda x, shape: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
             gradient=lambda x, g, shape: (
                 np.where(x > 3, 1.0, np.where(x > -3, x / 3.0 + 0.5, 0.0)) * g

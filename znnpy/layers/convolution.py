@@ -136,7 +136,7 @@ _NUMBERS = (
 
 CONV = EdgeKind(
     name="conv",
-    summary="Convolution, bias and transfer function.",
+    summary="Convolution, bias and activation function.",
     keys=ConvKeys,
     layer=ConvLayer,
     forward=convolve,

@@ -149,7 +149,7 @@ class ChannelsKey(Strict):
 class TransferKeys(ChannelsKey):
     """The keys of a layer that are its node's: channels, bias, normalisation and activation function."""
 
-    function: FunctionKey = Field(default="linear", description="Transfer function.")
+    function: FunctionKey = Field(default="linear", description="Activation function.")
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0

@@ -95,7 +95,7 @@ _NUMBERS = ("size", "stride", "padding", "output_padding", "groups")
 
 CONV_TRANSPOSE = EdgeKind(
     name="conv_transpose",
-    summary="Transposed convolution, bias and transfer function.",
+    summary="Transposed convolution, bias and activation function.",
     example="conv_transpose: {channels: 8, size: 2, stride: 2}  # grows; also padding: 0, output_padding: 0",
     keys=ConvTransposeKeys,
     layer=ConvTransposeLayer,

@@ -134,10 +134,15 @@ _CLASSES = LossKernel(
 
 
 def _entry(
-    keys: type[OverlapKeys], name: str, readings: Mapping[Reading, LossKernel], example: str
+    keys: type[OverlapKeys],
+    name: str,
+    readings: Mapping[Reading, LossKernel],
+    example: str,
+    aliases: tuple[str, ...] = (),
 ) -> Loss:
     return Loss(
         name=name,
+        aliases=aliases,
         keys=keys,
         readings=readings,
         parts=_parts,
@@ -154,5 +159,17 @@ DICE = _entry(
     {LOGITS: _LOGITS, CLASSES: _CLASSES},
     "{kind: dice, smooth: 1e-5, batch: false, include_background: true}  # outputs as for focal",
 )
-BCE_DICE = _entry(BceDice, "bce_dice", {LOGITS: _LOGITS}, "{kind: bce_dice, bce: 1, dice: 1}")
-CE_DICE = _entry(CeDice, "ce_dice", {CLASSES: _CLASSES}, "{kind: ce_dice, ce: 1, dice: 1}")
+BCE_DICE = _entry(
+    BceDice,
+    "bce_dice",
+    {LOGITS: _LOGITS},
+    "{kind: bce_dice, bce: 1, dice: 1}",
+    aliases=("dice_bce",),
+)
+CE_DICE = _entry(
+    CeDice,
+    "ce_dice",
+    {CLASSES: _CLASSES},
+    "{kind: ce_dice, ce: 1, dice: 1}",
+    aliases=("dice_ce",),
+)

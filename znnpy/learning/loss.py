@@ -89,6 +89,8 @@ class Loss:
     reads, three for each channel at most. `class_weights(keys, reading, channels)`: how much each channel
     counts; `weighs_mean(keys)`: in the mean over voxels too. `reweighed(keys, values, target, weight)`:
     weights that follow from the values, as constants; `by_sample`: the mean is over samples, not weights.
+
+    `aliases`: other libraries' names for it, in small letters.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Loss:
     weighs_mean: Callable[[Any], bool] = lambda keys: False
     refused: Callable[[Any, Reading, int], str] = lambda keys, reading, channels: ""
     example: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

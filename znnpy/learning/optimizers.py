@@ -74,7 +74,7 @@ class OptimizerKind:
     the arrays kept for each parameter, as the kernel's words call them.
     `step(keys, gradient, states, update)`: what the learning rate times is taken off a parameter, for
     update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
-    `decouples`: weight decay may shrink filters beside the gradient.
+    `decouples`: weight decay may shrink filters beside the gradient. `aliases`: other libraries' names for it.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
@@ -88,6 +88,7 @@ class OptimizerKind:
     decouples: bool = False
     kernel: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def example(self) -> str:
@@ -158,7 +159,7 @@ _ALL = (
         hyper=_adam_hyper,
     ),
 )
-OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL)
+OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL, key="optimizer")
 
 
 def _any_optimizer() -> Any:

@@ -156,12 +156,14 @@ def _refused(keys: Softmax, reading: Reading, channels: int) -> str:
 
 SQUARE = Loss(
     name="square",
+    aliases=("mse", "l2"),
     keys=Square,
     readings={VALUES: LossKernel(gradient="znnpy_kernels.layers.losses:square_loss", biases=True)},
     parts=_square,
 )
 BINOMIAL = Loss(
     name="binomial_cross_entropy",
+    aliases=("bce", "bce_with_logits", "binary_cross_entropy"),
     keys=Binomial,
     readings={
         LOGITS: LossKernel(
@@ -172,6 +174,7 @@ BINOMIAL = Loss(
 )
 SOFTMAX = Loss(
     name="softmax",
+    aliases=("ce", "cross_entropy"),
     keys=Softmax,
     readings={CLASSES: LossKernel(gradient="znnpy_kernels.layers.losses:softmax_loss")},
     parts=_softmax,

@@ -42,7 +42,7 @@ def path() -> Path:
 @functools.cache
 def version() -> str:
     """Return a hash over all that decides how long a layer takes: kernels, compiler, code of tasks, FFTW."""
-    # FFTW's version belongs to it: installing pyfftw makes its method a candidate.
+    # FFTW's version belongs to it: installing the extra `fft` makes its method a candidate.
     digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
     for path in sources():
         digest.update(str(path.relative_to(HOME)).encode() + path.read_bytes())

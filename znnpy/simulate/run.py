@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.scheduling import simulation as native
 from znnpy_kernels.scheduling.control_block import BANDS
+from znnpy_kernels.scheduling.simulated_ranks import Graphs, Mail, Ranks
 from znnpy_kernels.scheduling.simulated_ranks import simulate as run_ranks
 
 from znnpy.graph import GraphError
@@ -105,31 +106,32 @@ def simulate_ranks(
     hands = np.stack([np.full((count, workers), native.NONE), randoms], axis=2)
     totals, completions = np.zeros((count, native.MISSING + copies)), np.zeros((count, steps))
     logs, carried = np.zeros((count, log, 3)), np.zeros((ports, 2))
-    done = run_ranks(
-        firsts,
-        offsets,
-        np.concatenate([_tasks(replay, rank) for rank, replay in enumerate(replays)]),
-        np.concatenate([graph.successor_starts for graph in graphs]),
-        np.concatenate([graph.successors for graph in graphs]),
-        np.concatenate([np.ascontiguousarray(replay.costs.T) for replay in replays]),
-        np.concatenate([replay.shares for replay in replays]),
-        # Links of deques, empty: every list is linked through its tasks, as each is in one deque at a time.
-        np.full((int(firsts[-1]), 2), native.NONE),
-        # One queue more than workers: the injector.
-        np.full((count, (workers + 1) * BANDS, 2), native.NONE),
-        np.zeros((count, BANDS), np.int64),
-        hands,
-        np.zeros((count, workers, 3)),
-        machine.rates(),
-        totals,
-        logs,
-        np.stack([np.bincount(graph.step, minlength=copies) for graph in graphs]),
-        completions,
-        *_messages(messages, firsts),
-        carried,
-        np.zeros((count, 2), np.int64),
-        np.zeros((count, 1)),
+    tasks = Graphs(
+        firsts=firsts,
+        offsets=offsets,
+        tasks=np.concatenate([_tasks(replay, rank) for rank, replay in enumerate(replays)]),
+        starts=np.concatenate([graph.successor_starts for graph in graphs]),
+        successors=np.concatenate([graph.successors for graph in graphs]),
+        costs=np.concatenate([np.ascontiguousarray(replay.costs.T) for replay in replays]),
+        shares=np.concatenate([replay.shares for replay in replays]),
     )
+    state = Ranks(
+        # Of deques, empty: every list is linked through its tasks, as each is in one deque at a time.
+        links=np.full((int(firsts[-1]), 2), native.NONE),
+        # One queue more than workers: the injector.
+        ends=np.full((count, (workers + 1) * BANDS, 2), native.NONE),
+        queued=np.zeros((count, BANDS), np.int64),
+        hands=hands,
+        clock=np.zeros((count, workers, 3)),
+        rates=machine.rates(),
+        totals=totals,
+        logs=logs,
+        members=np.stack([np.bincount(graph.step, minlength=copies) for graph in graphs]),
+        completions=completions,
+        steps=np.zeros((count, 2), np.int64),
+        due=np.zeros((count, 1)),
+    )
+    done = run_ranks(tasks, state, _mail(messages, firsts, carried))
     # The loop ends when nothing can happen any more: tokens are missing.
     if done < steps * count:
         of = f"of {steps} steps" if count == 1 else f"of {steps} steps on each of {count} ranks"
@@ -164,10 +166,8 @@ def _tasks(replay: Replay, rank: int) -> Ints:
     return np.stack([*columns, np.full(graph.size, rank)], axis=1)
 
 
-def _messages(
-    messages: Sequence[Message], firsts: Ints
-) -> tuple[Ints, Floats, Ints, Ints, Ints, Ints]:
-    """Return the arrays of the compiled loop: messages, their seconds, who posts which, and whom each reaches."""
+def _mail(messages: Sequence[Message], firsts: Ints, carried: Floats) -> Mail:
+    """Return the messages as arrays of the compiled loop."""
     table = [(len(m.after), len(m.after), m.source, m.target, native.NONE) for m in messages]
     seconds = [(m.lasts, m.latency, 0.0) for m in messages]
     poster = [firsts[rank] + task for m in messages for rank, task in m.after]
@@ -175,13 +175,14 @@ def _messages(
     # Stable, so that messages of one task leave in the order in which they were declared.
     order = np.argsort(np.array(poster, np.int64), kind="stable")
     counts = np.bincount(np.array(poster, np.int64), minlength=int(firsts[-1]))
-    return (
-        _rows(table, 5, np.int64),
-        _rows(seconds, 3, np.float64),
-        _offsets(counts.tolist()),
-        posted[order].astype(np.int64),
-        _offsets([len(m.to) for m in messages]),
-        _rows([place for m in messages for place in m.to], 2, np.int64),
+    return Mail(
+        messages=_rows(table, 5, np.int64),
+        seconds=_rows(seconds, 3, np.float64),
+        posts=_offsets(counts.tolist()),
+        posted=posted[order].astype(np.int64),
+        comes=_offsets([len(m.to) for m in messages]),
+        targets=_rows([place for m in messages for place in m.to], 2, np.int64),
+        carried=carried,
     )
 
 

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from znnpy.closing import Closing
 
 DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, struct.error,
@@ -51,7 +52,7 @@ class Kind:
         return prod(self.shape) * self.dtype.itemsize
 
 
-class Archive:
+class Archive(Closing):
     """An npz file, open for reading; `kinds` says what its members claim to be, by name.
 
     Raises the errors of `DAMAGE` for anything that `savez` would not write, at once or when it is read.
@@ -67,15 +68,8 @@ class Archive:
             self._zip.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._zip.close()
 
     def text(self, name: str) -> str:

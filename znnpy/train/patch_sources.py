@@ -10,7 +10,7 @@ from functools import partial
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.config_volumes import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.data.samples.image_labels import OneEach
-from znnpy.data.sampling.augment import Augmentation
+from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.label_checks import strokes
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler

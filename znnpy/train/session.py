@@ -43,7 +43,7 @@ from znnpy.train.shards import PeriodicSource, Shards, training_source
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
-from znnpy.train.validate import Validation
+from znnpy.train.validation import Validation
 
 
 @dataclass(frozen=True)

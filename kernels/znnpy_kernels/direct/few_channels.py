@@ -57,7 +57,7 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
-# Images: their sums by lanes of inputs are exchanged in a square of LANES vectors
+# Channels: their sums by lanes of inputs are exchanged in a square of LANES vectors.
 FEW = min(8, LANES)
 # Partial sums in registers; the others hold filters and a voxel.
 # With FEW outputs, 24 // 8 = 3 positions each.
@@ -274,65 +274,19 @@ def _row(
 _rows = rows_of(AT, _row)
 
 
-@kernel(AT)
-def direct_few_1(args: Any, worker: int) -> None:
-    """One output channel. Words: see the module."""
-    _rows(1, 1, args)
+def _few(outputs: int) -> Kernel:
+    """Declare the kernel for so many output channels."""
 
+    @kernel(AT, name=f"direct_few_{outputs}")
+    def few(args: Any, worker: int) -> None:
+        """All rows of a few output channels. Words: see the module."""
+        _rows(outputs, 1, args)
 
-@kernel(AT)
-def direct_few_2(args: Any, worker: int) -> None:
-    """Two output channels. Words: see the module."""
-    _rows(2, 1, args)
-
-
-@kernel(AT)
-def direct_few_3(args: Any, worker: int) -> None:
-    """Three output channels. Words: see the module."""
-    _rows(3, 1, args)
-
-
-@kernel(AT)
-def direct_few_4(args: Any, worker: int) -> None:
-    """Four output channels. Words: see the module."""
-    _rows(4, 1, args)
-
-
-@kernel(AT)
-def direct_few_5(args: Any, worker: int) -> None:
-    """Five output channels. Words: see the module."""
-    _rows(5, 1, args)
-
-
-@kernel(AT)
-def direct_few_6(args: Any, worker: int) -> None:
-    """Six output channels. Words: see the module."""
-    _rows(6, 1, args)
-
-
-@kernel(AT)
-def direct_few_7(args: Any, worker: int) -> None:
-    """Seven output channels. Words: see the module."""
-    _rows(7, 1, args)
-
-
-@kernel(AT)
-def direct_few_8(args: Any, worker: int) -> None:
-    """Eight output channels. Words: see the module."""
-    _rows(8, 1, args)
+    return few
 
 
 # By number of output channels, from 1.
-KERNELS: tuple[Kernel, ...] = (
-    direct_few_1,
-    direct_few_2,
-    direct_few_3,
-    direct_few_4,
-    direct_few_5,
-    direct_few_6,
-    direct_few_7,
-    direct_few_8,
-)
+KERNELS: tuple[Kernel, ...] = tuple(_few(outputs) for outputs in range(1, FEW + 1))
 
 
 def few_kernel(outputs: int) -> Kernel:

@@ -239,128 +239,28 @@ def _few_outputs(outputs: int, args: Any, sums: int, tile: int) -> None:
         first += count
 
 
-@kernel(AT)
-def few_inputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar input channel, one tap along x. Words: see the module."""
-    _few_inputs(1, args)
+def _of_inputs(taps: int) -> Kernel:
+    """Declare the kernel for one planar input channel and so many taps along x."""
+
+    @kernel(AT, name=f"few_inputs_gradient_{taps}")
+    def few_inputs_gradient(args: Any, worker: int) -> None:
+        """One planar input channel. Words: see the module."""
+        _few_inputs(taps, args)
+
+    return few_inputs_gradient
 
 
-@kernel(AT)
-def few_inputs_gradient_2(args: Any, worker: int) -> None:
-    """One planar input channel, two taps along x. Words: see the module."""
-    _few_inputs(2, args)
+def _of_outputs(outputs: int) -> Kernel:
+    """Declare the kernel for so many planar output channels."""
 
+    @kernel(AT, name=f"few_outputs_gradient_{outputs}")
+    def few_outputs_gradient(args: Any, worker: int) -> None:
+        """A few planar output channels, a block of inputs. Words: see the module."""
+        _few_outputs(outputs, args, _scratch_sums(), scratch_tile())
 
-@kernel(AT)
-def few_inputs_gradient_3(args: Any, worker: int) -> None:
-    """One planar input channel, three taps along x. Words: see the module."""
-    _few_inputs(3, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_4(args: Any, worker: int) -> None:
-    """One planar input channel, four taps along x. Words: see the module."""
-    _few_inputs(4, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_5(args: Any, worker: int) -> None:
-    """One planar input channel, five taps along x. Words: see the module."""
-    _few_inputs(5, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_6(args: Any, worker: int) -> None:
-    """One planar input channel, six taps along x. Words: see the module."""
-    _few_inputs(6, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_7(args: Any, worker: int) -> None:
-    """One planar input channel, seven taps along x. Words: see the module."""
-    _few_inputs(7, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_8(args: Any, worker: int) -> None:
-    """One planar input channel, eight taps along x. Words: see the module."""
-    _few_inputs(8, args)
-
-
-@kernel(AT)
-def few_inputs_gradient_9(args: Any, worker: int) -> None:
-    """One planar input channel, nine taps along x. Words: see the module."""
-    _few_inputs(9, args)
-
-
-@kernel(AT)
-def few_outputs_gradient_1(args: Any, worker: int) -> None:
-    """One planar output channel, a block of inputs. Words: see the module."""
-    _few_outputs(1, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_2(args: Any, worker: int) -> None:
-    """Two planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(2, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_3(args: Any, worker: int) -> None:
-    """Three planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(3, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_4(args: Any, worker: int) -> None:
-    """Four planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(4, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_5(args: Any, worker: int) -> None:
-    """Five planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(5, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_6(args: Any, worker: int) -> None:
-    """Six planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(6, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_7(args: Any, worker: int) -> None:
-    """Seven planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(7, args, _scratch_sums(), scratch_tile())
-
-
-@kernel(AT)
-def few_outputs_gradient_8(args: Any, worker: int) -> None:
-    """Eight planar output channels, a block of inputs. Words: see the module."""
-    _few_outputs(8, args, _scratch_sums(), scratch_tile())
+    return few_outputs_gradient
 
 
 # By taps along x, and by number of outputs, from 1.
-FEW_INPUTS: tuple[Kernel, ...] = (
-    few_inputs_gradient_1,
-    few_inputs_gradient_2,
-    few_inputs_gradient_3,
-    few_inputs_gradient_4,
-    few_inputs_gradient_5,
-    few_inputs_gradient_6,
-    few_inputs_gradient_7,
-    few_inputs_gradient_8,
-    few_inputs_gradient_9,
-)
-# By number of outputs, from 1.
-FEW_OUTPUTS: tuple[Kernel, ...] = (
-    few_outputs_gradient_1,
-    few_outputs_gradient_2,
-    few_outputs_gradient_3,
-    few_outputs_gradient_4,
-    few_outputs_gradient_5,
-    few_outputs_gradient_6,
-    few_outputs_gradient_7,
-    few_outputs_gradient_8,
-)
+FEW_INPUTS: tuple[Kernel, ...] = tuple(_of_inputs(taps) for taps in range(1, 10))
+FEW_OUTPUTS: tuple[Kernel, ...] = tuple(_of_outputs(outputs) for outputs in range(1, 9))

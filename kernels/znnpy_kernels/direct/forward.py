@@ -361,35 +361,23 @@ def _lattice_row(
 _rows = rows_of(AT, _row)
 
 
-@kernel(AT)
-def direct_forward_1(args: Any, worker: int) -> None:
-    """One output block; x positions are neighbouring voxels. Words: see the module."""
-    _rows(1, 1, args)
+def _forward(outputs: int, dense: int) -> Kernel:
+    """Declare the kernel for so many output blocks; `dense`: x positions are neighbouring voxels."""
+    name = f"direct_forward_{outputs}" if dense else f"direct_forward_strided_{outputs}"
+
+    @kernel(AT, name=name)
+    def forward(args: Any, worker: int) -> None:
+        """All rows of a group of output blocks. Words: see the module."""
+        _rows(outputs, dense, args)
+
+    return forward
 
 
-@kernel(AT)
-def direct_forward_2(args: Any, worker: int) -> None:
-    """Two output blocks; x positions are neighbouring voxels. Words: see the module."""
-    _rows(2, 1, args)
-
-
-@kernel(AT)
-def direct_forward_strided_1(args: Any, worker: int) -> None:
-    """One output block; any step between x positions, planar sources. Words: see the module."""
-    _rows(1, 0, args)
-
-
-@kernel(AT)
-def direct_forward_strided_2(args: Any, worker: int) -> None:
-    """Two output blocks; any step between x positions, planar sources. Words: see the module."""
-    _rows(2, 0, args)
+# By number of output blocks, and whether x positions are neighbouring voxels.
+KERNELS = {(outputs, dense): _forward(outputs, dense) for outputs in (1, 2) for dense in (1, 0)}
 
 
 def forward_kernel(outputs: int, source_x: int) -> Kernel:
     """Return the kernel for a group of 1 or 2 output blocks (`outputs`) and x positions `source_x` floats apart."""
-    dense, strided = (
-        (direct_forward_1, direct_forward_strided_1),
-        (direct_forward_2, direct_forward_strided_2),
-    )[outputs - 1]
     # A constant step is part of an address; any other is a multiplication a position.
-    return dense if source_x == LANES else strided
+    return KERNELS[outputs, int(source_x == LANES)]

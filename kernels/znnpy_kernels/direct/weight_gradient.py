@@ -279,34 +279,26 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
             tap_z += 1
 
 
-@kernel(AT)
-def direct_weight_gradient_1(args: Any, worker: int) -> None:
-    """One output block, blocked source. Words: see the module."""
-    _tap_rows(1, 1, args)
+def _weight_gradient(outputs: int, blocked: int) -> Kernel:
+    """Declare the kernel for so many output blocks; `blocked`: the source has a vector for each voxel."""
+    name = f"direct_weight_gradient{'' if blocked else '_planar'}_{outputs}"
+
+    @kernel(AT, name=name)
+    def weight_gradient(args: Any, worker: int) -> None:
+        """All rows of taps of a group of output blocks. Words: see the module."""
+        _tap_rows(outputs, blocked, args)
+
+    return weight_gradient
 
 
-@kernel(AT)
-def direct_weight_gradient_2(args: Any, worker: int) -> None:
-    """Two output blocks, blocked source. Words: see the module."""
-    _tap_rows(2, 1, args)
-
-
-@kernel(AT)
-def direct_weight_gradient_planar_1(args: Any, worker: int) -> None:
-    """One output block, planar source. Words: see the module."""
-    _tap_rows(1, 0, args)
-
-
-@kernel(AT)
-def direct_weight_gradient_planar_2(args: Any, worker: int) -> None:
-    """Two output blocks, planar source. Words: see the module."""
-    _tap_rows(2, 0, args)
+# By number of output blocks, and whether the source is blocked.
+KERNELS = {
+    (outputs, blocked): _weight_gradient(outputs, blocked)
+    for outputs in (1, 2)
+    for blocked in (1, 0)
+}
 
 
 def weight_gradient_kernel(outputs: int, source_lanes: int) -> Kernel:
     """Return the kernel for a group of 1 or 2 output blocks (`outputs`) and a blocked or planar source."""
-    blocked, planar = (
-        (direct_weight_gradient_1, direct_weight_gradient_planar_1),
-        (direct_weight_gradient_2, direct_weight_gradient_planar_2),
-    )[outputs - 1]
-    return planar if source_lanes == 1 else blocked
+    return KERNELS[outputs, int(source_lanes > 1)]

@@ -109,7 +109,7 @@ def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
     return made
 
 
-def dispatcher(function: Callable[..., Any], signature: str, folder: Path) -> Any:
+def dispatcher(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
     """Return `numba.njit` of a function with one signature, without the GIL, kept in a folder."""
     made = njit(nogil=True, error_model="numpy", pipeline_class=WholeCompiler)(function)
     made._cache = _QuickCache(function, folder)

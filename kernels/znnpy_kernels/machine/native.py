@@ -30,7 +30,7 @@ SEMAPHORE_WORDS = 4
 class Native:
     """A function that is compiled at its first call, runs without the GIL, and is kept in the private cache."""
 
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
         self.name: str = function.__name__
         self.__module__ = function.__module__
         self.function = function
@@ -59,8 +59,8 @@ class Native:
         return guards.run(self.name, named, lambda moved: self(*moved.values()))
 
 
-def native(signature: str) -> Callable[[Callable[..., Any]], Native]:
-    """Declare a module-level function as compiled with this numba signature."""
+def native(signature: Any) -> Callable[[Callable[..., Any]], Native]:
+    """Declare a module-level function as compiled with this numba signature, a text or made of its types."""
     return lambda function: declare(Native(function, signature))
 
 

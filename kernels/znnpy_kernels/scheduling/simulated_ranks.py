@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import borrowed
@@ -34,13 +35,89 @@ LASTS, LATENCY, COMES = range(3)
 OUT, IN = range(2)
 """Ways through a port."""
 
-# Contiguous arrays, as in `serial`; STACKED ones have a part for each rank in front.
-TABLE = "int64[:,::1]"
-LIST = "int64[::1]"
-FLOATS = "float64[:,::1]"
-SECONDS = "float64[::1]"
-STACKED = "int64[:,:,::1]"
-STACKED_FLOATS = "float64[:,:,::1]"
+
+class Graphs(NamedTuple):
+    """The tasks of all ranks, one rank behind the other.
+
+    Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts from its
+    offsets[r] of `successors`, which are numbered within the rank. `tasks`, `costs`, `shares`: as in `World`.
+    """
+
+    firsts: Any
+    offsets: Any
+    tasks: Any
+    starts: Any
+    successors: Any
+    costs: Any
+    shares: Any
+
+
+class Ranks(NamedTuple):
+    """The state of all ranks, which changes: arrays of `World`, rank by rank along the first axis.
+
+    `links` are task by task as `Graphs` are; all ranks have the same `rates`.
+    """
+
+    links: Any
+    ends: Any
+    queued: Any
+    hands: Any
+    clock: Any
+    rates: Any
+    totals: Any
+    logs: Any
+    members: Any
+    completions: Any
+    steps: Any
+    due: Any
+
+
+class Mail(NamedTuple):
+    """The messages of all ranks, and whom they reach: message m brings a token to targets[comes[m] : comes[m + 1]].
+
+    A target is a rank and a task of it. The other arrays are those of `Net`.
+    """
+
+    messages: Any
+    seconds: Any
+    posts: Any
+    posted: Any
+    comes: Any
+    targets: Any
+    carried: Any
+
+
+def _arrays(structure: Any, **axes: str) -> Any:
+    """Return the compiled type of a structure of arrays; `axes`: int64 or float64 by field, and how many axes."""
+    kinds = {"i": types.int64, "f": types.float64}
+    made = [types.Array(kinds[axes[it][0]], int(axes[it][1]), "C") for it in structure._fields]
+    return types.NamedTuple(made, structure)
+
+
+GRAPHS = _arrays(
+    Graphs,
+    firsts="i1",
+    offsets="i1",
+    tasks="i2",
+    starts="i1",
+    successors="i1",
+    costs="f2",
+    shares="f1",
+)
+RANKS = _arrays(
+    Ranks, links="i2", ends="i3", queued="i2", hands="i3", clock="f3", rates="f1",
+    totals="f2", logs="f3", members="i2", completions="f2", steps="i2", due="f2",
+)  # fmt: skip
+MAIL = _arrays(
+    Mail,
+    messages="i2",
+    seconds="f2",
+    posts="i1",
+    posted="i1",
+    comes="i1",
+    targets="i2",
+    carried="f2",
+)
 
 
 class Net(NamedTuple):
@@ -163,48 +240,14 @@ def soonest(times: Any) -> Any:
     return port, way
 
 
-@native(
-    f"int64({LIST},{LIST},{TABLE},{LIST},{LIST},{FLOATS},{SECONDS},{TABLE},{STACKED},{TABLE},{STACKED},"
-    f"{STACKED_FLOATS},{SECONDS},{FLOATS},{STACKED_FLOATS},{TABLE},{FLOATS},"
-    f"{TABLE},{FLOATS},{LIST},{LIST},{LIST},{TABLE},{FLOATS},{TABLE},{FLOATS})"
-)
-def simulate(
-    firsts: Any,
-    offsets: Any,
-    tasks: Any,
-    starts: Any,
-    successors: Any,
-    costs: Any,
-    shares: Any,
-    links: Any,
-    ends: Any,
-    queued: Any,
-    hands: Any,
-    clock: Any,
-    rates: Any,
-    totals: Any,
-    logs: Any,
-    members: Any,
-    completions: Any,
-    messages: Any,
-    seconds: Any,
-    posts: Any,
-    posted: Any,
-    comes: Any,
-    targets: Any,
-    carried: Any,
-    steps: Any,
-    due: Any,
-) -> int:
+@native(types.int64(GRAPHS, RANKS, MAIL))
+def simulate(graphs: Graphs, state: Ranks, mail: Mail) -> int:
     """Run as many steps as `completions` has columns on every rank; write when each was complete.
 
-    Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts from its
-    offsets[r] of `successors`, which are numbered within the rank. Message m brings a token to each (rank, task) of
-    targets[comes[m] : comes[m + 1]]. Returns how many steps were completed over all ranks: fewer than asked for if
-    the graphs can make no progress.
+    Returns how many steps were completed over all ranks: fewer than asked for if the graphs can make no progress.
     """
-    count = len(hands)
-    ports = len(carried)
+    count = len(state.hands)
+    ports = len(mail.carried)
     # Tournament trees have a power of two of leaves; ranks beyond `count` never have an event.
     places = 1
     while places < count:
@@ -219,13 +262,13 @@ def simulate(
     times = np.full((max(1, ports), 2), FOREVER)
     port, way, moved = 0, 0, False
     net = Net(
-        messages,
-        seconds,
-        posts,
-        posted,
+        mail.messages,
+        mail.seconds,
+        mail.posts,
+        mail.posted,
         np.full((ports, 2, 2), NONE),
         np.zeros((ports, 2)),
-        carried,
+        mail.carried,
     )
     while True:
         if moved:
@@ -242,42 +285,41 @@ def simulate(
                 leave(net, times, port)
                 continue
             message = come(net, times, port)
-            first, last = comes[message], comes[message + 1]
+            first, last = mail.comes[message], mail.comes[message + 1]
         for place in range(first, last):
-            rank = place if message == NONE else targets[place, 0]
-            low, high = firsts[rank], firsts[rank + 1]
+            rank = place if message == NONE else mail.targets[place, 0]
+            low, high = graphs.firsts[rank], graphs.firsts[rank + 1]
             world = World(
                 # Borrowed, as every slice would otherwise count references to its array atomically, several for
-                # each event.
-                borrowed(tasks)[low:high],
-                # Each rank has one start more than tasks, hence the shift by its number.
-                borrowed(starts)[low + rank : high + rank + 1],
-                borrowed(successors)[offsets[rank] : offsets[rank + 1]],
-                borrowed(costs)[low:high],
-                borrowed(shares)[low:high],
-                borrowed(links)[low:high],
-                borrowed(ends)[rank],
-                borrowed(queued)[rank],
-                borrowed(hands)[rank],
-                borrowed(clock)[rank],
-                borrowed(rates),
-                borrowed(totals)[rank],
-                borrowed(logs)[rank],
-                borrowed(members)[rank],
-                borrowed(steps)[rank],
-                borrowed(due)[rank],
-                borrowed(completions)[rank],
+                # each event. Each rank has one start more than tasks, hence the shift by its number.
+                borrowed(graphs.tasks)[low:high],
+                borrowed(graphs.starts)[low + rank : high + rank + 1],
+                borrowed(graphs.successors)[graphs.offsets[rank] : graphs.offsets[rank + 1]],
+                borrowed(graphs.costs)[low:high],
+                borrowed(graphs.shares)[low:high],
+                borrowed(state.links)[low:high],
+                borrowed(state.ends)[rank],
+                borrowed(state.queued)[rank],
+                borrowed(state.hands)[rank],
+                borrowed(state.clock)[rank],
+                borrowed(state.rates),
+                borrowed(state.totals)[rank],
+                borrowed(state.logs)[rank],
+                borrowed(state.members)[rank],
+                borrowed(state.steps)[rank],
+                borrowed(state.due)[rank],
+                borrowed(state.completions)[rank],
             )
             if message == NONE:
                 # A rank's own event. Several ranks are touched only when a message brings tokens to several.
                 task = turn(world)
                 if task != NONE:
-                    post(net, times, low + task, totals[rank, NOW])
+                    post(net, times, low + task, state.totals[rank, NOW])
                     # Posts may have given a port a new time; without any, the earliest port of the last look is
                     # still right.
-                    moved = moved or posts[low + task] < posts[low + task + 1]
+                    moved = moved or mail.posts[low + task] < mail.posts[low + task + 1]
             else:
-                deliver(world, targets[place, 1], now)
+                deliver(world, mail.targets[place, 1], now)
             ranks[rank] = horizon(world)
             play(winners, ranks, rank)
-    return int(steps[:, COMPLETED].sum())
+    return int(state.steps[:, COMPLETED].sum())

@@ -12,7 +12,7 @@ import pytest
 
 from znnpy.data.opening import open_volume
 from znnpy.data.samples.image_labels import spread
-from znnpy.data.sampling.augment import Augmentation
+from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.blocks import Block, Held, cut, excerpt, load, outline
 from znnpy.data.sampling.position_index import NO_FLIPS
 from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch

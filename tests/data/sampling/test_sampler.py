@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shares import examples
 
 from znnpy.data.samples.image_labels import spread
-from znnpy.data.sampling.augment import Augmentation
+from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch, stacked
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import (

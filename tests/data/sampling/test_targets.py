@@ -64,7 +64,7 @@ def test_boundary(labels: np.ndarray, thickness: int, background: str, data: st.
     assert np.array_equal(value[0], reference_boundary(labels[0], known, thickness, background))
     counted = known & (labels[0] != 0) if background == "ignore" else known
     assert np.array_equal(weight[0], counted)
-    assert target.images(1) == len(value) == 1
+    assert target.target_channels(1) == len(value) == 1
 
 
 def test_boundary_by_hand() -> None:
@@ -116,7 +116,7 @@ def test_labels_as_given() -> None:
     value, weight = ImageTarget().compute(labels, known)
     assert np.array_equal(value, labels.astype(np.float32) * known)
     assert np.array_equal(weight, np.stack([known, known]))
-    assert ImageTarget().images(2) == 2
+    assert ImageTarget().target_channels(2) == 2
     assert not ImageTarget().segmentation
 
 
@@ -136,7 +136,7 @@ def test_mask() -> None:
     value, weight = MaskTarget().compute(labels, known)
     assert value[:, 0, 0].tolist() == [[0, 1, 1, 0], [1, 0, 1, 0]]
     assert weight[:, 0, 0].tolist() == [[1, 1, 1, 0]] * 2
-    assert MaskTarget().images(2) == 2
+    assert MaskTarget().target_channels(2) == 2
 
 
 def test_one_hot() -> None:

@@ -13,7 +13,7 @@ WAYS = {
     "direct": (17, 18, "direct", None),
     "winograd": (17, 18, "winograd", None),
     "spectral": (16, 32, "spectral", [6, 8, 8]),
-    "spectral, few images": (2, 17, "spectral", [8, 8, 8]),
+    "spectral, few channels": (2, 17, "spectral", [8, 8, 8]),
     "packed": (10, 5, "spectral", [8, 6, 8]),
     "by columns": (10, 5, "spectral", [16, 16, 32]),
     "fft": (5, 17, "fft", None),

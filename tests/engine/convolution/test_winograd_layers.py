@@ -111,7 +111,7 @@ def test_training_may_use_it_forward():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"c1": DIRECT | {"forward": "winograd"}}, "between blocks of images"),
+        ({"c1": DIRECT | {"forward": "winograd"}}, "between blocks of channels"),
     ],
 )
 def test_refuses_what_it_cannot_do(change, words):

@@ -22,7 +22,7 @@ SHAPE = (3, 4, 5)
 
 
 def network(function):
-    """A net whose output has few images, so that a linear one lies planar, and one with many."""
+    """A net whose output has few channels, so that a linear one lies planar, and one with many."""
     nodes = (
         Node("in", "input", 1),
         Node("a", "transfer", 18, "tanh", amplitude=1.7159, gain=0.6666),

@@ -26,7 +26,7 @@ METHODS = [
 ]
 NETS = {
     "many images": chain(12, 20, 18),
-    "few images": chain(1, 18, 3),
+    "few channels": chain(1, 18, 3),
     "paths that meet": {
         "nodes": {
             "in": {"kind": "input", "channels": 9},

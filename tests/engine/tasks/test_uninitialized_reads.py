@@ -26,7 +26,7 @@ from znnpy.plan.cost import convolutions
 
 A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
 NETWORKS = {
-    "few images, and many": (
+    "few channels, and many": (
         [
             {"conv": {"channels": 3, "size": 3, "function": "tanh"}},
             {"conv": {"channels": 33, "size": 3, "function": "leaky_relu"}},

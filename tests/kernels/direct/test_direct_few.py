@@ -1,4 +1,4 @@
-"""Direct convolution with few images on one side against float64 references."""
+"""Direct convolution with few channels on one side against float64 references."""
 
 import numpy as np
 import pytest

@@ -45,7 +45,7 @@ def count_volume(
 
     Voxel v of the labels is voxel v + shift of the mask.
     """
-    channels = target.images(labels.channels)
+    channels = target.target_channels(labels.channels)
     total = ClassCounts(np.zeros(channels), np.zeros(channels))
     margin = target.margin
     _, height, width = labels.extent

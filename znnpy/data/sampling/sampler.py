@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from znnpy.data.sampling.augment import Augmentation, Turn, draw_order
+from znnpy.data.sampling.augmentation import Augmentation, Turn, draw_order
 from znnpy.data.sampling.class_weights import Rebalance, count_patch, rebalance
 from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from znnpy.data.sampling.augment import Groups, Turn
+from znnpy.data.sampling.augmentation import Groups, Turn
 from znnpy.data.sampling.class_weights import ClassCounts
 from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_untaken
 from znnpy.data.sampling.patch_positions import Placing, mask_shift

@@ -58,8 +58,8 @@ class Target(ABC):
         """Voxels of context that a value depends on, the same along all axes."""
 
     @abstractmethod
-    def images(self, channels: int) -> int:
-        """Return the number K of target channels for labels of so many channels."""
+    def target_channels(self, given: int) -> int:
+        """Return the number K of target channels for labels of `given` channels."""
 
     @abstractmethod
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
@@ -111,7 +111,7 @@ class BoundaryTarget(Target):
         """The thickness: an interface needs one neighbour, each further voxel of thickness one more."""
         return self.thickness
 
-    def images(self, channels: int) -> int:
+    def target_channels(self, given: int) -> int:
         """Return 1."""
         return 1
 
@@ -148,7 +148,7 @@ class AffinityTarget(Target):
         """The longest step along any axis."""
         return max(abs(step) for offset in self.offsets for step in offset)
 
-    def images(self, channels: int) -> int:
+    def target_channels(self, given: int) -> int:
         """Return the number of offsets."""
         return len(self.offsets)
 
@@ -192,9 +192,9 @@ class ImageTarget(Target):
         """False: any values."""
         return False
 
-    def images(self, channels: int) -> int:
+    def target_channels(self, given: int) -> int:
         """Return the number of label channels."""
-        return channels
+        return given
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
         """Return values and weights (C, z, y, x)."""
@@ -286,7 +286,7 @@ class ClassesTarget(Target):
         """False: class numbers may come as floats."""
         return False
 
-    def images(self, channels: int) -> int:
+    def target_channels(self, given: int) -> int:
         """Return the number of classes."""
         return self.classes
 

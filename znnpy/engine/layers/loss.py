@@ -32,9 +32,9 @@ from znnpy.registry import resolved
 OVERLAP_PARTIALS = Use("partial overlaps", SMALL)
 SLOPES = Use("slopes of overlaps", SMALL)
 
-ORDERS = Use("orders of edges", "images of losses")
-SORTING = Use("edges as they are sorted", "images of losses")
-SHARES = Use("shares of pairs", "images of losses")
+ORDERS = Use("orders of edges", "edges of losses")
+SORTING = Use("edges as they are sorted", "edges of losses")
+SHARES = Use("shares of pairs", "edges of losses")
 COUNTS = Use("counts of edges", SMALL)
 # Only orders tasks: one task a sample sorts all of its edges, so nothing is cut by it.
 PASSES = 60  # about what sorting and joining cost, in passes over the memory of a sample's edges

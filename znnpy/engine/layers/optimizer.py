@@ -11,6 +11,7 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy.aliases import canonical
 from znnpy.config import check_section
 from znnpy.config.problems import suggestion
 from znnpy.engine.memory.staging import HYPER_WORDS
@@ -47,6 +48,7 @@ class Optimizer:
     keys: OptimizerKeys
 
     def __init__(self, kind: str = "sgd", *, decoupled: bool = False, **numbers: Any) -> None:
+        kind = canonical("optimizer", kind) if isinstance(kind, str) else kind
         if not isinstance(kind, str) or kind not in OPTIMIZERS:
             raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
         entry = OPTIMIZERS[kind]

@@ -18,7 +18,7 @@ from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Node
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
-FRAMED_GRADIENTS = Use("gradients of images with frames", "gradients")
+FRAMED_GRADIENTS = Use("gradients with frames", "gradients")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)

@@ -32,7 +32,7 @@ from znnpy.plan.cost import PRODUCT_RATE
 # Fewer columns load each term more often; more need more registers for their sums.
 COLUMNS = 4  # output images of one product task: they share the loads of the terms
 
-IMAGE_SPECTRA = Use("spectra of images", "source spectra")
+IMAGE_SPECTRA = Use("spectra of feature maps", "source spectra")
 OUTPUT_SPECTRA = Use("spectra of gradients", "gradient spectra")
 FORWARD_SUMS = Use("spectra of sums")
 BACKWARD_SUMS = Use("spectra of gradient sums", "spectra of sums")

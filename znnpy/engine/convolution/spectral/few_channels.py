@@ -43,7 +43,7 @@ from znnpy.plan import PassName, ranges
 from znnpy.plan.polyphase import Phases
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
-FEW_TILES = Use("spectra of tiles of few images", "source spectra")
+FEW_TILES = Use("spectra of tiles of few channels", "source spectra")
 
 # Larger: a shorter chain of additions, more tasks to dispatch.
 SHORTER = 4  # tasks than others

@@ -49,7 +49,7 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
     """Return the shape of an edge between images of these tensors; PlanError if winograd cannot run it."""
     shape = build.layout.conv_shape(edge)
     if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
-        raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of images")
+        raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of channels")
     return shape
 
 

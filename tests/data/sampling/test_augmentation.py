@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from znnpy.data.sampling.augment import Augmentation, Turn, draw_order
+from znnpy.data.sampling.augmentation import Augmentation, Turn, draw_order
 from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, Target
 from znnpy.errors import ShapeError, VolumeError
 

@@ -14,7 +14,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.learning.readings import LOGITS
 from znnpy.network import load_network, objectives
-from znnpy.train.validate import Validation
+from znnpy.train.validation import Validation
 
 ARRAY = np.random.default_rng(0).random((1, 9, 1, 1)).astype(np.float32)
 LOSS = "binomial_cross_entropy"

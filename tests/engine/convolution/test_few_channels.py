@@ -1,4 +1,4 @@
-"""Networks with few images among many: planar nodes, and bias and transfer inside convolutions."""
+"""Networks with few channels among many: planar nodes, and bias and transfer inside convolutions."""
 
 import numpy as np
 import pytest

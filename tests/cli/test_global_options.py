@@ -66,6 +66,23 @@ def test_from_nothing_to_objects(capsys: pytest.CaptureFixture[str]) -> None:
     typed(*after)
 
 
+def test_profiles_and_views_of_a_run_name_what_comes_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("config.yaml").write_text(CONFIG.replace("TARGET", "boundary"))
+    typed("profile", "config.yaml", "--updates", "1", "--threads", "1", "--set", "training.batch=2")
+    assert following(capsys) == ["train", "config.yaml", "--set", "training.batch=2"]
+    typed("train", "config.yaml")
+    capsys.readouterr()
+    predict = ["predict", "RUN", "--input", "FILE:DATASET", "--output", "prediction.h5"]
+    for words in (
+        ("profile", "--predict", "RUN", "--updates", "1", "--threads", "1"),
+        ("view", "RUN"),
+    ):
+        typed(*words)
+        assert following(capsys) == predict
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [
