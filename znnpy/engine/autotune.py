@@ -13,7 +13,15 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy.data.process_memory import readable
 from znnpy.engine.progress import COMPILING, MEASURING, Report
 from znnpy.engine.single_layer import lone_kernels
-from znnpy.engine.timing import as_without_limit, fits, measurable, smaller, timed, trial_bytes
+from znnpy.engine.timing import (
+    Memory,
+    as_without_limit,
+    fits,
+    measurable,
+    smaller,
+    timed,
+    trial_bytes,
+)
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan import Choice, ConvShape, Costs, Plan, candidates, choose
@@ -71,10 +79,11 @@ def measure_all(
     # Before the first measurement: a kernel that is compiled while another runs would disturb its
     # time.
     compile_all(kernels, available_cores(), tell)
+    memory = Memory()
     for done, shape in enumerate(unknown):
         if report:
             report(MEASURING, done, len(unknown))
-        measured(shape, max_memory)
+        measured(shape, max_memory, memory)
     if report and unknown:
         report(MEASURING, len(unknown), len(unknown))
 
@@ -115,7 +124,9 @@ def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
         )
 
 
-def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:
+def measured(
+    shape: ConvShape, max_memory: int | None = None, memory: Memory | None = None
+) -> tuple[Costs, str]:
     """Return seconds by part of one layer on one core, from wisdom or measured now and saved; and their source.
 
     Layers that do not fit into `max_memory` bytes are measured on smaller patches or fewer samples. Methods that do
@@ -126,9 +137,11 @@ def measured(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, st
     methods, key = candidates(shape), _key(shape)
     # A limit that is no limit here: the measurement serves every run, under the name without bytes.
     if max_memory is None or as_without_limit(shape, methods, max_memory):
-        return remember(key, timed(shape, methods)), MEASURED
+        return remember(key, timed(shape, methods, memory=memory)), MEASURED
     if fitting := measurable(shape, methods, max_memory):
-        return remember(_within(key, max_memory), timed(shape, fitting, max_memory)), MEASURED
+        return remember(
+            _within(key, max_memory), timed(shape, fitting, max_memory, memory)
+        ), MEASURED
     # Not remembered: with more memory the layer must still be measured.
     return estimated_costs(shape, methods), ESTIMATED
 

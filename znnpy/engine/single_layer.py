@@ -54,19 +54,22 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
 
 
-def lone_kernels(shape: ConvShape, method: Method) -> set[Kernel]:
+def lone_kernels(shape: ConvShape, method: Method) -> frozenset[Kernel]:
     """Return the kernels that its tasks call."""
-    layout, edge = lone(shape, method)
-    return {task.kernel for task in declared(Build.new(Arena(), layout, 0), edge, shape).tasks}
+    return _needs(shape, method)[1]
+
+
+def lone_bytes(shape: ConvShape, method: Method) -> int:
+    """Return the bytes that a layer takes alone."""
+    return _needs(shape, method)[0]
 
 
 @lru_cache(maxsize=1 << 12)  # asked several times for each layer and method, and declares all tasks
-def lone_bytes(shape: ConvShape, method: Method) -> int:
-    """Return the bytes that a layer takes alone."""
+def _needs(shape: ConvShape, method: Method) -> tuple[int, frozenset[Kernel]]:
     layout, edge = lone(shape, method)
     arena = Arena()
-    declared(Build.new(arena, layout, 0), edge, shape)
-    return arena.bytes
+    step = declared(Build.new(arena, layout, 0), edge, shape)
+    return arena.bytes, frozenset(task.kernel for task in step.tasks)
 
 
 def given(build: Build, edge: Edge) -> list[Buffer]:

@@ -45,19 +45,40 @@ OF_NO_EDGE = {Part.GATE, Part.BIAS}
 _NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
 
 
-def timed(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> Costs:
+class Memory:
+    """Memory for the trials of one layer after the other: the system takes seconds to give gigabytes."""
+
+    def __init__(self) -> None:
+        self._bytes = np.zeros(0, np.uint8)
+
+    def of(self, size: int) -> NDArray[np.uint8]:
+        """Return so many bytes, all 0; those that were returned before may be among them."""
+        if len(self._bytes) < size:
+            self._bytes = np.zeros(0, np.uint8)  # given back before more is taken
+            self._bytes = aligned_bytes(size)
+        memory = self._bytes[:size]
+        memory.fill(0)  # touched now, rather than in the first run
+        return memory
+
+
+def timed(
+    shape: ConvShape,
+    methods: Sequence[Method],
+    max_memory: int | None = None,
+    memory: Memory | None = None,
+) -> Costs:
     """Return seconds by method and part, timed in turns in the same memory; times on smaller patches are scaled.
 
-    Each method must fit into `max_memory` bytes; what is left of these flushes the caches.
+    Each method must fit into `max_memory` bytes; what is left of these flushes the caches. `memory`: of other layers'
+    trials, which are over.
     """
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
     needed = max(lone_bytes(less, method) for method, less in shapes.items())
     flushed = trial_bytes(shape, methods, max_memory) - needed
     # One block for all trials: methods must not differ by the pages that they happened to get.
-    memory = aligned_bytes(needed)
-    memory.fill(0)  # now, rather than in the first run
+    room = (memory or Memory()).of(needed)
     others = np.zeros(flushed // 4, np.float32)
-    trials = {method: Trial(shapes[method], method, memory, others) for method in methods}
+    trials = {method: Trial(shapes[method], method, room, others) for method in methods}
     scales = {method: _scales(shape, shapes[method], method) for method in methods}
 
     def look(method: Method) -> Look:

@@ -10,7 +10,7 @@ from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
-from znnpy.plan.cost import ConvShape, convolutions
+from znnpy.plan.cost import HOPELESS_RATIO, ConvShape, convolutions
 from znnpy.plan.fftw import missing
 from znnpy.plan.joint_choice import cheapest, needed
 from znnpy.plan.record import Plan
@@ -87,7 +87,11 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     for algorithm in ALGORITHMS.values():
         if takes(algorithm, shape):
             found += algorithm.candidates(shape)
-    return tuple(found)
+    seconds = {method: estimated_seconds(shape, method) for method in found}
+    # Without these a layer of 512 channels would be declared and timed for half a minute in vain: its spectra by whole
+    # images are channels squared. Direct convolution stays, as it takes any layer.
+    most = HOPELESS_RATIO * min(seconds.values(), default=0.0)
+    return tuple(method for method in found if method == DIRECT or seconds[method] <= most)
 
 
 def takes(algorithm: Algorithm, shape: ConvShape) -> bool:

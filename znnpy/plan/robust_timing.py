@@ -26,6 +26,8 @@ Look = Mapping[CostPart, NDArray[np.float64]]
 FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate differs; at anything
 # Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
 CLOSE = 1.2  # times the least cost: may be chosen
+# Times the least cost: not looked at twice, as no disturbance that is likely makes so much of it.
+LOST = 2.0
 STEADY = 0.01  # of the least cost: less changes nothing
 
 
@@ -44,14 +46,15 @@ def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method],
             least[method] = _least(least.get(method), look(method))
         # Only passes that the layer needs may decide which method is close.
         costs = needed(_costs(least), shape)
-        close, best = _close(methods, costs)
+        close, best = _close(methods, costs, CLOSE)
+        left = _close(methods, costs, LOST)[0] if looks < FEWEST else close
         if looks >= FEWEST:
             for method in waiting:
                 steady[method] = _saved(method, before, costs) <= STEADY * best
         waiting = [
             method
             for method in waiting
-            if looks < FEWEST
+            if (looks < FEWEST and method in left)
             or (looks < SECOND_LOOKS and method in promising)
             or (looks < MOST and method in close and not steady[method])
         ]
@@ -64,12 +67,12 @@ def _promising(shape: ConvShape, methods: Sequence[Method]) -> set[Method]:
     return {method for method in methods if expected[method] <= CLOSE * min(expected.values())}
 
 
-def _close(methods: Sequence[Method], costs: Costs) -> tuple[set[Method], float]:
-    """Return the methods in any combination that costs little more than the cheapest, and the cheapest cost."""
+def _close(methods: Sequence[Method], costs: Costs, most: float) -> tuple[set[Method], float]:
+    """Return the methods in any combination that costs at most `most` times the cheapest, and the cheapest cost."""
     # Combinations rather than methods: a method that is slow in sum may be the best for one pass.
     totals = {chosen: total(chosen, costs) for chosen in product(methods, methods, methods)}
     best = min(totals.values())
-    near = (chosen for chosen, seconds in totals.items() if seconds <= CLOSE * best)
+    near = (chosen for chosen, seconds in totals.items() if seconds <= most * best)
     return {method for chosen in near for method in chosen}, best
 
 
