@@ -301,6 +301,15 @@ def test_images_that_reflect_are_larger_than_their_padding():
     assert fit(chain(replace(edge, border="zeros")), 1).input_shapes["input"] == (1, 1, 1)
 
 
+def test_filters_that_reach_far_say_what_they_take():
+    """Further than any search for sizes goes."""
+    net = chain(conv(1, 10, sparsity=(8192,) * 3))
+    with pytest.raises(
+        ShapeError, match="takes at least 73729 voxels along z, there are 8; the nearest"
+    ):
+        fit_input(net, 8)
+
+
 def test_growth_that_never_meets_what_it_is_added_to():
     """Twice as many voxels, and one less of as many, are never equally many."""
     nodes = (Node("in", "input", 1), Node("a", "sum", 1), Node("out", "sum", 1))
