@@ -83,7 +83,14 @@ def test_what_others_could_have_written_is_not_read():
     assert wisdom.recall("layer") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"layer": 3}', '{"layer": {"a": "b"}}'])
+COST = '{"layer": {"direct forward": %s}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1]", "null", '{"layer": 3}', '{"layer": null}', '{"layer": {"a": "b"}}']
+    + [COST % cost for cost in ("null", '"1.0"', "[]", "{}", "true", "NaN", "-Infinity", "-1.0")],
+)
 def test_damaged_wisdom_is_put_aside(text):
     wisdom.remember("layer", COSTS)
     wisdom.path().write_text(text)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import platform
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding
 from znnpy_kernels.machine import cache, private_files
@@ -108,7 +110,7 @@ def _read() -> dict[str, Words]:
     try:
         found = json.loads(target.read_text())
         return {
-            str(key): {str(part): float(cost) for part, cost in costs.items()}
+            str(key): {str(part): _seconds(cost) for part, cost in costs.items()}
             for key, costs in found.items()
         }
     except FileNotFoundError:
@@ -119,3 +121,11 @@ def _read() -> dict[str, Words]:
         target.replace(aside)
         warnings.warn(f"wisdom {target} is damaged ({error}); measuring anew", stacklevel=3)
         return {}
+
+
+def _seconds(cost: Any) -> float:
+    # Strictly, as no other cost was ever written: JSON has NaN and true, and Python takes texts for numbers.
+    number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if not number or not 0 <= cost < math.inf:
+        raise ValueError(f"{cost!r} is no time in seconds")
+    return float(cost)
