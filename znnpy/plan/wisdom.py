@@ -48,7 +48,7 @@ def version() -> str:
 
     Comments, docstrings and layout of the code do not count.
     """
-    # FFTW's version belongs to it: installing pyfftw makes its method a candidate.
+    # FFTW's version belongs to it: where FFTW is installed its method is a candidate.
     versions = [numba.__version__, llvmlite.__version__, fftw.version()]
     kernels = _code(source_hash.FOLDER, source_hash.sources())
     text = json.dumps([versions, kernels, _code(HOME, sources())], sort_keys=True)
