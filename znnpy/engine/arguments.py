@@ -37,6 +37,7 @@ class _Own(Strict):
 
     # More than machines have cores: each worker takes deques and scratch of its own.
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
+    cut_for: Annotated[Int, Field(ge=1, le=4096)] | None
     record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
 
 
@@ -48,6 +49,7 @@ class Arguments:
     running: RunSection
     threads: int
     training: bool
+    cut_for: int | None
     record: int
     optimizer: Optimizer
     factors: Mapping[str, float]
@@ -87,6 +89,7 @@ class Arguments:
             _checked(RunSection, {key: flat[key] for key in RUNNING}),
             available_cores() if own.threads is None else own.threads,
             trains,
+            own.cut_for,
             own.record,
             Optimizer.of(flat["optimizer"]),
             {name: output.weight for name, output in learning.outputs.items()},

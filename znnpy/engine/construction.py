@@ -174,9 +174,11 @@ def _laid_out(
 ) -> Layout:
     """Return the layout of the samples computed here: this rank's microbatches in training, else the whole batch."""
     learning, workers = arguments.learning, max(1, arguments.threads)
+    cut_for = arguments.cut_for or 0
     if not arguments.training:
-        return Layout(*sizes, learning.batch, False, learning.seed, workers)
+        return Layout(*sizes, learning.batch, False, learning.seed, workers, cut_for=cut_for)
     layout = Layout.of_batch(*sizes, learning.batch, microbatch, learning.seed, workers)
+    layout = replace(layout, cut_for=cut_for)
     return replace(layout, numbers=party.numbers) if party else layout
 
 

@@ -73,7 +73,7 @@ class Graphs:
             settings = self._settings
             # Gates are added here and not when tasks are declared: planning declares them without
             # places in memory.
-            workers = self._build.layout.workers
+            workers = self._build.layout.sharers
             runs = [in_runs(tasks, workers) for tasks in self._declared[name]]
             steps = [gated(tasks, self._sharing) for tasks in runs]
             graph = connect(steps).build(settings.policy)

@@ -99,7 +99,7 @@ class _OneMicrobatch:
         step = declared["update" if layout.training else "forward"][0]
         # Read after all tasks are declared: emitters reserve as they go.
         uses = Counter(arena.uses)
-        runs = in_runs(step, layout.workers)
+        runs = in_runs(step, layout.sharers)
         uses[TASKS] = _task_bytes(layout, step, runs)
         if arena.most_scratch:
             uses[WORKERS.told] = buffer_bytes(arena.most_scratch * layout.workers)
@@ -189,7 +189,7 @@ def _spared(
         saved = sparing.to(aim)
         # Without slack: time between uses is given up before anything is computed twice.
         tasks = [*repeated(step[:end], saved.names), *step[end:]]
-        found = share(sizes, in_runs(tasks, build.layout.workers))
+        found = share(sizes, in_runs(tasks, build.layout.sharers))
         if found.bytes < best.bytes:
             best = replace(found, again=saved.names, replicas=kept.replicas)
             seconds = saved.seconds
@@ -254,7 +254,7 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     # n in flight take work * count / workers in time, and their chains span * count / n: solved for
     # the n at which these are CHAIN_SHARE of the former.
     leaves = declare_gradients(one.build, settings)
-    graph = connect([gated(in_runs(leaves, layout.workers), one.kept)]).build()
+    graph = connect([gated(in_runs(leaves, layout.sharers), one.kept)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     return max(1, min(most, wanted))
 
@@ -269,7 +269,7 @@ def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
     """Return the graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
     declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
     steps = declared["update" if plan.layout.training else "forward"]
-    workers = plan.layout.workers
+    workers = plan.layout.sharers
     runs = [gated(in_runs(tasks, workers), plan.sharing) for tasks in steps]
     return connect(runs).build(settings.policy)
 

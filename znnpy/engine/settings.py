@@ -63,6 +63,11 @@ class Execution:
     """Order of ready tasks."""
     steal_seed: int = 0
     """Seed of the order in which idle workers look for tasks."""
+    cut_for: int | None = None
+    """Workers that shall have enough tasks (default: the model's threads): for many, tasks are short and many.
+
+    So one core shows how long the tasks of 64 would take.
+    """
     record: int = 0
     """Events that each worker keeps for `Model.recording`, at most 2**24 (default: none)."""
     report: Report | None = None

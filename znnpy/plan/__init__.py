@@ -3,7 +3,7 @@
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.partition import cut_axis, ranges
+from znnpy.plan.partition import Grain, cut_axis, ranges
 from znnpy.plan.record import Plan
 from znnpy.plan.types import PASSES, AlgorithmName, Costs, LayerPlan, Method, PassName
 
@@ -14,6 +14,7 @@ __all__ = [
     "Choice",
     "ConvShape",
     "Costs",
+    "Grain",
     "LayerPlan",
     "Method",
     "PassName",

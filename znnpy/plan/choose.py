@@ -12,9 +12,9 @@ from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
 from znnpy.plan.cost import HOPELESS_RATIO, ConvShape, convolutions
 from znnpy.plan.fftw import missing
-from znnpy.plan.joint_choice import cheapest, needed
+from znnpy.plan.joint_choice import cheapest, needed, shared_total
 from znnpy.plan.record import Plan
-from znnpy.plan.types import SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
+from znnpy.plan.types import PASSES, SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 
 Choice = ConvChoice
 Measure = Callable[[ConvShape], tuple[Costs, str]]
@@ -115,6 +115,13 @@ def estimated_seconds(shape: ConvShape, method: Method) -> float:
     """Return the estimated seconds of all passes that a layer needs, by one method."""
     costs = estimated(shape, method)
     return sum(costs.get(part, 0.0) for part in (*shape.passes, *SHARED))
+
+
+def planned_seconds(shape: ConvShape, layer: LayerPlan, *, training: bool) -> float:
+    """Return the estimated seconds of a layer's passes as planned; of the forward pass alone without `training`."""
+    by_pass = {which: layer.method(which) for which in (shape.passes if training else PASSES[:1])}
+    costs = estimated_costs(shape, list(set(by_pass.values())))
+    return shared_total(by_pass, needed(costs, shape))
 
 
 def estimated_costs(shape: ConvShape, methods: Sequence[Method]) -> Costs:

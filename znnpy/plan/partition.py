@@ -1,10 +1,12 @@
-"""Cuts work into tasks: ranges of planes along one axis, by shapes and estimated cost alone.
+"""Cuts passes (convolution and all others) into tasks: how many, by shapes and estimated cost.
 
-The cuts never depend on the number of threads: where they split a sum they change its last bits.
+Where cuts split a sum they decide its last bits: such ones (`ranges`) never depend on the number of workers. All
+others (`Grain.ranges`) do: few workers have few and long tasks, many workers more and shorter ones.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from znnpy.network.types import Triple
@@ -30,7 +32,38 @@ def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]
 
     There are at least FEWEST, as long as each takes LEAST_SECONDS.
     """
-    wanted = max(round(seconds / TARGET_SECONDS), min(FEWEST, int(seconds / LEAST_SECONDS)))
+    return Grain().ranges(extent, seconds, least)
+
+
+# Bounds of the seconds of a task that splits no sum. Shorter: dispatch and edges would be no longer small beside it.
+# Longer: workers would wait at the ends of passes, while 2 ms cost nothing to hand out.
+SHORTEST, LONGEST = 2e-5, 2e-3
+# Tasks of an update that each worker should have: where tasks are long, and where they are shorter than TARGET_SECONDS
+# for the sake of many workers.
+MANY_EACH, FEW_EACH = 512, 64
+
+
+@dataclass(frozen=True)
+class Grain:
+    """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared."""
+
+    seconds: float = TARGET_SECONDS
+    least: float = LEAST_SECONDS
+
+    @classmethod
+    def of(cls, work: float, workers: int) -> Grain:
+        """Return the grain with which so many workers share work of so many estimated seconds on one core."""
+        long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
+        seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
+        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS)
+
+    def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+        """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
+        wanted = max(round(seconds / self.seconds), min(FEWEST, int(seconds / self.least)))
+        return _evenly(extent, wanted, least)
+
+
+def _evenly(extent: int, wanted: int, least: int) -> list[tuple[int, int]]:
     # `least` wins over the number of tasks that are wanted, but there is always one range.
     wanted = max(1, min(extent // least, wanted))
     # Integer arithmetic: the cuts, and so the bits of sums over them, are the same on every machine

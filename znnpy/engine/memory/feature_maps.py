@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from znnpy_kernels.direct.few_channels import FEW
 from znnpy_kernels.direct.forward import gradient_halo
@@ -23,9 +23,10 @@ from znnpy.layers.types import BARE, ONCE, BorderName, Sides
 from znnpy.layers.windows import sides
 from znnpy.network.parameters import held
 from znnpy.network.types import Edge, Network, Node, Triple
-from znnpy.plan import ALGORITHMS, PASSES, ConvShape, PassName, Plan, cut_axis
+from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
-from znnpy.plan.cost import lies_planar
+from znnpy.plan.choose import planned_seconds
+from znnpy.plan.cost import convolutions, lies_planar
 
 SUMS = ("sum", "transfer")  # nodes that add what their edges bring
 ACTIVATIONS = Use("activations")
@@ -62,6 +63,7 @@ class Layout:
     `batch`: samples of one microbatch. `numbers`: the microbatches of an update that are computed here, of
     `microbatches` in all. `replicas`: how many of them may be in flight at once, each with feature maps of its own.
     `filters_kept`: what is derived from filters (spectra, transposed copies) is made once for all microbatches.
+    `cut_for`: workers that have enough tasks; 0: `workers`.
     """
 
     network: Network
@@ -75,6 +77,7 @@ class Layout:
     microbatches: int = 1
     replicas: int = 1
     filters_kept: bool = False
+    cut_for: int = 0
 
     @classmethod
     def of_batch(
@@ -92,6 +95,22 @@ class Layout:
         return cls(
             network, geometry, plan, microbatch, True, seed, workers, range(count), count
         )  # fmt: skip
+
+    @property
+    def sharers(self) -> int:
+        """Workers that tasks are cut for."""
+        return self.cut_for or self.workers
+
+    @cached_property
+    def grain(self) -> Grain:
+        """The length of tasks that split no sum: by the estimated work of all convolutions, and the workers."""
+        work = sum(
+            planned_seconds(
+                self.conv_shape(edge), self.plan.layers[edge.name], training=self.training
+            )
+            for edge in convolutions(self.network)
+        )
+        return Grain.of(work * len(self.numbers), self.sharers)
 
     @property
     def filters_pass(self) -> bool:

@@ -12,7 +12,6 @@ from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 TRANSPOSED = Use("transposed filters")
@@ -49,7 +48,9 @@ def transpose(step: Step, build: Build, edge: Edge, serves: Pass) -> None:
     outputs, inputs, *size = parameter.packed_shape
     # Twice the bytes that are read and written: neighbours on one side lie apart on the other.
     seconds = parameter.floats * 16 / MEMORY_RATE
-    for first, end in ranges(-(-outputs // LANES), seconds):  # whole tiles are exchanged at once
+    for first, end in build.layout.grain.ranges(
+        -(-outputs // LANES), seconds
+    ):  # whole tiles are exchanged at once
         low, high = first * LANES, min(outputs, end * LANES)
         step.add(
             transpose_filters,

@@ -15,7 +15,6 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Triple
-from znnpy.plan import ranges
 from znnpy.plan.tiles import tile_seconds
 
 
@@ -45,7 +44,7 @@ def _spectra_tasks(
         "target_block": PAIR,
     }
     seconds = tile_seconds(tiling.tile, held=window.count)
-    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
+    for stretch, low, high in _cuts(build, spectra, tensor, group, seconds):
         source = tensor.at(stretch.grid.batch, low * per_block, *stretch.grid.lattice)
         yield TransformTask(
             tile_spectra,
@@ -93,7 +92,7 @@ def _image_tasks(
         **lattice_strides("target", tensor, tiling),
     }
     seconds = tile_seconds(tiling.tile, held=count)
-    for stretch, low, high in _cuts(spectra, tensor, group, seconds):
+    for stretch, low, high in _cuts(build, spectra, tensor, group, seconds):
         yield TransformTask(
             tile_images,
             {
@@ -132,17 +131,17 @@ def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str,
 
 
 def _cuts(
-    spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
+    build: Build, spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
 ) -> list[tuple[Stretch, int, int]]:
     """Return (tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
-    found, blocks = [], _blocks(tensor)
+    found, blocks, grain = [], _blocks(tensor), build.layout.grain
     for stretch in spectra.stretches(group):
         tiles = stretch.high - stretch.low
         # By tiles first, which share nothing; by blocks only where tiles are too few to make tasks
         # of the wanted length.
-        for low, high in ranges(tiles, tiles * blocks * seconds):
+        for low, high in grain.ranges(tiles, tiles * blocks * seconds):
             own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
-            for first, last in ranges(blocks, (high - low) * blocks * seconds):
+            for first, last in grain.ranges(blocks, (high - low) * blocks * seconds):
                 found.append((own, first, last))
     return found
 

@@ -12,7 +12,6 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, PRODUCT_RATE, tile_seconds
 
 
@@ -26,7 +25,7 @@ def emit_column_products(
     exchanged = back and shares_filters(build, edge)
     words = _words(build, x, w, y, group, back=back) | {"w": w.at(), "exchanged": int(exchanged)}
     seconds = line_seconds(x, group) + line_seconds(y, group) + _product_seconds(x, y, group)
-    for low, high in ranges(x.columns, seconds):
+    for low, high in build.layout.grain.ranges(x.columns, seconds):
         step.add(
             packed_products,
             words | {"column0": low, "column1": high},
@@ -60,7 +59,7 @@ def emit_column_gradients(
 
     # Cut as the first group is: groups follow each other range by range, and the last one may be
     # smaller.
-    for low, high in ranges(x.columns, seconds(0)):
+    for low, high in build.layout.grain.ranges(x.columns, seconds(0)):
         own, sums = dy.places[group].region(low, high), w.place.region(low, high)
         step.add(
             packed_gradients,

@@ -39,7 +39,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import PassName, ranges
+from znnpy.plan import PassName
 from znnpy.plan.polyphase import Phases
 from znnpy.plan.tiles import FEW_RATE, LANES_RATE, column_group, tile_seconds
 
@@ -182,7 +182,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
     parts = phased(source, phases).parts
     seconds = tile_seconds(tiling.tile, LANES_RATE)
     for grid in tiling.grids:
-        for low, high in ranges(x.count(grid), x.count(grid) * seconds):
+        for low, high in build.layout.grain.ranges(x.count(grid), x.count(grid) * seconds):
             step.add(
                 tile_lanes,
                 {
@@ -235,13 +235,13 @@ def _read(parts: Sequence[Tensor], tiling: Tiling, stretch: Stretch) -> list[Reg
 
 
 def emit_few_products(
-    step: Step, edge: Edge, x: FewSpectra, w: Filters, y: TileSpectra, group: int
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, y: TileSpectra, group: int
 ) -> None:
     """Declare the spectra of the sums over images, of one group of tiles."""
     count, number = x.tiling.frequencies, 0
     for run in x.runs(y, group):
         seconds = _seconds(run, w, count)
-        for low, high in ranges(count, seconds):
+        for low, high in build.layout.grain.ranges(count, seconds):
             step.add(
                 spectral_products,
                 _words(x, run, w, y, group, low, high),
@@ -255,12 +255,12 @@ def emit_few_products(
 
 
 def emit_few_weight_products(
-    step: Step, edge: Edge, x: FewSpectra, w: Filters, dy: TileSpectra, group: int
+    step: Step, build: Build, edge: Edge, x: FewSpectra, w: Filters, dy: TileSpectra, group: int
 ) -> None:
     """Declare the tasks that add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     # All runs follow each other in each range: the narrower it is, the shorter is that chain.
-    cuts = ranges(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
+    cuts = build.layout.grain.ranges(count, SHORTER * _seconds(x.runs(dy, 0)[0], w, count))
     for number, run in enumerate(x.runs(dy, group)):
         seconds = _seconds(run, w, count)
         for low, high in cuts:
@@ -284,7 +284,7 @@ def emit_few_column_products(
 ) -> None:
     """Declare the spectra of the sums over images of one group of tiles, column by column."""
     words, seconds = _column_words(build, x, w, y, group), _column_seconds(x, w, y, group)
-    for low, high in ranges(y.columns, seconds):
+    for low, high in build.layout.grain.ranges(y.columns, seconds):
         step.add(
             few_products,
             words | {"w": w.at(), "column0": low, "column1": high},
@@ -302,7 +302,7 @@ def emit_few_column_gradients(
     words = _column_words(build, x, w, dy, group)
     words |= {"w": 0, "gradient": w.at(), "accumulate": int(group > 0)}
     seconds = _column_seconds(x, w, dy, group)
-    for low, high in ranges(dy.columns, _column_seconds(x, w, dy, 0)):
+    for low, high in build.layout.grain.ranges(dy.columns, _column_seconds(x, w, dy, 0)):
         sums = w.place.region(low, high)
         step.add(
             few_gradients,

@@ -27,7 +27,7 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
-from znnpy.plan import PassName, ranges
+from znnpy.plan import PassName
 from znnpy.plan.polyphase import taps_from
 from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
@@ -151,7 +151,9 @@ def _make_phase(
     for piece in parameter.pieces:
         # Run by run of filters that lie in a row, as the kernel reads them with one stride.
         for run in _runs(piece, outputs, channels, exchanged=exchanged):
-            for low, high in ranges(run.channels, run.channels * seconds, TOGETHER):
+            for low, high in build.layout.grain.ranges(
+                run.channels, run.channels * seconds, TOGETHER
+            ):
                 own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 # Exchanged, a run goes along outputs, which lie side by side; otherwise along
@@ -279,7 +281,7 @@ def _emit_phase(
         vectors = piece.width // LANES
         for vector in range(vectors):
             block = piece.first_output // LANES + vector
-            for low, high in ranges(piece.inputs, piece.inputs * seconds):
+            for low, high in build.layout.grain.ranges(piece.inputs, piece.inputs * seconds):
                 step.add(
                     filter_gradient_tiles,
                     {

@@ -17,7 +17,6 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.network.types import Triple
-from znnpy.plan import ranges
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
@@ -29,7 +28,7 @@ def spectra_tasks(
     (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
-    for low, high in _cuts(spectra, group):
+    for low, high in _cuts(build, spectra, group):
         yield _task(kernel, spectra, tensor, group, words, low, high)
 
 
@@ -41,7 +40,7 @@ def image_tasks(
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
     # Where tiles overlap, tasks of one lattice each need not wait for those of another.
-    for low, high in _cuts(spectra, group, apart=count != spectra.tiling.new):
+    for low, high in _cuts(build, spectra, group, apart=count != spectra.tiling.new):
         yield _task(kernel, spectra, tensor, group, words, low, high)
 
 
@@ -65,7 +64,9 @@ def _task(
     )
 
 
-def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tuple[int, int]]:
+def _cuts(
+    build: Build, spectra: TileSpectra, group: int, *, apart: bool = False
+) -> list[tuple[int, int]]:
     """Return the vectors of each transform task; `apart`: of one lattice each, where no vector holds tiles of two."""
     firsts = [
         (stretch.grid.first + stretch.low - stretch.start) * spectra.channels
@@ -77,7 +78,7 @@ def _cuts(spectra: TileSpectra, group: int, *, apart: bool = False) -> list[tupl
         firsts = [0]
     found = []
     for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
-        cuts = ranges(last - first, _seconds(spectra, last - first))
+        cuts = build.layout.grain.ranges(last - first, _seconds(spectra, last - first))
         found += [(first + low, first + high) for low, high in cuts]
     return found
 

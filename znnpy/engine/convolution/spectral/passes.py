@@ -112,9 +112,9 @@ def _correlate(step: Step, build: Build, edge: Edge, source: Views, target: Tens
         elif isinstance(x, FewSpectra) and isinstance(y, PlaneSpectra):
             emit_few_column_products(step, build, edge, x, w, y, group)
         elif isinstance(x, TileSpectra):
-            emit_products(step, edge, x, w, y, group, serves)
+            emit_products(step, build, edge, x, w, y, group, serves)
         else:
-            emit_few_products(step, edge, x, w, y, group)
+            emit_few_products(step, build, edge, x, w, y, group)
         what = Identity(edge.name, serves, Part.INVERSE)
         # A transposed edge's tiles are its data gradient, where the target's function has no place.
         node = None if is_transposed(edge) else applied_forward(build.layout, edge)
@@ -148,9 +148,9 @@ def _multiply(step: Step, build: Build, edge: Edge, source: Views, gradient: Ten
         if isinstance(x, FewSpectra) and isinstance(dy, PlaneSpectra):
             emit_few_column_gradients(step, build, edge, x, w, dy, group)
         elif isinstance(x, TileSpectra):
-            emit_weight_products(step, edge, x, w, dy, group)
+            emit_weight_products(step, build, edge, x, w, dy, group)
         else:
-            emit_few_weight_products(step, edge, x, w, dy, group)
+            emit_few_weight_products(step, build, edge, x, w, dy, group)
         if back:
             back.emit(group)
     # Only now are the sums over all tiles complete.
@@ -222,7 +222,7 @@ class _Back:
             if shares_filters(build, edge):
                 emit_backward_products(step, build, edge, dy, self.filters, dx, group, self.serves)
             else:
-                emit_products(step, edge, dy, self.filters, dx, group, self.serves)
+                emit_products(step, build, edge, dy, self.filters, dx, group, self.serves)
         self.emit_images(group)
 
     def emit_images(self, group: int) -> None:
@@ -264,7 +264,7 @@ def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
                         "length": target.row,
                     },
                     what=what,
-                    cost=target.row * target.shape[1] * (high - low) * 4 / MEMORY_RATE,
+                    cost=target.plane * (high - low) * 4 / MEMORY_RATE,
                     reads=[],
                     writes=[target.region(batch, block, low, high)],
                 )

@@ -16,17 +16,23 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
 from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 
 
 def emit_products(
-    step: Step, edge: Edge, x: TileSpectra, w: Filters, y: TileSpectra, group: int, serves: Pass
+    step: Step,
+    build: Build,
+    edge: Edge,
+    x: TileSpectra,
+    w: Filters,
+    y: TileSpectra,
+    group: int,
+    serves: Pass,
 ) -> None:
     """Declare the spectra of the sums over images, of one group of tiles."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
-    for low, high in ranges(count, seconds):
+    for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
             spectral_products,
             _product_words(x, w, y, group, low, high),
@@ -51,7 +57,7 @@ def emit_backward_products(
         "images": w.inputs,
         **build.worker_scratch(backward_floats(outputs)),
     }
-    for low, high in ranges(count, seconds):
+    for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
             backward_products,
             _product_words(dy, w, dx, group, low, high) | words,
@@ -63,14 +69,14 @@ def emit_backward_products(
 
 
 def emit_weight_products(
-    step: Step, edge: Edge, x: TileSpectra, w: Filters, dy: TileSpectra, group: int
+    step: Step, build: Build, edge: Edge, x: TileSpectra, w: Filters, dy: TileSpectra, group: int
 ) -> None:
     """Declare the tasks that add one group of tiles to the spectra of filter gradients."""
     count = x.tiling.frequencies
     seconds = _product_seconds(x, w, group)
     # Cut as the first group is: all groups add to the same ranges of frequencies, one after the
     # other.
-    for low, high in ranges(count, _product_seconds(x, w, 0)):
+    for low, high in build.layout.grain.ranges(count, _product_seconds(x, w, 0)):
         sums = w.place.region(low, high)
         step.add(
             spectral_gradients,

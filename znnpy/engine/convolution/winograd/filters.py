@@ -15,7 +15,6 @@ from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
 from znnpy.plan.algorithms.winograd import FILTER_RATE
 
 POINTS = Use("transformed filters")
@@ -79,7 +78,7 @@ def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
     for piece in build.parameters[edge.name].pieces:
         tap = piece.inputs * piece.width
         target = piece.first_output * inputs + piece.first_input * piece.width
-        for low, high in ranges(tap // LANES, _seconds(tap // LANES)):
+        for low, high in build.layout.grain.ranges(tap // LANES, _seconds(tap // LANES)):
             words = {"source_tap": tap, "vectors": high - low}
             yield _Run(high - low, piece.start + LANES * low, target + LANES * low, words)
 
@@ -96,7 +95,7 @@ def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
         blocks = -(-seen // LANES)
         many = min(piece.width, outputs - piece.first_output)
         target = piece.first_input * outputs + piece.first_output * blocks * LANES
-        for low, high in ranges(many, _seconds(many * blocks), LANES):
+        for low, high in build.layout.grain.ranges(many, _seconds(many * blocks), LANES):
             words = {"inputs": seen, "outputs": high - low, "width": piece.width}
             first = target + low * blocks * LANES
             yield _Run((high - low) * blocks, piece.start + low, first, words)

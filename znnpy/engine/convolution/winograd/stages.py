@@ -24,7 +24,6 @@ from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
-from znnpy.plan import ranges
 from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds, tile_layers
 from znnpy.plan.tiles import lattices
 
@@ -68,6 +67,7 @@ class _Stages:
         self.step, self.ends, self.points, self.groups = step, ends, points, groups
         self.finish = Finish(ends, len(groups))
         build, source, target = ends.build, ends.source, ends.target
+        self.grain = build.layout.grain
         # Of the largest group, for all: rings and scratch have one size.
         tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
         self.planes_scratch = build.worker_scratch(planes_floats(tiles))
@@ -100,7 +100,7 @@ class _Stages:
     def _emit_planes(self, group: _Group, before: Buffer, seconds: float) -> None:
         ends, source = self.ends, self.ends.source
         seen = ends.seen(*group.planes)
-        for low, high in ranges(source.blocks, seconds):
+        for low, high in self.grain.ranges(source.blocks, seconds):
             part = source.part(low, min(source.channels - low * LANES, (high - low) * LANES))
             self.step.add(
                 winograd_planes,
@@ -132,7 +132,7 @@ class _Stages:
             "rows": group.rows,
             **self.columns_scratch,
         }
-        for low, high in ranges(PLANE, seconds):
+        for low, high in self.grain.ranges(PLANE, seconds):
             self.step.add(
                 winograd_columns,
                 {**words, "column0": low, "column1": high},
@@ -147,7 +147,7 @@ class _Stages:
 
     def _emit_images(self, number: int, behind: Buffer, seconds: float) -> None:
         ends, target, group = self.ends, self.ends.target, self.groups[number]
-        for low, high in ranges(target.blocks, seconds):
+        for low, high in self.grain.ranges(target.blocks, seconds):
             blocks = range(low, high)
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
             self.step.add(
