@@ -27,14 +27,6 @@ def cut_axis(shape: Triple) -> int:
     return 0 if shape[0] >= 8 or shape[0] >= shape[1] else 1
 
 
-def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
-    """Return ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS and `least` or more.
-
-    There are at least FEWEST, as long as each takes LEAST_SECONDS.
-    """
-    return Grain().ranges(extent, seconds, least)
-
-
 # Bounds of the seconds of a task that splits no sum. Shorter: dispatch and edges would be no longer small beside it.
 # Longer: workers would wait at the ends of passes, while 2 ms cost nothing to hand out.
 SHORTEST, LONGEST = 2e-5, 2e-3
@@ -61,6 +53,18 @@ class Grain:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
         wanted = max(round(seconds / self.seconds), min(FEWEST, int(seconds / self.least)))
         return _evenly(extent, wanted, least)
+
+
+SUMMED = Grain()
+"""Of cuts that split a sum: the same for any number of workers."""
+
+
+def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+    """Return ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS and `least` or more.
+
+    There are at least FEWEST, as long as each takes LEAST_SECONDS.
+    """
+    return SUMMED.ranges(extent, seconds, least)
 
 
 def _evenly(extent: int, wanted: int, least: int) -> list[tuple[int, int]]:

@@ -25,17 +25,24 @@ def fill(step: Step, build: Build, name: str) -> None:
     for border in build.layout.frames(name):
         target = build.maps.copies.get((name, border), source)
         if target is not source or border != "zeros" or build.passes(target):
-            _fill(step, source, target, border, Identity(name, Pass.FORWARD, Part.FRAME))
+            _fill(step, build, source, target, border, Identity(name, Pass.FORWARD, Part.FRAME))
 
 
 def clear(step: Step, build: Build, name: str) -> None:
     """Declare the tasks that write zeros into the halo of a node's gradient."""
     gradient = build.maps.gradients[name]
     if gradient.frame != BARE:
-        _fill(step, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
+        _fill(step, build, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
 
 
-def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: Identity) -> None:
+def _fill(
+    step: Step,
+    build: Build,
+    source: Tensor,
+    target: Tensor,
+    border: BorderName,
+    what: Identity,
+) -> None:
     # In place only the frame is written; a copy gets its voxels as well.
     copies, extent = target is not source, target.extent
     before, after = target.frame[target.cut]
@@ -44,7 +51,7 @@ def _fill(step: Step, source: Tensor, target: Tensor, border: BorderName, what: 
     seconds = written * target.lanes * 8 / MEMORY_RATE
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_ranges(target, 2):
+            for low, high in build.layout.grain.ranges(target.extent, seconds):
                 # Padding planes before the first plane and after the last are copies of planes near them.
                 first = max(0, min(low, extent - 1 - after)) if high == extent else low
                 last = high if low else min(extent, max(high, before + 1))
@@ -74,7 +81,7 @@ def fold(step: Step, build: Build, edge: Edge) -> None:
     before, after = sides[target.cut]
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in plane_ranges(target, 2):
+            for low, high in plane_ranges(target, 2, build.layout.grain):
                 # Planes near a border also take what lies beyond it, so their range is open on that
                 # side.
                 first = low + before if low > before else 0

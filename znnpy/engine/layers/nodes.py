@@ -120,7 +120,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     planar = tensor.lanes == 1
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
-            for low, high in plane_ranges(tensor, 2):
+            for low, high in plane_ranges(tensor, 2, build.layout.grain):
                 bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
                 # Where the sum is kept apart it gets its bias in place, so that the backward pass
                 # finds what the function saw.

@@ -15,7 +15,7 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity
-from znnpy.plan import ranges
+from znnpy.plan import SUMMED, Grain
 from znnpy.plan.cost import MEMORY_RATE
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
@@ -100,11 +100,14 @@ def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return added(first), added(second)
 
 
-def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
-    """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut."""
+def plane_ranges(tensor: Tensor, operands: int, grain: Grain = SUMMED) -> list[tuple[int, int]]:
+    """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut.
+
+    `grain`: the layout's where tasks leave no sums behind.
+    """
     # Of one block: elementwise tasks take one block at a time.
     floats = tensor.plane * tensor.extent
-    return ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
+    return grain.ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:

@@ -30,7 +30,7 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import PassName, ranges
+from znnpy.plan import SUMMED, Grain, PassName
 from znnpy.plan.algorithms.direct import direct_seconds
 
 Seen = Callable[[int, int], tuple[int, int]]
@@ -106,9 +106,13 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     for panel in _panels(it.target):
         filters, read = _filters(build, edge, it, panel)
         words = {**it.words, "filters": filters}
-        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which))
+        sums = (
+            node is not None and it.which == "gradient"
+        )  # partial bias gradients, one for each cut
+        grain = SUMMED if sums else build.layout.grain
+        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), grain)
         partials = None
-        if node and it.which == "gradient":
+        if node and sums:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
@@ -149,14 +153,16 @@ def _panels(target: Tensor) -> list[_Panel]:
     return [_Panel(number, 2 * number, count) for number, count in enumerate(vectors)]
 
 
-def _cuts(it: Correlation, panel: _Panel, seconds: float) -> list[tuple[int, int, int, float]]:
+def _cuts(
+    it: Correlation, panel: _Panel, seconds: float, grain: Grain
+) -> list[tuple[int, int, int, float]]:
     """Return (batch, low, high, seconds) of each task of a panel."""
     target = it.target
     # Of one sample and one panel.
     share = seconds / target.batch * panel.count / target.blocks
     planes = [
         (low * it.together, min(target.extent, high * it.together))
-        for low, high in ranges(-(-target.extent // it.together), share)
+        for low, high in grain.ranges(-(-target.extent // it.together), share)
     ]
     return [
         (batch, low, high, share * (high - low) / target.extent)
