@@ -48,18 +48,20 @@ def training_model(
     record: int = 0,
     report: Report | None = None,
     ranks: World | None = None,
+    cut_for: int | None = None,
 ) -> Model:
     """Return the model that a config trains; `plan` repeats the choices of an earlier start.
 
     Without one those of `training.plan`, if the config names a file. `record` is the number of task
     events to keep for a profile; `report` is told of preparations. `ranks`: the world that shares each update.
+    `cut_for`: workers that have enough tasks.
     """
     # A run's own plan first: it goes on as it was begun, even if the file has changed since.
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
     # What is left of run.max_memory beside the copy that each checkpoint is written from.
     with plan_room(config, network) as most:
-        return _trained(config, network, plan, most, record, report, ranks)
+        return _trained(config, network, plan, most, record, report, ranks, cut_for)
 
 
 def _trained(
@@ -70,6 +72,7 @@ def _trained(
     record: int,
     report: Report | None,
     ranks: World | None,
+    cut_for: int | None,
 ) -> Model:
     training, run = config.training, config.run
     return Model(
@@ -94,7 +97,11 @@ def _trained(
             distributed=config.distributed,
         ),
         execution=Execution(
-            policy=run.policy, steal_seed=run.steal_seed, record=record, report=report
+            policy=run.policy,
+            steal_seed=run.steal_seed,
+            cut_for=cut_for,
+            record=record,
+            report=report,
         ),
     )
 

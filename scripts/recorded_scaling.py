@@ -1,0 +1,129 @@
+"""Simulated speed-ups of updates with real plans, all of whose tasks were timed here on one worker.
+
+    python scripts/recorded_scaling.py 3x10 3x40 scripts/networks/unet3d.yaml --workers 16 64
+    python scripts/recorded_scaling.py volumes/lenet.yaml --json found.json
+
+NET: FILTERxWIDTH (ZNN's CTMCTMCTCT) or a config. The graph that P workers would get runs on one worker, so that each of
+its tasks is timed; then P workers are simulated. Speed-up is the time of an update by the graph for one worker over the
+simulated one: finer tasks pay for themselves. Memory is not counted; each token that a task brings takes the hand-over
+of a cache line between cores (`--line`, ns).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from peers.cases import network_case
+
+from znnpy import Execution, Model
+from znnpy.config import load_config
+from znnpy.infer.config_model import training_model
+from znnpy.network import trained_network
+from znnpy.profile.recorded_updates import events_needed, profile_updates
+from znnpy.scheduler.core_count import available_cores
+from znnpy.simulate import Measured, Replay, simulate
+from znnpy.simulate.measured_costs import measured_machine, run_costs
+
+Make = Callable[[int, int, Any], Model]
+"""Makes a model for so many workers that keeps so many events, by a plan or None."""
+WARM_UP = 2
+
+
+def main() -> None:
+    """Print a line for each net and number of workers."""
+    options = _options()
+    found = {}
+    print("net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up")
+    for net in options.nets:
+        make, rows = maker(net), []
+        plan, alone = None, None
+        for workers in (1, *options.workers):
+            row, plan = recorded(make, workers, options, plan)
+            alone = alone or row["measured"]
+            row["speed_up"] = alone / row["seconds"]
+            rows.append(row)
+            print(
+                f"{Path(net).stem} | {workers} | {row['tasks']} | {row['work'] * 1e3:.2f} | "
+                f"{row['span'] * 1e3:.2f} | {row['work'] / row['span']:.0f} | {row['longest'] * 1e6:.0f} | "
+                f"{row['seconds'] * 1e3:.2f} | {row['speed_up']:.1f}",
+                flush=True,
+            )
+        found[net] = rows
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+def maker(net: str) -> Make:
+    """How to make the models of a net."""
+    if re.fullmatch(r"\d+x\d+", net):
+        case = network_case(net)
+
+        def made(workers: int, record: int, plan: Any) -> Model:
+            return Model(
+                case.network,
+                case.output_shape,
+                threads=1,
+                plan=plan,
+                execution=Execution(cut_for=workers, record=record),
+            )
+
+        return made
+    config = load_config(Path(net))
+    network = trained_network(config)
+    alone = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
+    return lambda workers, record, plan: training_model(
+        alone, network, plan, record, cut_for=workers
+    )
+
+
+def recorded(
+    make: Make, workers: int, options: argparse.Namespace, plan: Any
+) -> tuple[dict[str, Any], Any]:
+    """Record the graph for so many workers on one, and simulate it on as many; also return the plan."""
+    with make(workers, 0, plan) as model:
+        needed, plan = events_needed(model, options.updates + WARM_UP), model.plan_record
+    with make(workers, needed, plan) as model:
+        profile = profile_updates(model, options.updates, WARM_UP)
+        graph = model.task_graph_for(workers)
+    events = [worker.events for worker in profile.workers]
+    measured = Measured(
+        profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
+    )
+    costs = run_costs(measured)
+    replay = Replay.of(graph, costs)
+    machine = measured_machine(measured)
+    if workers > 1:
+        machine = type(machine)(dispatch=machine.dispatch, successor=options.line * 1e-9)
+    seconds = simulate(replay, workers, machine, profile.updates).seconds_per_step
+    row = {
+        "workers": workers,
+        "tasks": graph.size // 2,
+        "work": replay.work(profile.updates) / profile.updates,
+        "span": replay.span(),
+        "longest": float(max(median(column) for column in costs.T)),
+        "seconds": seconds,
+        "measured": profile.seconds_per_update,
+    }
+    return row, plan
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("nets", nargs="+", metavar="NET")
+    parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--updates", type=int, default=10)
+    parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
