@@ -1,5 +1,6 @@
 """Shapes against counting by hand and against NumPy's own valid sliding windows."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -107,6 +108,43 @@ def test_converging_paths_of_different_reach_ask_for_a_crop():
     )
     with pytest.raises(NetworkError, match=r"crop edge with offset 2 x 2 x 2 before 'e3'"):
         fit(Network(nodes, edges), (4, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "offset", "words"),
+    [
+        ((1, 1, 5), (1, 5, 1), None, "a crop edge with offset 0 x 2 x 0 before 'first' and one with "
+         "offset 0 x 0 x 2 before 'second' fit"),
+        ((1, 5, 1), (1, 1, 5), None, "a crop edge with offset 0 x 0 x 2 before 'first' and one with "
+         "offset 0 x 2 x 0 before 'second' fit"),
+        ((1, 1, 5), (3, 3, 5), None, "a crop edge with offset 1 x 1 x 0 before 'first' fits"),
+        ((3, 3, 5), (1, 1, 5), None, "a crop edge with offset 1 x 1 x 0 before 'second' fits"),
+        (None, (1, 3, 7), (0, 3, 1), "offset 0 x 1 x 3 for 'first' fits"),
+        (None, (1, 3, 7), (0, 3, 5), "offset 0 x 1 x 3 for 'first' fits"),
+        (None, (1, 1, 5), (2, 0, 0), "offset 0 x 0 x 2 for 'first' fits"),
+    ],
+)  # fmt: skip
+def test_the_crops_that_are_suggested_mend_the_network(first, second, offset, words):
+    nodes = (Node("in", "input", 1), Node("out", "sum", 1))
+    one = (
+        Edge("first", "crop", "in", "out", offset=offset)
+        if first is None
+        else Edge("first", "conv", "in", "out", size=first)
+    )
+    edges = (one, Edge("second", "conv", "in", "out", size=second))
+    with pytest.raises(NetworkError, match=f"{words}$"):
+        fit(Network(nodes, edges), (1, 8, 8))
+    mended = list(edges)
+    for crop, name in re.findall(r"offset (\S+ x \S+ x \S+) (?:before|for) '(\w+)'", words):
+        index = ["first", "second"].index(name)
+        sides = tuple(map(int, crop.split(" x ")))
+        if offset is not None:
+            mended[index] = replace(edges[index], offset=sides)
+        else:
+            nodes = (nodes[0], Node(f"{name} cut", "sum", 1), *nodes[1:])
+            mended.append(Edge(f"crop {name}", "crop", "in", f"{name} cut", offset=sides))
+            mended[index] = replace(edges[index], source=f"{name} cut")
+    assert fit(Network(nodes, tuple(mended)), (1, 8, 8)).output_shapes == {"out": (1, 8, 8)}
 
 
 def test_different_sparsities_cannot_converge():
@@ -299,6 +337,15 @@ def test_images_that_reflect_are_larger_than_their_padding():
         fit_input(chain(edge), 2)
     assert fit(chain(edge), 3).input_shapes["input"] == (3, 3, 3)
     assert fit(chain(replace(edge, border="zeros")), 1).input_shapes["input"] == (1, 1, 1)
+
+
+def test_filters_that_reach_far_say_what_they_take():
+    """Further than any search for sizes goes."""
+    net = chain(conv(1, 10, sparsity=(8192,) * 3))
+    with pytest.raises(
+        ShapeError, match="takes at least 73729 voxels along z, there are 8; the nearest"
+    ):
+        fit_input(net, 8)
 
 
 def test_growth_that_never_meets_what_it_is_added_to():

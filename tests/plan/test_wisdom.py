@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from znnpy_kernels.machine import cache
+from znnpy_kernels.machine import cache, source_hash
 
 from znnpy.engine.convolution.winograd import weight_gradients
 from znnpy.plan import Method, fftw, wisdom
@@ -50,6 +50,48 @@ def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):
     assert found == [COSTS, None, None, None]
 
 
+CODE = """
+def cut(width):
+    return width // 8
+"""
+SAME = '''"""Cuts."""
+# What is cut is planes.
+WIDTHS = 8
+"""Of a vector."""
+
+
+def cut(width):
+    """Return parts."""
+    return (width
+            // 8)  # whole ones
+'''
+
+
+def test_comments_docstrings_and_layout_measure_nothing_anew(tmp_path, monkeypatch):
+    """Nor is what they were stripped of looked for at each start."""
+    monkeypatch.setattr(wisdom, "HOME", tmp_path)
+    (tmp_path / "engine").mkdir()
+    found = []
+    for text in ("WIDTHS = 8" + CODE, SAME, SAME.replace("// 8)", "// 4)"), "WIDTHS = 4" + CODE):
+        (tmp_path / "engine" / "cuts.py").write_text(text)
+        wisdom.version.cache_clear()
+        found.append(wisdom.version())
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    monkeypatch.setattr(source_hash, "code", lambda text: pytest.fail("looked again"))
+    wisdom.version.cache_clear()
+    assert wisdom.version() == found[-1]
+    wisdom.version.cache_clear()
+
+
+def test_what_decides_bits_is_known_without_a_cache(monkeypatch):
+    wisdom.version.cache_clear()
+    known = wisdom.version()
+    monkeypatch.setattr(cache, "made", lambda: (_ for _ in ()).throw(cache.CacheError("full")))
+    wisdom.version.cache_clear()
+    assert wisdom.version() == known
+
+
 def test_files_name_method_and_part():
     """The form that files on users' disks have."""
     wisdom.remember("layer", COSTS)
@@ -83,7 +125,14 @@ def test_what_others_could_have_written_is_not_read():
     assert wisdom.recall("layer") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"layer": 3}', '{"layer": {"a": "b"}}'])
+COST = '{"layer": {"direct forward": %s}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[1]", "null", '{"layer": 3}', '{"layer": null}', '{"layer": {"a": "b"}}']
+    + [COST % cost for cost in ("null", '"1.0"', "[]", "{}", "true", "NaN", "-Infinity", "-1.0")],
+)
 def test_damaged_wisdom_is_put_aside(text):
     wisdom.remember("layer", COSTS)
     wisdom.path().write_text(text)

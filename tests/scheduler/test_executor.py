@@ -421,6 +421,70 @@ def test_argument_blocks_stay_at_their_address() -> None:
     assert ctypes.c_int64.from_address(graph.argument_address(0)).value == other.ctypes.data
 
 
+class InterruptedOnce(threading.Event):
+    """What says that a worker has left, of which the first wait is ended by Ctrl-C."""
+
+    def __init__(self, left: threading.Event) -> None:
+        super().__init__()
+        self.left, self.interrupts = left, 1
+
+    def is_set(self) -> bool:
+        return not self.interrupts and self.left.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return self.left.wait(timeout)
+
+
+def is_closed(executor: Executor) -> None:
+    """It says so, and closing it once more does not wait for threads that there are not."""
+    with pytest.raises(SchedulerError, match="closed"):
+        executor.wait(0, 1, timeout=0.1)
+    with pytest.raises(SchedulerError, match="closed"):
+        executor.release(0)
+    closing = threading.Thread(target=executor.close, daemon=True)
+    closing.start()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+
+
+def test_ctrl_c_while_workers_leave_for_a_reset_closes_the_executor() -> None:
+    executor = Executor(counters(3, np.zeros(1, np.int64)), workers=2)
+    left = executor._left
+    executor._left = [InterruptedOnce(left[0]), left[1]]
+    with pytest.raises(KeyboardInterrupt):
+        executor.reset()
+    assert all(event.is_set() for event in left)
+    is_closed(executor)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_ctrl_c_while_workers_start_for_a_reset_closes_the_executor(
+    monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    executor = Executor(counters(3, np.zeros(1, np.int64)), workers=3)
+    real, started = threading.Thread.start, list[threading.Thread]()
+
+    def start(thread: threading.Thread) -> None:
+        interrupted = thread.name == "znnpy worker 1"
+        if begun or not interrupted:
+            started.append(thread)
+            real(thread)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(KeyboardInterrupt):
+            executor.reset()
+    for thread in started:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    is_closed(executor)
+
+
 def test_threads_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     word, real, started = np.zeros(1, np.int64), threading.Thread.start, list[threading.Thread]()
 

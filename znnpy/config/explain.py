@@ -1,4 +1,7 @@
-"""Turns pydantic's validation errors into messages: the key as written, what is allowed, the nearest spelling."""
+"""Turns pydantic's validation errors into messages: the key as written, what is allowed, the nearest spelling.
+
+Which spelling is the nearest, other programs' words included, is found by `problems.nearest`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Problems of a config file, each with its place, collected into one error; and the nearest spelling of a word."""
+"""Problems of a config file, each with its place, collected into one error; finds the nearest spelling of a word.
+
+Messages for pydantic's errors are made by `explain.py`.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import accumulate, product
+from itertools import accumulate, count, product
 from math import ceil, lcm
 
 from znnpy.geometry.axes import AXES, Step
@@ -230,8 +230,8 @@ def _untaken(edge: Edge, sizes: Sizes, axis: int, size: int) -> str:
     # over.
     made, along = sizes.made(size), f"voxels along {AXES[axis]}"
     if made < 1 or not sizes.sources(made):
-        more = ((n, sizes.made(n)) for n in range(size + 1, size + MOST))
-        least = next(n for n, made in more if made > 0 and n in sizes.sources(made))
+        # Looked for by what is made, of which the first few voxels are enough however far a filter reaches.
+        least = next(sources[0] for n in count(1) if (sources := sizes.sources(n)))
         return f"edge {edge.name!r} takes at least {least} {along}, there are {size}"
     return f"edge {edge.name!r} leaves {size - sizes.sources(made)[-1]} of {size} {along} over"
 

@@ -180,7 +180,11 @@ def _disagreement(node: str, edges: tuple[Edge, ...], have: Triple, need: Triple
         offset = [o + way * m // 2 for o, m in zip(edge.offset, more, strict=True)]
         if edge.kind == "crop" and min(offset) >= 0:
             return f"{text}; offset {describe(offset)} for {edge.name!r} fits"
-    # The edge that needs fewer voxels gets the crop: it reads the same node as the other.
-    smaller = second if max(more) <= 0 else first
-    half = describe([abs(m) // 2 for m in more])
-    return f"{text}; a crop edge with offset {half} before {smaller.name!r} fits"
+    # Along each axis the edge that needs fewer voxels gets the crop: it reads the same node as the other.
+    crops = [
+        f"with offset {describe(offset)} before {edge.name!r}"
+        for edge, way in ((first, 1), (second, -1))
+        if any(offset := [max(0, way * m // 2) for m in more])
+    ]
+    fit = "fit" if len(crops) > 1 else "fits"
+    return f"{text}; a crop edge {' and one '.join(crops)} {fit}"

@@ -1,18 +1,25 @@
-"""Joins values of patches to those of a region: side by side, or overlapping windows by weighted means."""
+"""Joins values of patches to those of a region: side by side, or overlapping windows by weighted means.
+
+Weights of a window's voxels are made here, too: Gaussian, linear or constant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.data.volume import Array
+from znnpy.config.models import BlendName
+from znnpy.data.volume import Array, Triple
 from znnpy.infer.blocks import Region
 from znnpy.infer.parallel import Parts
 
 Floats = npt.NDArray[np.float32]
+SIGMA = 1 / 8  # of a Gaussian, in windows, as nnU-Net and MONAI have it
+LEAST = 1e-3  # weight of a Gaussian's far corners, as MONAI has it
 
 
 class Joined(Protocol):
@@ -88,3 +95,35 @@ class Blended:
 
         self._parts(planes, self._region.shape[0])
         return dict(self._sums)
+
+
+def window_weight(blend: BlendName, size: Triple, step: Triple) -> Floats:
+    """Return the weight of each voxel of a window (z, y, x); `step`: voxels from one window to the next."""
+    lines = [_WEIGHTS[blend](*axis) for axis in zip(size, step, strict=True)]
+    product = reduce(np.multiply.outer, lines).astype(np.float32)
+    # The floor is of the product, as in MONAI: corners of a window keep some weight.
+    return np.maximum(product, np.float32(LEAST)) if blend == "gaussian" else product
+
+
+def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
+    places = np.arange(size) - (size - 1) / 2
+    return np.exp(-((places / (SIGMA * size)) ** 2) / 2)
+
+
+def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
+    """Return weights with a ramp over the overlap at both ends, 1 between."""
+    # Half a voxel in, so that no weight is 0: each voxel counts in every window that holds it.
+    ends = np.minimum(np.arange(size), np.arange(size)[::-1]) + 0.5
+    # 0.5: without overlap all weights are 1, and nothing is divided by 0.
+    return np.minimum(ends / max(size - step, 0.5), 1.0)
+
+
+def _constant(size: int, step: int) -> npt.NDArray[np.float64]:
+    return np.ones(size)
+
+
+_WEIGHTS: dict[BlendName, Callable[[int, int], npt.NDArray[np.float64]]] = {
+    "gaussian": _gaussian,
+    "linear": _linear,
+    "constant": _constant,
+}

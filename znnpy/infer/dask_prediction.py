@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +78,8 @@ def predict_block(token: str, block: Region) -> int:
     """Read, compute and write one block, in a worker; return the checksum of what is on the disk."""
     from distributed import get_worker
 
-    return _worker(get_worker().plugins[token].shipment).block(block)
+    with _worker(get_worker().plugins[token].shipment) as worker:
+        return worker.block(block)
 
 
 class _Worker:
@@ -117,20 +119,36 @@ class _Worker:
 
 
 _current: _Worker | None = None
-# Both threads of a process may come first.
-_change = threading.Lock()
+_users = 0  # threads that compute with it
+# Both threads of a process may come first, and those of two jobs at once.
+_change = threading.Condition()
 
 
-def _worker(shipment: Shipment) -> _Worker:
-    """Return this process's worker, made anew for a new job."""
-    global _current
+@contextmanager
+def _worker(shipment: Shipment) -> Iterator[_Worker]:
+    """Give this process's worker, made anew for another job, once no thread computes for the one before."""
+    global _current, _users
+
+    def free() -> bool:
+        return not _users or (_current is not None and _current.token == shipment.token)
+
     with _change:
+        # One job at a time, as each may take all of the memory that a worker has.
+        _change.wait_for(free)
         if _current is None or _current.token != shipment.token:
-            if _current is not None:
-                _current.close()
-                _current = None
+            # None first: if the new one cannot be made, nobody may take the closed one for it.
+            before, _current = _current, None
+            if before is not None:
+                before.close()
             _current = _Worker(shipment)
-        return _current
+        found = _current
+        _users += 1
+    try:
+        yield found
+    finally:
+        with _change:
+            _users -= 1
+            _change.notify_all()
 
 
 def _refuse_other_files(job: Job) -> None:

@@ -1,7 +1,7 @@
-"""Sliding windows that overlap over a whole volume, for networks whose values depend on the patch.
+"""Sliding windows that overlap over a whole volume, for networks whose values depend on the patch: where they lie.
 
 Windows have one size and lie where the volume's size alone says, so that a voxel is seen by the same windows,
-with the same weights, whatever part of the volume is asked for, and in whatever pieces.
+with the same weights (`blending.window_weight`), whatever part of the volume is asked for, and in whatever pieces.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from znnpy.config.models import BlendName
 from znnpy.data.volume import Triple
-from znnpy.infer.blending import Blended, Floats
+from znnpy.infer.blending import Blended, Floats, window_weight
 from znnpy.infer.blocks import Region, add, cuts, triple
 from znnpy.infer.parallel import Parts
 
 Shares = tuple[float, float, float]
-SIGMA = 1 / 8  # of a Gaussian, in windows, as nnU-Net and MONAI have it
-LEAST = 1e-3  # weight of a Gaussian's far corners, as MONAI has it
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,7 @@ class Windows:
     @cached_property
     def weight(self) -> Floats:
         """The weight of each voxel of a window, (z, y, x)."""
-        axes = zip(self.size, self.unit, strict=True)
-        lines = [_WEIGHTS[self.blend](size, step) for size, step in axes]
-        product = reduce(np.multiply.outer, lines).astype(np.float32)
-        # The floor is of the product, as in MONAI: corners of a window keep some weight.
-        return np.maximum(product, np.float32(LEAST)) if self.blend == "gaussian" else product
+        return window_weight(self.blend, self.size, self.unit)
 
     def order(self, blocks: list[Region]) -> list[Region]:
         """Return the blocks sorted z slowest, as windows are numbered."""
@@ -172,23 +165,3 @@ def _starts(extent: int, size: int, step: int) -> list[int]:
     count = 1 - (size - extent) // step
     # The last one is moved back to end with the volume.
     return [min(number * step, extent - size) for number in range(count)]
-
-
-def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
-    places = np.arange(size) - (size - 1) / 2
-    return np.exp(-((places / (SIGMA * size)) ** 2) / 2)
-
-
-def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
-    """Return weights with a ramp over the overlap at both ends, 1 between."""
-    # Half a voxel in, so that no weight is 0: each voxel counts in every window that holds it.
-    ends = np.minimum(np.arange(size), np.arange(size)[::-1]) + 0.5
-    # 0.5: without overlap all weights are 1, and nothing is divided by 0.
-    return np.minimum(ends / max(size - step, 0.5), 1.0)
-
-
-def _constant(size: int, step: int) -> npt.NDArray[np.float64]:
-    return np.ones(size)
-
-
-_WEIGHTS = {"gaussian": _gaussian, "linear": _linear, "constant": _constant}

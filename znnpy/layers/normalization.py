@@ -1,9 +1,15 @@
 """Normalisation in float64: the config key `norm` and what it does to nodes; weight standardisation of filters.
 
 Values are (batch, channel, z, y, x). Statistics of nodes (batch, instance, group, layer) are (batch, group, 1, 1), for
-values seen as (batch, group, channel of the group, voxel); their batch is 1 where they are over the whole batch. A new
-kind of norm goes here. Weight standardisation (Qiao et al. 2019): filters (out, in, z, y, x) are used with mean 0 and
-variance 1, over the filters of each output channel.
+values seen as (batch, group, channel of the group, voxel); their batch is 1 where they are over the whole batch.
+Weight standardisation (Qiao et al. 2019): filters (out, in, z, y, x) are used with mean 0 and variance 1, over the
+filters of each output channel.
+
+A new kind of norm touches: `NormKind` and `Norm` in `layers/types.py` (its groups of channels in `parts`, `running`);
+here its keys (`NormSection`, `_OWN`) and formulas; its names elsewhere in `aliases.py`; how many values it takes
+statistics from in `geometry/shape_inference.py`; whether values depend on the patch in `network/patch_dependence.py`;
+its tasks in `engine/layers/normalization.py` (samples and units), and their kernels in
+`znnpy_kernels/layers/normalization_statistics.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types that all layers share: triples along z, y, x, padding, initialisation, normalisation, an edge's `Numbers`."""
+"""Types that all layers share: triples along z, y, x, padding, initialisation, norms, an edge's kind and `Numbers`."""
 
 from __future__ import annotations
 

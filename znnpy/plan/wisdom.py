@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import platform
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding
-from znnpy_kernels.machine import cache, private_files
+import numba
+from znnpy_kernels.machine import cache, private_files, source_hash
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.atomic_files import explained, replacing
@@ -41,12 +44,30 @@ def path() -> Path:
 
 @functools.cache
 def version() -> str:
-    """Return a hash over all that decides how long a layer takes: kernels, compiler, code of tasks, FFTW."""
-    # FFTW's version belongs to it: installing the extra `fft` makes its method a candidate.
-    digest = hashlib.sha256(f"{cache.package_hash()} {fftw.version()}".encode())
-    for path in sources():
-        digest.update(str(path.relative_to(HOME)).encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    """Return a hash over all that decides how long a layer takes: kernels, compiler, code of tasks, FFTW.
+
+    Comments, docstrings and layout of the code do not count.
+    """
+    # FFTW's version belongs to it: where FFTW is installed its method is a candidate.
+    versions = [numba.__version__, llvmlite.__version__, fftw.version()]
+    kernels = _code(source_hash.FOLDER, source_hash.sources())
+    text = json.dumps([versions, kernels, _code(HOME, sources())], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _code(folder: Path, paths: list[Path]) -> dict[str, str]:
+    """Return the hash of each module's code, by its path."""
+    texts = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+    def found() -> dict[str, str]:
+        return {name: source_hash.code(text) for name, text in texts.items()}
+
+    # Parsing takes a second, reading 5 ms: so it is done once for each version of the texts.
+    raw = hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+    try:
+        return cache.kept(f"code-{raw}.json", found)
+    except cache.CacheError:
+        return found()  # whoever writes there says so
 
 
 def sources() -> list[Path]:
@@ -108,7 +129,7 @@ def _read() -> dict[str, Words]:
     try:
         found = json.loads(target.read_text())
         return {
-            str(key): {str(part): float(cost) for part, cost in costs.items()}
+            str(key): {str(part): _seconds(cost) for part, cost in costs.items()}
             for key, costs in found.items()
         }
     except FileNotFoundError:
@@ -119,3 +140,11 @@ def _read() -> dict[str, Words]:
         target.replace(aside)
         warnings.warn(f"wisdom {target} is damaged ({error}); measuring anew", stacklevel=3)
         return {}
+
+
+def _seconds(cost: Any) -> float:
+    # Strictly, as no other cost was ever written: JSON has NaN and true, and Python takes texts for numbers.
+    number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    if not number or not 0 <= cost < math.inf:
+        raise ValueError(f"{cost!r} is no time in seconds")
+    return float(cost)

@@ -112,7 +112,8 @@ class Executor(Closing):
     def reset(self) -> None:
         """Stop, set every counter to its first value, drop all waiting tasks, and start again.
 
-        Tasks that are running finish first; those that wait in a deque are dropped.
+        Tasks that are running finish first; those that wait in a deque are dropped. After a Ctrl-C meanwhile the
+        executor is closed.
         """
         self._running()
         # The lock keeps releases out: one that was under way would write into a block whose workers have left.
@@ -163,40 +164,55 @@ class Executor(Closing):
     def _start(self) -> None:
         # A new block rather than the old one set back: every counter, deque and ring is as at first by
         # construction.
-        self._block = ControlBlock(self.graph, self.workers, **self._options)
-        native.prepare(self._block.address)
+        block = ControlBlock(self.graph, self.workers, **self._options)
+        native.prepare(block.address)
         self._releases: dict[int, Releases] = {}
         self._left = [threading.Event() for _ in range(self.workers)]
         # None unless every core has its worker: see `own_cores`.
         cores = own_cores(self.workers)
-        for worker, left in enumerate(self._left):
-            thread = threading.Thread(
-                target=_live,
-                args=(self._block, self.graph, worker, cores and cores[worker], left),
-                name=f"znnpy worker {worker}",
-                # Daemons, so an executor that nobody closed does not keep the interpreter from ending;
-                # `_close_all` ends it.
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except RuntimeError:
-                # Those that have started run in this block: they must leave it before the memory goes.
-                del self._left[worker:]
-                self._stop()
-                raise SchedulerError(
-                    f"the system lets no more than {worker} of {self.workers} worker threads "
-                    "start; ask for fewer"
-                ) from None
+        try:
+            for worker, left in enumerate(self._left):
+                thread = threading.Thread(
+                    target=_live,
+                    args=(block, self.graph, worker, cores and cores[worker], left),
+                    name=f"znnpy worker {worker}",
+                    # Daemons, so an executor that nobody closed does not keep the interpreter from ending;
+                    # `_close_all` ends it.
+                    daemon=True,
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    raise SchedulerError(
+                        f"the system lets no more than {worker} of {self.workers} worker threads "
+                        "start; ask for fewer"
+                    ) from None
+            # Only now: until all have started the executor counts as closed, to whoever calls it after a Ctrl-C.
+            self._block = block
+        except BaseException:
+            self._block = None
+            # Those that have started leave by themselves. They need not be waited for: nothing was released, so
+            # they run no task, and they keep the block that they look at.
+            native.stop(block.address)
+            raise
 
     def _stop(self) -> None:
-        if self._block is None:
-            return
-        native.stop(self._block.address)
-        # Threads are not joined, as a join may be interrupted half-way; the event says that native code has
-        # been left.
-        _wait_through_interrupts(self._left)
-        self._block = None
+        """End the threads; a Ctrl-C meanwhile is raised once all have left native code."""
+        interrupt: KeyboardInterrupt | None = None
+        # Again after each Ctrl-C, whatever it ended, as to stop twice does no harm. It is raised only at the end:
+        # until all workers have left, their memory may not be freed, and nobody may take them for alive.
+        while self._block is not None:
+            try:
+                native.stop(self._block.address)
+                # Threads are not joined, as a join may be interrupted half-way; the event says that native code
+                # has been left.
+                for left in self._left:
+                    left.wait()
+                self._block = None
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 def _live(
@@ -210,20 +226,6 @@ def _live(
         native.work(block.address, worker)
     finally:
         left.set()
-
-
-def _wait_through_interrupts(events: list[threading.Event]) -> None:
-    """Wait for all events, and raise a Ctrl-C only after no native code runs any more."""
-    interrupt: KeyboardInterrupt | None = None
-    # Raised only at the end: until all workers have left native code, their memory may not be freed.
-    for event in events:
-        while not event.is_set():
-            try:
-                event.wait()
-            except KeyboardInterrupt as error:
-                interrupt = error
-    if interrupt is not None:
-        raise interrupt
 
 
 _open_executors: weakref.WeakSet[Executor] = weakref.WeakSet()

@@ -120,16 +120,21 @@ def _constant(function: Callable[..., Any], value: Any) -> str:
 @cache
 def hashes() -> dict[str, str]:
     """Return `source_hash.hashes`, kept on disk for each version of the package."""
-    path = made() / f"sources-{package_hash()}.json"
+    return kept(f"sources-{package_hash()}.json", source_hash.hashes)
+
+
+def kept(name: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Return what `find` returns, kept on disk in a file of that name; CacheError if it cannot be kept."""
+    path = made() / name
     try:
         # As strictly as a pickle: what is read here decides which code is loaded.
         if private_files.own_file(path):
             known = json.loads(path.read_bytes())
             if isinstance(known, dict):
-                return {str(name): str(digest) for name, digest in known.items()}
+                return {str(key): str(digest) for key, digest in known.items()}
     except (OSError, ValueError):
         pass  # cut short by a full disk: made again below
-    found = source_hash.hashes()
+    found = find()
     try:
         _replace(path, json.dumps(found))
     except OSError as error:
@@ -212,7 +217,7 @@ def _named() -> Path:
 
 @cache
 def package_hash() -> str:
-    """Return a hash over all kernels and the compiler's versions, on which measured times depend."""
+    """Return a hash over all kernels, to the letter, and the compiler's versions."""
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for path in source_hash.sources():
         digest.update(str(path.relative_to(source_hash.FOLDER)).encode() + path.read_bytes())

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # Hashed is this package alone: others enter by their versions (`cache`).
 PACKAGE = "znnpy_kernels"
@@ -72,6 +73,26 @@ def sources() -> list[Path]:
 def texts() -> dict[str, str]:
     """Return the source of each module by its name within the package."""
     return {module_name(path): path.read_text() for path in sources()}
+
+
+def code(text: str | bytes) -> str:
+    """Return a hash of all code of a module; comments, docstrings and layout do not count.
+
+    The same in every version of Python, unlike that of `ast.dump`.
+    """
+    return hashlib.sha256(_said(ast.parse(text)).encode()).hexdigest()[:16]
+
+
+def _said(node: Any) -> str:
+    if isinstance(node, list):
+        return f"[{' '.join(_said(part) for part in node if not _is_text(part))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    # What is empty is left out: newer versions have more fields, empty where a text of old has no use of them.
+    fields = ((name, it) for name, it in ast.iter_fields(node) if it is not None and it != [])
+    return (
+        f"{type(node).__name__}({' '.join(f'{name}={_said(it)}' for name, it in sorted(fields))})"
+    )
 
 
 def hashes(given: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -269,6 +290,6 @@ def _arguments(decorator: ast.expr) -> ast.expr:
     return decorator
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def _is_text(statement: ast.AST) -> bool:
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)

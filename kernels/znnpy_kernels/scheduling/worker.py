@@ -1,8 +1,8 @@
-"""The worker loop: runs tasks, steals when its own deques are empty, parks; and release, wait, stop from outside.
+"""The worker loop: runs tasks, decides when and from whom to steal, parks; and release, wait, stop from outside.
 
 The loop knows no kernel and no network: it runs (function pointer, argument block) pairs, brings tokens to join
-counters, and finds the next task; steals happen in `far`. `znnpy/scheduler/README.md` has the whole
-protocol.
+counters, and finds the next task: its own or the injector's (`nearby`), another worker's once there are none (`far`).
+`znnpy/scheduler/README.md` has the whole protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transforms packed filters of 3^3 taps to the points of Winograd's minimal filtering (G g).
+"""Transforms packed filters of 3^3 taps to the 6^3 points of Winograd's minimal filtering (`line_transforms`: G g).
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
@@ -12,17 +12,13 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     scratch, scratch_worker     64-byte aligned; worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
 
 Points are ordered [z][x][y], each [input][output lane]; those of exchanged filters, which are flipped as well,
-[output][input lane]. Sums are taken in float64 and rounded once. Tasks over disjoint targets may run concurrently.
+[output][input lane]. Sums are taken in float64, of which a vector of LANES filters takes two registers, and rounded
+once, after all three axes. Tasks over disjoint targets may run concurrently.
 
 A group of vectors is transformed along x and y, to planes in the L1 cache, then column by column along z: points lie
 far apart, and so whole cache lines of six of them are written at a time. They pass by the caches, which would read
 them first. Scratch of a worker, in this order: planes in float64 [x][y][z][vector]; vectors whose lanes lay
 apart [tap][vector].
-
-Transforms of filters for Winograd's minimal filtering: three taps to six points (`line_transforms`: G g).
-
-Sums are taken in float64 and rounded once, after all three axes. A vector of LANES filters takes two
-registers of float64. All addresses and steps are int64 in bytes.
 """
 
 from __future__ import annotations

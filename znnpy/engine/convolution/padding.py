@@ -90,7 +90,7 @@ def fold(step: Step, build: Build, edge: Edge) -> None:
                         **_rows(*target.box(low, high)),
                     },
                     what=Identity(edge.name, Pass.BACKWARD, Part.FOLD),
-                    cost=target.row * target.shape[1 - target.cut] * (high - low) * 8 / MEMORY_RATE,
+                    cost=target.plane * (high - low) * 8 / MEMORY_RATE,
                     reads=[source.region(batch, block, first, last)],
                     writes=[target.region(batch, block, low, high)],
                 )

@@ -39,7 +39,7 @@ def softmax_forward(step: Step, build: Build, node: Node) -> None:
                     "width": tensor.shape[2],
                 },
                 what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
-                cost=tensor.batch_stride * tensor.blocks * 16 / MEMORY_RATE,
+                cost=tensor.plane * (high - low) * tensor.blocks * 16 / MEMORY_RATE,
                 reads=[*tensor.regions(batch, low, high), *build.bias_reads(node.name)],
                 writes=tensor.regions(batch, low, high),
             )
@@ -64,7 +64,7 @@ def softmax_backward(step: Step, build: Build, node: Node) -> None:
                     "width": target.shape[2],
                 },
                 what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
-                cost=target.batch_stride * target.blocks * 24 / MEMORY_RATE,
+                cost=target.plane * (high - low) * target.blocks * 24 / MEMORY_RATE,
                 reads=output.regions(batch, low, high) + target.regions(batch, low, high),
                 writes=target.regions(batch, low, high),
             )

@@ -180,4 +180,4 @@ def _copy(
 
 
 def _seconds(tensor: Tensor, low: int, high: int) -> float:
-    return tensor.row * tensor.shape[1 - tensor.cut] * (high - low) * 8 / MEMORY_RATE
+    return tensor.plane * (high - low) * 8 / MEMORY_RATE

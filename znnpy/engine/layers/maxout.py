@@ -93,7 +93,7 @@ def _parts(tensor: Tensor) -> list[tuple[int, int, int, int]]:
 
 
 def _cost(tensor: Tensor, low: int, high: int) -> float:
-    return tensor.row * tensor.shape[1 - tensor.cut] * (high - low) * 12 / MEMORY_RATE
+    return tensor.plane * (high - low) * 12 / MEMORY_RATE
 
 
 def _winners(build: Build, node: Node, values: Tensor) -> Buffer | None:

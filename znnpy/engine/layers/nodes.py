@@ -103,8 +103,7 @@ def _converge(
 
 
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
-    other = tensor.shape[1 - tensor.cut]
-    return tensor.row * other * planes * 4 * operands / MEMORY_RATE
+    return tensor.plane * planes * 4 * operands / MEMORY_RATE
 
 
 def _transfer_forward(step: Step, build: Build, node: Node) -> None:

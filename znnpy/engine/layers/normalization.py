@@ -158,8 +158,7 @@ class Normed:
 
 
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
-    other = tensor.shape[1 - tensor.cut]
-    return tensor.row * other * planes * 4 * operands / MEMORY_RATE
+    return tensor.plane * planes * 4 * operands / MEMORY_RATE
 
 
 def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:

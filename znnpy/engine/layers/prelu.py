@@ -44,11 +44,7 @@ def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -
                         "length": gradient.row,
                     },
                     what=Identity(node.name, Pass.WEIGHT, Part.SLOPES),
-                    cost=gradient.row
-                    * gradient.shape[1 - gradient.cut]
-                    * (high - low)
-                    * 8
-                    / MEMORY_RATE,
+                    cost=gradient.plane * (high - low) * 8 / MEMORY_RATE,
                     reads=[
                         summed.region(batch, block, low, high),
                         gradient.region(batch, block, low, high),

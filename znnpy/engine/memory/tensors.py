@@ -81,6 +81,11 @@ class Tensor:
         """Floats of one row, padding excluded."""
         return self.shape[2] * self.lanes
 
+    @property
+    def plane(self) -> int:
+        """Floats of one plane across the cut axis, of one block, padding excluded."""
+        return self.shape[1 - self.cut] * self.row
+
     def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
         """Return the region of planes low..high of one block, along the cut axis.
 

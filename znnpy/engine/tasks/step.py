@@ -103,7 +103,7 @@ def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def plane_ranges(tensor: Tensor, operands: int) -> list[tuple[int, int]]:
     """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut."""
     # Of one block: elementwise tasks take one block at a time.
-    floats = tensor.shape[0] * tensor.shape[1] * tensor.row
+    floats = tensor.plane * tensor.extent
     return ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
@@ -149,7 +149,7 @@ def combine_tensors(
                             "length": first.row,
                         },
                         what=what,
-                        cost=first.row * first.shape[1] * (high - low) * 12 / MEMORY_RATE,
+                        cost=first.plane * (high - low) * 12 / MEMORY_RATE,
                         reads=[
                             first.region(batch, block, low, high),
                             second.region(batch, block, low, high),

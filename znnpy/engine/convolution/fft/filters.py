@@ -51,49 +51,55 @@ def filter_spectra_of(step: Step, build: Build, edge: Edge, serves: Pass | None 
     spectra = Spectra(build, FILTER_SPECTRA, edge.name, outputs * inputs, grid, kept=True)
     if serves:
         plan = plan_filter(grid, edge.size, build.layout.geometry.dilations[edge.name])
-        seconds = _filter_seconds(grid, edge.size)
-        for low, high in ranges(inputs, outputs * inputs * seconds):
-            for output in range(outputs):
-                for source in range(low, high):
-                    _filter_task(
-                        step, spectra, build, edge, serves, output, source, plan.address, seconds
-                    )
+        for index in range(len(parameter.pieces)):
+            _piece_spectra(step, spectra, build, edge, serves, index, plan.address)
     return spectra
 
 
-def _filter_task(
+def _piece_spectra(
     step: Step,
     spectra: Spectra,
     build: Build,
     edge: Edge,
     serves: Pass,
-    output: int,
-    source: int,
+    index: int,
     plan: int,
-    seconds: float,
 ) -> None:
-    parameter = build.parameters[edge.name]
-    # [output][input]; packed filters lie otherwise, so each is found by its offset and strides.
-    index = output * parameter.shape[1] + source
-    tap_z, tap_y, tap_x = parameter.tap_strides(output, source)
-    step.add(
-        filter_spectra,
-        {
-            "source": parameter.values + 4 * parameter.offset(output, source),
-            "source_z": tap_z,
-            "source_y": tap_y,
-            "source_x": tap_x,
-            "source_filter": 0,
-            "target": spectra.at(index),
-            "target_filter": spectra.floats,
-            "filters": 1,
-            "plan": plan,
-        },
-        what=Identity(edge.name, serves, Part.FILTER_SPECTRA),
-        cost=seconds,
-        reads=[parameter.values_region()],
-        writes=[spectra.region(index)],
+    """Declare the tasks that make the spectra of one piece's filters."""
+    parameter, seconds = build.parameters[edge.name], _filter_seconds(spectra.grid, edge.size)
+    outputs, inputs = parameter.shape[:2]
+    piece = parameter.pieces[index]
+    tap_z, tap_y, tap_x = parameter.tap_strides(piece.first_output, piece.first_input)
+    # A task takes filters in a row: of one input, or of one output if the piece has more inputs. By axis: how many,
+    # and from one to the next the floats between their taps and the number of their spectrum.
+    axes = (
+        (min(piece.width, outputs - piece.first_output), 1, inputs),
+        (piece.inputs, piece.width, 1),
     )
+    (rows, row_floats, row_number), (run, floats, number) = sorted(axes)
+    first = piece.first_output * inputs + piece.first_input
+    for row in range(rows):
+        for low, high in ranges(run, run * seconds):
+            made = [first + row * row_number + place * number for place in range(low, high)]
+            step.add(
+                filter_spectra,
+                {
+                    "source": parameter.values
+                    + 4 * (piece.start + row * row_floats + low * floats),
+                    "source_z": tap_z,
+                    "source_y": tap_y,
+                    "source_x": tap_x,
+                    "source_filter": floats,
+                    "target": spectra.at(made[0]),
+                    "target_filter": number * spectra.floats,
+                    "filters": high - low,
+                    "plan": plan,
+                },
+                what=Identity(edge.name, serves, Part.FILTER_SPECTRA),
+                cost=(high - low) * seconds,
+                reads=[parameter.values_region(index, index + 1)],
+                writes=[spectra.region(place) for place in made],
+            )
 
 
 def densify(step: Step, build: Build, edge: Edge, serves: Pass) -> None:

@@ -264,7 +264,7 @@ def _emit_zeros(step: Step, target: Tensor, what: Identity) -> None:
                         "length": target.row,
                     },
                     what=what,
-                    cost=target.row * target.shape[1] * (high - low) * 4 / MEMORY_RATE,
+                    cost=target.plane * (high - low) * 4 / MEMORY_RATE,
                     reads=[],
                     writes=[target.region(batch, block, low, high)],
                 )
