@@ -300,7 +300,7 @@ class Model(Closing):
         return self._engine.task_graph()
 
     def task_graph_for(self, threads: int) -> TaskGraph:
-        """The tasks with the order that they keep on so many threads; without memory, not to be run.
+        """The tasks, and the order that they keep, on so many threads; without memory, not to be run.
 
         The policy is this model's. More threads take more memory, so that less waits for buffers.
         """

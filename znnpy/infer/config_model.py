@@ -154,10 +154,12 @@ def patch_model(
     plan: Mapping[str, Any] | None,
     record: int = 0,
     report: Report | None = None,
+    cut_for: int | None = None,
 ) -> Model:
     """Return a model that only predicts, for output patches of one shape (z, y, x).
 
-    `record` is the number of task events to keep for a profile; `report` is told of compilation.
+    `record` is the number of task events to keep for a profile; `report` is told of compilation. `cut_for`: workers
+    that have enough tasks.
     """
     return Model(
         network,
@@ -169,7 +171,7 @@ def patch_model(
         plan=plan,
         training=False,
         hardware=Hardware(precision=config.training.precision),
-        execution=Execution(record=record, report=report),
+        execution=Execution(cut_for=cut_for, record=record, report=report),
     )
 
 

@@ -50,7 +50,7 @@ from znnpy.profile.recorded_updates import (
 )
 from znnpy.profile.reliability import find_doubts
 from znnpy.profile.report import write_report
-from znnpy.profile.simulation import simulate_policies, simulate_ranks, simulate_runs
+from znnpy.profile.simulation import MANY, simulate_policies, simulate_ranks, simulate_runs
 from znnpy.profile.sum_strategies import compare_sums
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
@@ -178,7 +178,10 @@ class Subject:
             return self._profile(model, updates), model
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return training_model(config, self.network, self.plan, record, self.report, self.world)
+        # Cut for many, so that recordings on all numbers of threads, and simulations of more, have the same tasks.
+        return training_model(
+            config, self.network, self.plan, record, self.report, self.world, cut_for=MANY
+        )
 
     def _profile(self, model: Model, updates: int) -> Profile:
         return profile_updates(model, updates, WARM_UP, self.world)
@@ -202,7 +205,9 @@ class PredictionSubject(Subject):
         self.plan = Candidate(network, patch, config.training.conv).plan.to_record()
 
     def _model(self, config: Config, record: int) -> AbstractContextManager[Model]:
-        return patch_model(config, self.network, self._patch, self.plan, record, self.report)
+        return patch_model(
+            config, self.network, self._patch, self.plan, record, self.report, cut_for=MANY
+        )
 
     def _profile(self, model: Model, updates: int) -> Profile:
         return profile_predictions(model, updates, WARM_UP)

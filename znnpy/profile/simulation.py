@@ -33,7 +33,7 @@ DOUBLES = 8
 """Bytes of the numbers that running statistics are updated by."""
 # Beyond the threads that are measured: a plan with the slack of so many workers stands for all larger numbers.
 MANY = 64
-"""Workers for which the graph beyond the measured thread counts is declared."""
+"""Workers that all graphs of a profile are cut for, and for which that beyond the measured thread counts is declared."""
 Made = Mapping[int, tuple[Profile, Model]]
 """Profiles and their models (closed) by number of threads."""
 
