@@ -88,10 +88,19 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
         if takes(algorithm, shape):
             found += algorithm.candidates(shape)
     seconds = {method: estimated_seconds(shape, method) for method in found}
-    # Without these a layer of 512 channels would be declared and timed for half a minute in vain: its spectra by whole
-    # images are channels squared. Direct convolution stays, as it takes any layer.
     most = HOPELESS_RATIO * min(seconds.values(), default=0.0)
-    return tuple(method for method in found if method == DIRECT or seconds[method] <= most)
+    return tuple(method for method in found if _hopes(shape, method, seconds[method], most))
+
+
+def _hopes(shape: ConvShape, method: Method, seconds: float, most: float) -> bool:
+    """Return whether a method may be the fastest.
+
+    Without those that may not, a layer of 512 channels would be declared and timed for half a minute in vain: spectra
+    of whole images are channels squared. Direct convolution stays, as it takes any layer.
+    """
+    # For long filters tiles are few and whole images best, whatever the estimate.
+    long = method.algorithm == "fft" and max(shape.size) >= FFT_TAPS
+    return long or method == DIRECT or seconds <= most
 
 
 def takes(algorithm: Algorithm, shape: ConvShape) -> bool:

@@ -33,7 +33,7 @@ DOUBLES = 8
 """Bytes of the numbers that running statistics are updated by."""
 # Beyond the threads that are measured: a plan with the slack of so many workers stands for all larger numbers.
 MANY = 64
-"""Workers that all graphs of a profile are cut for, and for which that beyond the measured thread counts is declared."""
+"""Workers that the graphs of a profile are cut for, and that the one beyond measured thread counts is declared for."""
 Made = Mapping[int, tuple[Profile, Model]]
 """Profiles and their models (closed) by number of threads."""
 
