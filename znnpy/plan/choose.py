@@ -10,7 +10,8 @@ from znnpy.errors import PlanError
 from znnpy.geometry import Geometry
 from znnpy.network.types import Network
 from znnpy.plan.algorithms import ALGORITHMS, Algorithm
-from znnpy.plan.cost import HOPELESS_RATIO, ConvShape, convolutions
+from znnpy.plan.algorithms.fft import FFT_TAPS
+from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
 from znnpy.plan.joint_choice import cheapest, needed, shared_total
 from znnpy.plan.record import Plan
@@ -22,8 +23,6 @@ Measure = Callable[[ConvShape], tuple[Costs, str]]
 MEASURED, ESTIMATED = "measured", "estimated"
 UNMEASURED = "unmeasured"  # estimated, though they can be measured
 
-FFT_TAPS = 20
-"""Filters of fewer taps along each axis are faster by other algorithms: docs/design/dependencies.md."""
 # Any layer can run by one of these two. Candidates that are direct convolution alone leave nothing
 # to measure.
 DIRECT, DEPTHWISE = Method("direct"), Method("depthwise")
@@ -87,20 +86,7 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     for algorithm in ALGORITHMS.values():
         if takes(algorithm, shape):
             found += algorithm.candidates(shape)
-    seconds = {method: estimated_seconds(shape, method) for method in found}
-    most = HOPELESS_RATIO * min(seconds.values(), default=0.0)
-    return tuple(method for method in found if _hopes(shape, method, seconds[method], most))
-
-
-def _hopes(shape: ConvShape, method: Method, seconds: float, most: float) -> bool:
-    """Return whether a method may be the fastest.
-
-    Without those that may not, a layer of 512 channels would be declared and timed for half a minute in vain: spectra
-    of whole images are channels squared. Direct convolution stays, as it takes any layer.
-    """
-    # For long filters tiles are few and whole images best, whatever the estimate.
-    long = method.algorithm == "fft" and max(shape.size) >= FFT_TAPS
-    return long or method == DIRECT or seconds <= most
+    return tuple(found)
 
 
 def takes(algorithm: Algorithm, shape: ConvShape) -> bool:

@@ -29,8 +29,6 @@ FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/c
 # Larger: more hopeless layers are measured, which takes time at a first start. Smaller: an estimate
 # that is off decides alone.
 CLEAR_RATIO = 6.0
-# The same between any method and the best estimate: estimates of unlike algorithms are off by more.
-HOPELESS_RATIO = 8.0
 # Bytes of a layer's spectra, which grow with inputs x outputs x voxels: beyond this `auto` does not try.
 # Larger spectra would leave the rest of a network little memory.
 MOST_BYTES = 2.0 * 2**30

@@ -22,6 +22,10 @@ traits = Traits(
 )
 
 
+FFT_TAPS = 20
+"""Filters of fewer taps along each axis are faster by other algorithms: docs/design/dependencies.md."""
+
+
 def refusal(size: Triple, stride: Triple) -> str:
     """Refuse strides above 1, and every layer where FFTW is missing."""
     return stride_refusal(stride) or missing()
@@ -33,7 +37,13 @@ def told(shape: ConvShape) -> list[Method]:
 
 
 def candidates(shape: ConvShape) -> list[Method]:
-    """Return the one method if spectra fit and the estimate is not clearly above that of direct convolution."""
+    """Return the one method for long filters, if spectra fit and the estimate is not clearly above direct.
+
+    So what `auto` chooses for shorter ones does not depend on FFTW, and layers of hundreds of channels, whose spectra
+    are channels squared, are not timed in vain.
+    """
+    if max(shape.size) < FFT_TAPS:
+        return []
     close = fft_seconds(shape) <= direct_seconds(shape) * CLEAR_RATIO
     return [METHOD] if close and _fits(shape) else []
 
