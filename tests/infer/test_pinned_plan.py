@@ -19,8 +19,8 @@ from znnpy.plan.choose import estimated
 from znnpy.plan.record import saved_plan, to_text
 
 LAYERS = [  # so long that whole-image FFT is a candidate
-    {"conv": {"channels": 4, "size": [1, 2, 21], "function": "relu"}},
-    {"conv": {"channels": 1, "size": [2, 1, 21]}},
+    {"conv": {"channels": 4, "size": [1, 21, 21], "function": "relu"}},
+    {"conv": {"channels": 1, "size": [1, 21, 21]}},
 ]
 ESTIMATE = 1 << 6  # what FFTW plans without measuring
 # What a machine may find on three days: the fastest algorithm, and FFTW's plans.
