@@ -3,14 +3,13 @@
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.choose import Choice, candidates, choose
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.partition import SUMMED, Grain, cut_axis, ranges
+from znnpy.plan.partition import Grain, cut_axis, ranges
 from znnpy.plan.record import Plan
 from znnpy.plan.types import PASSES, AlgorithmName, Costs, LayerPlan, Method, PassName
 
 __all__ = [
     "ALGORITHMS",
     "PASSES",
-    "SUMMED",
     "AlgorithmName",
     "Choice",
     "ConvShape",

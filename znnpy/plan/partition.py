@@ -55,16 +55,21 @@ class Grain:
         return _evenly(extent, wanted, least)
 
 
-SUMMED = Grain()
-"""Of cuts that split a sum: the same for any number of workers."""
+LEAF_SECONDS, LEAVES = 2.5e-5, 16
+"""Of a part of a pass whose cuts split a sum: as short as many workers need, until there are so many of them.
+
+Few workers take runs of such leaves (`engine.tasks.runs`). Beyond LEAVES, their length grows as their number does.
+"""
 
 
 def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
-    """Return ranges low..high that cover 0..extent evenly, each of about TARGET_SECONDS and `least` or more.
+    """Return ranges low..high that cover 0..extent evenly, each of `least` or more: leaves of a sum.
 
-    There are at least FEWEST, as long as each takes LEAST_SECONDS.
+    They are the same for any number of workers: each takes about LEAF_SECONDS; of long passes, where n leaves of that
+    length would be more than LEAVES, there are the geometric mean of both.
     """
-    return SUMMED.ranges(extent, seconds, least)
+    leaves = seconds / LEAF_SECONDS
+    return _evenly(extent, round(min(leaves, (leaves * LEAVES) ** 0.5)), least)
 
 
 def _evenly(extent: int, wanted: int, least: int) -> list[tuple[int, int]]:

@@ -17,8 +17,11 @@ from znnpy.engine.tasks.task_identity import Identity, Pass
 
 MOST_SECONDS = 2e-3
 """Of a run: longer tasks would keep workers waiting at the ends of passes, while 2 ms cost nothing to hand out."""
-TASKS_EACH = 32
-"""Tasks of a pass that each worker may count on: fewer share a pass unevenly, where no other is ready."""
+TASKS_EACH, TASKS_ALONE = 32, 4
+"""Tasks of a pass that each worker may count on: fewer share a pass unevenly, where no other is ready.
+
+A worker alone shares with nobody; four let what follows begin before a pass is complete, while data are in its caches.
+"""
 
 
 def in_runs(tasks: Sequence[Declared], workers: int) -> list[Declared]:
@@ -26,9 +29,10 @@ def in_runs(tasks: Sequence[Declared], workers: int) -> list[Declared]:
     passes = defaultdict[tuple[str | None, Pass], float](float)
     for task in tasks:
         passes[_pass(task.what)] += task.cost
+    pieces = TASKS_EACH * workers if workers > 1 else TASKS_ALONE
     made, run = list[Declared](), _Run()
     for task in tasks:
-        most = min(MOST_SECONDS, passes[_pass(task.what)] / (TASKS_EACH * workers))
+        most = min(MOST_SECONDS, passes[_pass(task.what)] / pieces)
         if not run.takes(task, most):
             made += run.task()
             run = _Run()

@@ -15,7 +15,7 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity
-from znnpy.plan import SUMMED, Grain
+from znnpy.plan import Grain, ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
@@ -100,14 +100,17 @@ def added_pairs(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return added(first), added(second)
 
 
-def plane_ranges(tensor: Tensor, operands: int, grain: Grain = SUMMED) -> list[tuple[int, int]]:
+def plane_ranges(
+    tensor: Tensor, operands: int, grain: Grain | None = None
+) -> list[tuple[int, int]]:
     """Return the ranges of planes into which elementwise work on `operands` blocks like this is cut.
 
     `grain`: the layout's where tasks leave no sums behind.
     """
     # Of one block: elementwise tasks take one block at a time.
     floats = tensor.plane * tensor.extent
-    return grain.ranges(tensor.extent, floats * 4 * operands / MEMORY_RATE)
+    cut = grain.ranges if grain else ranges
+    return cut(tensor.extent, floats * 4 * operands / MEMORY_RATE)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:

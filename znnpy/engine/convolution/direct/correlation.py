@@ -30,11 +30,13 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import SUMMED, Grain, PassName
+from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import direct_seconds
 
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
+Cut = Callable[[int, float], list[tuple[int, int]]]
+"""Ranges that cover an extent, for a pass of so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,8 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         sums = (
             node is not None and it.which == "gradient"
         )  # partial bias gradients, one for each cut
-        grain = SUMMED if sums else build.layout.grain
-        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), grain)
+        cut = ranges if sums else build.layout.grain.ranges
+        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), cut)
         partials = None
         if node and sums:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
@@ -154,7 +156,7 @@ def _panels(target: Tensor) -> list[_Panel]:
 
 
 def _cuts(
-    it: Correlation, panel: _Panel, seconds: float, grain: Grain
+    it: Correlation, panel: _Panel, seconds: float, cut: Cut
 ) -> list[tuple[int, int, int, float]]:
     """Return (batch, low, high, seconds) of each task of a panel."""
     target = it.target
@@ -162,7 +164,7 @@ def _cuts(
     share = seconds / target.batch * panel.count / target.blocks
     planes = [
         (low * it.together, min(target.extent, high * it.together))
-        for low, high in grain.ranges(-(-target.extent // it.together), share)
+        for low, high in cut(-(-target.extent // it.together), share)
     ]
     return [
         (batch, low, high, share * (high - low) / target.extent)
