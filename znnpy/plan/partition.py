@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 from znnpy.network.types import Triple
 
@@ -33,6 +34,13 @@ SHORTEST, LONGEST = 2e-5, 2e-3
 # Tasks of an update that each worker should have: where tasks are long, and where they are shorter than TARGET_SECONDS
 # for the sake of many workers.
 MANY_EACH, FEW_EACH = 512, 64
+
+
+class Cut(Protocol):
+    """Protocol of what cuts an extent, for a pass of so many seconds, into ranges of `least` or more."""
+
+    def __call__(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+        """Return the ranges low..high."""
 
 
 @dataclass(frozen=True)

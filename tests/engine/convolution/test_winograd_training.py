@@ -58,7 +58,8 @@ def test_images_that_others_read_too():
 def scratch(images):
     """Floats of each worker's scratch for layers of so many images, and tasks of a weight gradient."""
     net = winograd_chain((images, images, 3))
-    with Model(net, (4, 4, 4), threads=1, plan=winograd_plan(net, ("weight",))) as model:
+    # With so many workers each leaf is a task of its own.
+    with Model(net, (4, 4, 4), threads=16, plan=winograd_plan(net, ("weight",))) as model:
         what = [it for it in identities(model.task_graph) if it.part is Part.WINOGRAD]
         return model._engine._build.workspace, len(what)
 

@@ -32,11 +32,10 @@ from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import direct_seconds
+from znnpy.plan.partition import Cut
 
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
-Cut = Callable[[int, float], list[tuple[int, int]]]
-"""Ranges that cover an extent, for a pass of so many seconds."""
 
 
 @dataclass(frozen=True)

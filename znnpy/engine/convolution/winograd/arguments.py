@@ -42,13 +42,20 @@ def tile_planes(target: Tensor, dilation: Triple) -> int:
     return -(-target.extent // (NEW * apart)) * apart
 
 
-def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
-    """Return the argument words of tiles low..high along the cut axis."""
-    # All tiles along the axis that is not cut.
-    z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
+def tile_rows(target: Tensor, dilation: Triple) -> range:
+    """Return the tiles along the first axis (z or y) that is not cut."""
+    axis = 1 - target.cut
+    return range(-(-target.shape[axis] // (NEW * dilation[axis])) * dilation[axis])
+
+
+def tile_words(
+    target: Tensor, dilation: Triple, low: int, high: int, rows: range | None = None
+) -> dict[str, int]:
+    """Return the argument words of tiles low..high along the cut axis, and of some or all `rows` along the other."""
+    rows = tile_rows(target, dilation) if rows is None else rows
     if target.cut == 0:
-        return {"z0": low, "z1": high, "y0": 0, "y1": y}
-    return {"z0": 0, "z1": z, "y0": low, "y1": high}
+        return {"z0": low, "z1": high, "y0": rows.start, "y1": rows.stop}
+    return {"z0": rows.start, "z1": rows.stop, "y0": low, "y1": high}
 
 
 def place_words(name: str, tensor: Tensor, batch: int, block: int = 0) -> dict[str, int]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from znnpy_kernels.winograd.forward import scratch_floats, winograd
 from znnpy_kernels.winograd.line_transforms import NEW
 
-from znnpy.engine.convolution.winograd.arguments import place_words, tile_planes, tile_words
+from znnpy.engine.convolution.winograd.arguments import (
+    place_words,
+    tile_planes,
+    tile_rows,
+    tile_words,
+)
 from znnpy.engine.convolution.winograd.filters import made
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.stages import emit_staged
@@ -22,7 +27,7 @@ from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, ranges
 from znnpy.plan.algorithms.winograd import backward_shape, is_staged, refusal, winograd_seconds
-from znnpy.plan.partition import TARGET_SECONDS
+from znnpy.plan.partition import Cut
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -62,12 +67,21 @@ def _emit(step: Step, ends: Ends) -> None:
         _emit_slabs(step, ends, points)
 
 
+LEAST_ROWS = 4
+"""Rows of tiles that a march is at least long: its first tile transforms six rows of voxels, each other one four."""
+
+
 class _Slabs(NamedTuple):
-    """Some tiles of one image of the batch: those from `low` to `high` along the cut axis."""
+    """Some tiles of one image of the batch: from `low` to `high` along the cut axis, and `rows` of them along y.
+
+    `strand`: of the planes that they write, where several tasks write the same; else -1.
+    """
 
     batch: int
     low: int
     high: int
+    rows: range
+    strand: int
 
 
 def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
@@ -79,50 +93,69 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
         **ends.build.worker_scratch(scratch_floats(source.channels, target.channels)),
         "filters": points.address,
     }
+    # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
+    cut = ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
     tasks = [
-        _Slabs(batch, low, high)
+        task
         for batch in range(target.batch)
-        for low, high in _cuts(target, dilation, seconds)
+        for task in _cuts(target, dilation, seconds, batch, cut)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
         first, last = _planes(target, dilation, task.low, task.high)
-        # Some lattices of a slab: tasks write every d-th plane of the same range, side by side.
-        strand = -1 if task.high - task.low >= dilation[target.cut] else task.low
         step.add(
             winograd,
             {
                 **words,
                 **place_words("source", source, task.batch),
                 **place_words("target", target, task.batch),
-                **tile_words(target, dilation, task.low, task.high),
+                **tile_words(target, dilation, task.low, task.high, task.rows),
                 **finish.words(task.batch, blocks, leaf),
             },
             what=ends.task(Part.WINOGRAD),
-            cost=seconds * (task.high - task.low) / tile_planes(target, dilation),
+            cost=seconds * _share(target, dilation, task),
             reads=[
                 points.region(),
                 *source.regions(task.batch, *ends.seen(first, last)),
                 *finish.reads(task.batch, blocks, first, last),
             ],
             writes=[
-                *strands(target.regions(task.batch, first, last), strand),
+                *strands(target.regions(task.batch, first, last), task.strand),
                 *finish.leaves_behind(leaf, blocks),
             ],
         )
     finish.emit_sum(step)
 
 
-def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
-    """Return ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
-    apart = dilation[target.cut]
+def _cuts(
+    target: Tensor, dilation: Triple, seconds: float, batch: int, cut: Cut
+) -> Iterator[_Slabs]:
+    """Yield some slabs of all lattices each, or of one slab some lattices, or some rows of tiles of these."""
+    apart, rows = dilation[target.cut], tile_rows(target, dilation)
     slabs = tile_planes(target, dilation) // apart
-    # Slabs are only cut by lattices where one takes well over a task's time: neighbouring lattices
-    # share cache lines.
-    if seconds / slabs <= 2 * TARGET_SECONDS:
-        return [(low * apart, high * apart) for low, high in ranges(slabs, seconds)]
-    cuts = [low for low, _ in ranges(apart, seconds / slabs)] + [apart]
-    return [(s * apart + a, s * apart + b) for s in range(slabs) for a, b in pairwise(cuts)]
+    together = cut(slabs, seconds)
+    if len(together) < slabs:
+        for low, high in together:
+            yield _Slabs(batch, low * apart, high * apart, rows, -1)
+        return
+    lattices = cut(apart, seconds / slabs)
+    # The march goes along y: where that is not the cut axis it is cut as well.
+    units = len(rows) // dilation[1] if target.cut == 0 else 1
+    marches = cut(units, seconds / slabs / len(lattices), LEAST_ROWS)
+    step = len(rows) // units
+    parts = [(*lattice, *march) for lattice in lattices for march in marches]
+    for slab in range(slabs):
+        for strand, (low, high, first, last) in enumerate(parts):
+            # Tasks of one slab write every d-th plane of the same range, or other rows of them, side by side.
+            own = strand if parts[1:] else -1
+            tiles = slab * apart + low, slab * apart + high
+            yield _Slabs(batch, *tiles, rows[first * step : last * step], own)
+
+
+def _share(target: Tensor, dilation: Triple, task: _Slabs) -> float:
+    """Return the share of all tiles of an image that a task takes."""
+    along = (task.high - task.low) / tile_planes(target, dilation)
+    return along * len(task.rows) / len(tile_rows(target, dilation))
 
 
 def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
