@@ -97,12 +97,18 @@ def profile_predictions(model: Model, passes: int, warm_up: int = 1) -> Profile:
 
 
 def random_batch(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return standard normal inputs and targets of 0 and 1 for one update."""
+    """Return standard normal inputs and targets of 0 and 1 for one update: of classes, one at each voxel."""
     shapes = model.geometry
     targets = _draw(model, model.network.outputs, shapes.output_shapes)
     return _draw(model, model.network.inputs, shapes.input_shapes), {
-        name: (values > 0).astype(np.float32) for name, values in targets.items()
+        name: _target(values, classes=model.losses[name].reading.whole_voxels)
+        for name, values in targets.items()
     }
+
+
+def _target(values: np.ndarray, *, classes: bool) -> np.ndarray:
+    chosen = values == values.max(axis=1, keepdims=True) if classes else values > 0
+    return chosen.astype(np.float32)
 
 
 def _draw(
