@@ -1,13 +1,4 @@
-"""Simulated speed-ups of updates with real plans, all of whose tasks were timed here on one worker.
-
-    python scripts/recorded_scaling.py 3x10 3x40 scripts/networks/unet3d.yaml --workers 16 64
-    python scripts/recorded_scaling.py volumes/lenet.yaml --json found.json
-
-NET: FILTERxWIDTH (ZNN's CTMCTMCTCT) or a config. The graph that P workers would get runs on one worker, so that each of
-its tasks is timed; then P workers are simulated. Speed-up is the time of an update by the graph for one worker over the
-simulated one: finer tasks pay for themselves. Memory is not counted; each token that a task brings takes the hand-over
-of a cache line between cores (`--line`, ns).
-"""
+"""Records the graphs of many workers on one, and simulates these workers: `scaling.py --recorded`."""
 
 from __future__ import annotations
 
@@ -16,9 +7,9 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+import numpy as np
 from peers.cases import network_case
 
 from znnpy import Execution, Model
@@ -35,17 +26,16 @@ Make = Callable[[int, int, Any], Model]
 WARM_UP = 2
 
 
-def main() -> None:
+def show_recorded(options: argparse.Namespace) -> None:
     """Print a line for each net and number of workers."""
-    options = _options()
     found = {}
     print("net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up")
-    for net in options.nets:
+    for net in options.recorded:
         make, rows = maker(net), []
         plan, alone = None, None
         for workers in (1, *options.workers):
             row, plan = recorded(make, workers, options, plan)
-            alone = alone or row["measured"]
+            alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
             rows.append(row)
             print(
@@ -95,7 +85,8 @@ def recorded(
     measured = Measured(
         profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
     )
-    costs = run_costs(measured)
+    # Medians: what disturbs some updates of one recording must not count as work of its graph.
+    costs = np.median(run_costs(measured), axis=0)
     replay = Replay.of(graph, costs)
     machine = measured_machine(measured)
     if workers > 1:
@@ -106,24 +97,8 @@ def recorded(
         "tasks": graph.size // 2,
         "work": replay.work(profile.updates) / profile.updates,
         "span": replay.span(),
-        "longest": float(max(median(column) for column in costs.T)),
+        "longest": float(costs.max()),
         "seconds": seconds,
         "measured": profile.seconds_per_update,
     }
     return row, plan
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("nets", nargs="+", metavar="NET")
-    parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--updates", type=int, default=10)
-    parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

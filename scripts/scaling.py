@@ -1,9 +1,15 @@
-"""What more workers bring: simulated speed-ups of ZNN's benchmark net by width, and convergent sums.
+"""What more workers bring: simulated speed-ups of real plans, of ZNN's benchmark net by width, and convergent sums.
 
+    python scripts/scaling.py --recorded 3x10 3x40 scripts/networks/unet3d.yaml --workers 16 64 [--json FILE]
     python scripts/scaling.py [--filters 3] [--widths 5 10 20 40 80 120] [--conv direct] [--picture FILE]
     python scripts/scaling.py --sums
 
-Task graphs are declared without memory, with estimated costs, as they are for each number of workers;
+`--recorded`: nets are FILTERxWIDTH (ZNN's CTMCTMCTCT) or configs. The graph that P workers would get runs on one
+worker, so that each of its tasks is timed; then P workers are simulated. Speed-up is the time of an update by the graph
+for one worker over the simulated one: finer tasks pay for themselves. Memory is not counted; each token that a task
+brings takes the hand-over of a cache line between cores (`--line`, ns).
+
+Without it, task graphs are declared without memory, with estimated costs, as they are for each number of workers;
 nothing of the network runs. The net is conv, relu, max-filter (twice), conv, relu, conv; 12^3 outputs.
 `--sums` measures a fan-in by the three strategies on 1 and 2 workers and simulates it on 64.
 """
@@ -15,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from peers.cases import network_case
+from recorded_scaling import show_recorded
 
 from znnpy.engine.estimate import estimated_graph
 from znnpy.profile.sum_strategies import compare_sums
@@ -33,7 +40,15 @@ def main() -> None:
     parser.add_argument("--conv", choices=["auto", "direct", "fft", "spectral"], default="auto")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--sums", action="store_true")
+    parser.add_argument("--recorded", nargs="+", metavar="NET")
+    parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--updates", type=int, default=10)
+    parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
+    if chosen.recorded:
+        show_recorded(chosen)
+        return
     if chosen.sums:
         show_sums()
         return
