@@ -1,0 +1,88 @@
+"""How long tasks are decides nothing else: the same bits for tasks as short and as long as can be."""
+
+import numpy as np
+import pytest
+import random_networks as rn
+
+from znnpy import Execution, Model, load_network
+from znnpy.engine.tasks import runs
+from znnpy.geometry import fit
+from znnpy.plan import Grain
+
+LAYERS = [
+    {"conv": {"channels": 17, "size": 3, "function": "relu"}},
+    {"max_filter": 2},
+    {"conv": {"channels": 33, "size": 3, "function": "elu", "norm": "batch"}},
+    {"conv": {"channels": 16, "size": [1, 3, 3], "function": "relu", "padding": "same"}},
+    {"conv": {"channels": 3, "size": 3}},
+]
+SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
+
+
+def plan_of(network, algorithm):
+    found = {}
+    for edge in network.edges:
+        if edge.kind == "conv":
+            cubes = edge.size == (3, 3, 3) and edge.source != "input"
+            own = "direct" if algorithm == "winograd" and not cubes else algorithm
+            found[edge.name] = {"reason": "", "forward": own, "gradient": own, "weight": own}
+            if own == "spectral":
+                tile = [1 if taps == 1 else 8 for taps in edge.size]
+                found[edge.name] |= dict.fromkeys(
+                    ("forward_tile", "gradient_tile", "weight_tile"), tile
+                )
+    return found
+
+
+def parameters(network, output, monkeypatch, grain, joined, **how):
+    """Parameters after two updates, with tasks of this length, all leaves of a part in one task or none."""
+    monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: grain))
+    monkeypatch.setattr(runs, "TASKS_EACH", 1e-9 if joined else 1e9)
+    monkeypatch.setattr(runs, "MOST_SECONDS", 1e9)
+    geometry = fit(network, output)
+    with Model(network, output, 2, loss="square", **how) as model:
+        model.set_parameters(rn.random_parameters(network, 1))
+        for update in range(2):
+            x = rn.random_inputs(network, geometry, update, 2)
+            model.step(x, rn.random_targets(network, geometry, update, 2), learning_rate=0.01)
+        return dict(model.parameters)
+
+
+@pytest.mark.quick(2)
+@pytest.mark.lanes
+@pytest.mark.parametrize("algorithm", ["direct", "winograd", "spectral", "fft"])
+@pytest.mark.parametrize("output", [(9, 18, 20), (1, 21, 30)])
+def test_chains_by_each_algorithm(algorithm, output, monkeypatch):
+    layers = LAYERS if output[0] > 1 else [flat(layer) for layer in LAYERS]
+    network = load_network({"layers": layers})
+    how = {"threads": 3, "plan": plan_of(network, algorithm)}
+    short = parameters(network, output, monkeypatch, SHORT, False, **how)
+    for grain, joined in ((SHORT, True), (LONG, False), (LONG, True)):
+        other = parameters(network, output, monkeypatch, grain, joined, **how)
+        for name, values in short.items():
+            assert np.array_equal(values, other[name]), (name, joined)
+
+
+def flat(layer):
+    if "conv" not in layer:
+        return {"max_filter": [1, 2, 2]}
+    return {"conv": layer["conv"] | {"size": [1, 3, 3]}}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_networks_of_all_kinds(seed, monkeypatch):
+    network, output = rn.random_network(seed)
+    short = parameters(network, output, monkeypatch, SHORT, False, threads=2, conv="spectral")
+    long = parameters(network, output, monkeypatch, LONG, True, threads=2, conv="spectral")
+    for name, values in short.items():
+        assert np.array_equal(values, long[name]), name
+
+
+def test_cut_for_many_there_are_more_tasks():
+    network = load_network({"layers": LAYERS})
+    count = {}
+    for workers in (1, 16, 256):
+        execution = Execution(cut_for=workers)
+        with Model(network, 24, threads=1, conv="direct", execution=execution) as model:
+            count[workers] = model.task_graph.size
+    assert count[1] < count[16] < count[256]
