@@ -16,6 +16,11 @@ LAYERS = [
     {"conv": {"channels": 16, "size": [1, 3, 3], "function": "relu", "padding": "same"}},
     {"conv": {"channels": 3, "size": 3}},
 ]
+CUBES = [
+    *({"conv": {"channels": channels, "size": 3, "function": "relu"}} for channels in (17, 33, 18)),
+    {"max_filter": [1, 2, 2]},
+    {"conv": {"channels": 4, "size": 3, "function": "logistic"}},
+]
 SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
 
 
@@ -34,31 +39,38 @@ def plan_of(network, algorithm):
     return found
 
 
-def parameters(network, output, monkeypatch, grain, joined, **how):
-    """Parameters after two updates, with tasks of this length, all leaves of a part in one task or none."""
+def computed(network, output, monkeypatch, grain, joined, **how):
+    """Gradients, and parameters after an update, by tasks of this length, all leaves of a part in one or none.
+
+    Gradients, since an update by a small one hides its last bits.
+    """
     monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: grain))
     monkeypatch.setattr(runs, "TASKS_EACH", 1e-9 if joined else 1e9)
     monkeypatch.setattr(runs, "MOST_SECONDS", 1e9)
     geometry = fit(network, output)
     with Model(network, output, 2, loss="square", **how) as model:
         model.set_parameters(rn.random_parameters(network, 1))
-        for update in range(2):
-            x = rn.random_inputs(network, geometry, update, 2)
-            model.step(x, rn.random_targets(network, geometry, update, 2), learning_rate=0.01)
-        return dict(model.parameters)
+        x = rn.random_inputs(network, geometry, 0, 2)
+        target = rn.random_targets(network, geometry, 0, 2)
+        _, gradients = model.loss_and_gradients(x, target)
+        model.step(x, target, learning_rate=0.1)
+        updated = {f"{name} updated": values for name, values in model.parameters.items()}
+        return dict(gradients) | updated
 
 
 @pytest.mark.quick(2)
 @pytest.mark.lanes
 @pytest.mark.parametrize("algorithm", ["direct", "winograd", "spectral", "fft"])
-@pytest.mark.parametrize("output", [(9, 18, 20), (1, 21, 30)])
-def test_chains_by_each_algorithm(algorithm, output, monkeypatch):
-    layers = LAYERS if output[0] > 1 else [flat(layer) for layer in LAYERS]
+@pytest.mark.parametrize(
+    ("layers", "output"), [(LAYERS, (9, 18, 20)), (LAYERS, (1, 21, 30)), (CUBES, (17, 18, 20))]
+)
+def test_chains_by_each_algorithm(algorithm, layers, output, monkeypatch):
+    layers = layers if output[0] > 1 else [flat(layer) for layer in layers]
     network = load_network({"layers": layers})
     how = {"threads": 3, "plan": plan_of(network, algorithm)}
-    short = parameters(network, output, monkeypatch, SHORT, False, **how)
+    short = computed(network, output, monkeypatch, SHORT, False, **how)
     for grain, joined in ((SHORT, True), (LONG, False), (LONG, True)):
-        other = parameters(network, output, monkeypatch, grain, joined, **how)
+        other = computed(network, output, monkeypatch, grain, joined, **how)
         for name, values in short.items():
             assert np.array_equal(values, other[name]), (name, joined)
 
@@ -72,8 +84,8 @@ def flat(layer):
 @pytest.mark.parametrize("seed", range(24))
 def test_networks_of_all_kinds(seed, monkeypatch):
     network, output = rn.random_network(seed)
-    short = parameters(network, output, monkeypatch, SHORT, False, threads=2, conv="spectral")
-    long = parameters(network, output, monkeypatch, LONG, True, threads=2, conv="spectral")
+    short = computed(network, output, monkeypatch, SHORT, False, threads=2, conv="spectral")
+    long = computed(network, output, monkeypatch, LONG, True, threads=2, conv="spectral")
     for name, values in short.items():
         assert np.array_equal(values, long[name]), name
 
