@@ -64,11 +64,13 @@ def test_critical_path_beats_layers_and_is_near_the_best(name, output, wins):
     assert seconds["critical-path"] <= 1.03 * min(seconds.values())
 
 
-def test_graphs_for_other_threads_have_the_same_work():
+def test_graphs_for_other_threads_are_those_of_models_on_them():
     chosen = {"conv": "spectral", "output_shape": (9, 9, 9)}
     with model_of(SMALL, threads=1, **chosen) as one, model_of(SMALL, threads=2, **chosen) as two:
-        graphs = [one.task_graph, two.task_graph, one.task_graph_for(2), one.task_graph_for(64)]
-    work = [[n for n, k in zip(g.names, g.kinds, strict=True) if k != "gate"] for g in graphs]
-    assert work[0] == work[1] == work[2] == work[3]
-    assert graphs[1].names == graphs[2].names
-    assert graphs[1].successors.tolist() == graphs[2].successors.tolist()
+        graphs = [two.task_graph, one.task_graph_for(2)]
+        many, few = one.task_graph_for(64), one.task_graph
+    assert graphs[0].names == graphs[1].names
+    assert graphs[0].successors.tolist() == graphs[1].successors.tolist()
+    assert many.size > few.size
+    # Leaves that another graph joins have the same estimates.
+    assert many.work == pytest.approx(few.work, rel=1e-6)

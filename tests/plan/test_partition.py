@@ -1,0 +1,68 @@
+"""Cuts cover everything once: leaves of sums by sizes alone, all else as work and workers want."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from znnpy.plan import Grain, ranges
+from znnpy.plan.partition import (
+    FEWEST,
+    LEAF_SECONDS,
+    LEAVES,
+    LONGEST,
+    SHORTEST,
+    TARGET_SECONDS,
+    Cut,
+)
+
+
+@pytest.mark.parametrize("cut", [ranges, Grain().ranges, Grain(2e-3, 4e-4).ranges])
+@pytest.mark.parametrize("extent", [1, 3, 20, 1000])
+@pytest.mark.parametrize("seconds", [0.0, 1e-5, 3e-5, 1e-4, 1e-3, 1.0])
+def test_parts_cover_the_extent_evenly(cut: Cut, extent: int, seconds: float) -> None:
+    found = cut(extent, seconds)
+    assert found[0][0] == 0
+    assert found[-1][1] == extent
+    assert all(high == low for (_, high), (low, _) in pairwise(found))
+    sizes = {high - low for low, high in found}
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_leaves_are_short_until_there_are_enough() -> None:
+    assert len(ranges(1000, 0.4 * LEAF_SECONDS)) == 1
+    assert len(ranges(1000, LEAVES / 2 * LEAF_SECONDS)) == LEAVES // 2
+    assert len(ranges(1000, LEAVES * LEAF_SECONDS)) == LEAVES
+    assert len(ranges(1000, 16 * LEAVES * LEAF_SECONDS)) == 4 * LEAVES
+
+
+def test_parts_are_no_smaller_than_wanted() -> None:
+    assert ranges(20, 1.0, least=6) == [(0, 6), (6, 13), (13, 20)]
+    assert ranges(4, 1.0, least=6) == [(0, 4)]
+
+
+def test_tasks_are_as_long_as_the_grain() -> None:
+    assert len(Grain().ranges(1000, 10 * TARGET_SECONDS)) == 10
+    assert len(Grain(2e-3, 4e-4).ranges(1000, 0.02)) == 10
+
+
+def test_short_passes_keep_some_workers_busy() -> None:
+    grain = Grain()
+    assert len(grain.ranges(1000, grain.seconds)) == FEWEST
+    assert len(grain.ranges(1000, 2 * grain.least)) == 2
+    assert grain.ranges(1000, 0.9 * grain.least) == [(0, 1000)]
+
+
+@pytest.mark.parametrize("work", [1e-3, 0.05, 1.0, 20.0, 1e4])
+def test_more_workers_get_more_and_shorter_tasks(work: float) -> None:
+    found = [Grain.of(work, workers).seconds for workers in (1, 2, 8, 64, 256)]
+    assert found == sorted(found, reverse=True)
+    assert SHORTEST <= found[-1] <= found[0] <= LONGEST
+
+
+def test_large_work_of_few_workers_is_cut_into_few_tasks() -> None:
+    assert Grain.of(20.0, 2).seconds == LONGEST
+    assert Grain.of(0.06, 2).seconds == TARGET_SECONDS
+    assert Grain.of(0.06, 64).seconds == SHORTEST
