@@ -1,4 +1,4 @@
-"""The float32 engine: stages arrays, releases steps of task graphs on native threads (two in flight), reads results."""
+"""The float32 engine: stages arrays and the learning rate, releases steps on native threads (two in flight)."""
 
 from __future__ import annotations
 

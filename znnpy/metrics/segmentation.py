@@ -1,4 +1,4 @@
-"""Segments boundary maps and affinities: threshold, connected components, growing into what is left."""
+"""Computes connected components of boundary maps and affinities: threshold, cc3d, growing into what is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segmentation algorithms: connected components, seeded watershed, mutex watershed.
+"""Segments predictions by components (`metrics.segmentation` computes them), seeded or mutex watershed.
 
 All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities are float32, 0 to 1.
 """

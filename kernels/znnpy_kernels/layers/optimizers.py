@@ -1,4 +1,4 @@
-"""Optimiser kernels (SGD with momentum, Adam, AdamW) on flat float32 ranges: learning rate and momentum apply here.
+"""Optimiser kernels (SGD, Adam, AdamW) on flat float32 ranges: apply learning rate, momentum and weight decay.
 
 `hyper` is the address of float64 values in the order of `SGD_HYPER` or `ADAM_HYPER`, in memory since they change;
 `nesterov` and `decoupled` (AdamW) are 0 or 1, correction1 = 1 - beta1^t and correction2 = 1 - beta2^t with t = 1 for

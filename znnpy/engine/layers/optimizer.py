@@ -1,4 +1,4 @@
-"""`Optimizer`: the optimiser's kind and keys (momentum, betas, weight decay), and the numbers that its kernel reads.
+"""`Optimizer`: its kind and keys (momentum, betas, weight decay), and with the learning rate its kernel's numbers.
 
 The formulas are in `learning/optimizers.py`, the kernels in `znnpy_kernels.layers.optimizers`.
 """
