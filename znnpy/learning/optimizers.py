@@ -1,4 +1,4 @@
-"""The optimisers (sgd with momentum, adam): keys, states kept for each parameter, float64 formulas as in PyTorch."""
+"""The optimisers (sgd, adam, adamw): keys, states kept for each parameter, float64 formulas as in PyTorch."""
 
 from __future__ import annotations
 
@@ -51,6 +51,16 @@ class Adam(OptimizerKeys):
     weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
 
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"] = Field(description="Optimizer.")  # type: ignore[assignment]
+    weight_decay: NonNegative = Field(
+        default=0.01,
+        description="Weight decay: the learning rate times this times the filters is taken off them (biases: none).",
+    )
+
+
 class Now(NamedTuple):
     """The state of training that an update's numbers follow from, beside its keys.
 
@@ -74,7 +84,8 @@ class OptimizerKind:
     the arrays kept for each parameter, as the kernel's words call them.
     `step(keys, gradient, states, update)`: what the learning rate times is taken off a parameter, for
     update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
-    `decouples`: weight decay may shrink filters beside the gradient. `aliases`: other libraries' names for it.
+    `decouples`: weight decay may shrink filters beside the gradient; `decoupled`: it always does. `aliases`: other
+    libraries' names for it.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
@@ -86,6 +97,7 @@ class OptimizerKind:
     step: Callable[[Any, Doubles, States, int], Doubles]
     squares: tuple[str, ...] = ()
     decouples: bool = False
+    decoupled: bool = False
     kernel: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
     aliases: tuple[str, ...] = ()
@@ -155,6 +167,17 @@ _ALL = (
         step=_adam,
         squares=("variance",),
         decouples=True,
+        kernel="znnpy_kernels.layers.optimizers:adam",
+        hyper=_adam_hyper,
+    ),
+    OptimizerKind(
+        name="adamw",
+        keys=AdamW,
+        states=lambda keys: ("mean", "variance"),
+        step=_adam,
+        squares=("variance",),
+        decouples=True,
+        decoupled=True,
         kernel="znnpy_kernels.layers.optimizers:adam",
         hyper=_adam_hyper,
     ),

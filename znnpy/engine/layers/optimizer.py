@@ -38,8 +38,9 @@ class Optimizer:
     """An optimiser: one of `OPTIMIZERS` with its keys, which are its attributes too; definitions as in PyTorch.
 
     `numbers`: keys of its kind as a config holds them; those of other kinds are checked and ignored. sgd: `momentum`
-    0.9, `nesterov`; adam: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; both: `weight_decay` 0, which is added to the
-    gradient of filters, never of biases; with `decoupled` it shrinks them directly (AdamW, so with adam alone).
+    0.9, `nesterov`; adam, adamw: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; sgd, adam: `weight_decay` 0, which is added
+    to the gradient of filters, never of biases; adamw: `weight_decay` 0.01, which shrinks filters directly, as adam's
+    does with `decoupled`.
     Raises ZnnpyError for a value that a config could not hold.
     """
 
@@ -55,7 +56,7 @@ class Optimizer:
         own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
         # The dataclass is frozen, and its own `__init__` would not check.
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "decoupled", own.decoupled)
+        object.__setattr__(self, "decoupled", own.decoupled or entry.decoupled)
         object.__setattr__(self, "keys", _checked(entry, numbers))
         if own.decoupled and not entry.decouples:
             kinds = " or ".join(kind.name for kind in OPTIMIZERS.values() if kind.decouples)
