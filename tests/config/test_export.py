@@ -171,6 +171,16 @@ def test_iterations_matter_to_a_cosine_that_ends_with_them() -> None:
     assert changes_that_matter(cosine(5, every=4), cosine(6, every=4)) == []
 
 
+@pytest.mark.parametrize("kind", ["poly", "one_cycle"])
+def test_iterations_matter_to_others_that_end_with_them(kind: str) -> None:
+    def ending(iterations: int, **keys: Any) -> Config:
+        schedule = {"kind": kind, **keys}
+        return config(training={"output_shape": 8, "iterations": iterations, "schedule": schedule})
+
+    assert changes_that_matter(ending(5), ending(6)) == ["training.iterations"]
+    assert changes_that_matter(ending(5, every=4), ending(6, every=4)) == []
+
+
 def test_the_order_of_edges_matters() -> None:
     edges = dict(reversed(GRAPH["edges"].items()))
     old, new = config(network=GRAPH), config(network={**GRAPH, "edges": edges})

@@ -9,6 +9,7 @@ from typing import Any
 from znnpy.config.models import Config
 from znnpy.config.problems import Key, dotted
 from znnpy.config.reader import plain_scalar
+from znnpy.config.schedule_section import ends_with_iterations
 from znnpy.fields import shown
 
 _FREE = {("network", "name"), ("training", "iterations"), ("data", "in_memory"), ("data", "test")}
@@ -75,11 +76,11 @@ def changes_that_matter(old: Config, new: Config) -> list[str]:
     """Return the dotted keys whose change keeps a run from going on as if it had never stopped.
 
     Free to change: everything in `run`, `inference` and `distributed`, the network's name, `data.test`,
-    `data.in_memory`, and `training.iterations` unless a cosine schedule ends with them.
+    `data.in_memory`, and `training.iterations` unless the schedule ends with them.
     """
     before, after = _flat(plain(old)), _flat(plain(new))
     free = set(_FREE)
-    if any(_follows_iterations(config) for config in (old, new)):
+    if any(ends_with_iterations(config.training.schedule) for config in (old, new)):
         free.discard(("training", "iterations"))
     changed = [key for key in before | after if before.get(key) != after.get(key)]
     return [
@@ -98,11 +99,6 @@ def described_changes(old: Config, new: Config) -> list[str]:
         f"{key} (was {shown(values[key][0])}, now {shown(values[key][1])})"
         for key in changes_that_matter(old, new)
     ]
-
-
-def _follows_iterations(config: Config) -> bool:
-    schedule = config.training.schedule
-    return schedule.kind == "cosine" and schedule.every is None
 
 
 def _flat(value: Any, key: Key = ()) -> dict[Key, Any]:

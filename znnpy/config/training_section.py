@@ -6,17 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from znnpy.config.schedule_section import ConstantSchedule, Schedule
 from znnpy.fields import (
     Bytes,
     Count,
     Factor,
     FilePath,
     Int,
-    NonNegative,
     Positive,
     Size3,
     Strict,
-    shorthand,
     wrong,
 )
 from znnpy.learning.losses import AnyLoss
@@ -24,58 +23,6 @@ from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Sgd
 from znnpy.learning.voxelwise import BINOMIAL
 
 ConvChoice = Literal["auto", "direct", "fft", "spectral"]
-
-
-class ConstantSchedule(Strict):
-    """The learning rate stays the same."""
-
-    kind: Literal["constant"] = Field(description="Schedule.")
-
-
-class StepSchedule(Strict):
-    """The learning rate is multiplied by `factor` every `every` iterations."""
-
-    kind: Literal["step"] = Field(description="Schedule.")
-    every: Count = Field(description="Iterations between two steps.")
-    factor: Positive = Field(default=0.1, description="Factor at each step.")
-
-
-class ExponentialSchedule(Strict):
-    """The learning rate decays smoothly, by `factor` over every `every` iterations."""
-
-    kind: Literal["exponential"] = Field(description="Schedule.")
-    every: Count = Field(default=1, description="Iterations over which `factor` applies once.")
-    factor: Positive = Field(description="Factor over `every` iterations.")
-
-
-class InverseSchedule(Strict):
-    """The learning rate is divided by (1 + gamma * iteration) ** power, as by Caffe's `inv`."""
-
-    kind: Literal["inv"] = Field(description="Schedule.")
-    gamma: Positive = Field(description="Factor of the iteration in the divisor.")
-    power: Positive = Field(default=0.75, description="Power of the divisor.")
-
-
-class CosineSchedule(Strict):
-    """Cosine annealing: the learning rate falls along half a cosine to `final` times its start."""
-
-    kind: Literal["cosine"] = Field(description="Schedule.")
-    every: Count | None = Field(
-        default=None,
-        description="Iterations of the decay (default: training.iterations); after it the rate stays.",
-    )
-    final: Annotated[NonNegative, Field(le=1)] = Field(
-        default=0.0, description="Learning rate at the end, as a fraction of its start."
-    )
-
-
-Schedule = Annotated[
-    Annotated[
-        ConstantSchedule | StepSchedule | ExponentialSchedule | InverseSchedule | CosineSchedule,
-        Field(discriminator="kind"),
-    ],
-    shorthand("kind", str),
-]
 
 
 class ValidationSection(Strict):
@@ -132,10 +79,14 @@ class TrainingSection(Strict):
     optimizer: AnyOptimizer = Field(
         default=Sgd(kind="sgd"), description=f"{' or '.join(OPTIMIZERS)}, with its settings."
     )
-    learning_rate: Positive = Field(default=0.01, description="Initial learning rate.")
+    learning_rate: Positive = Field(
+        default=0.01,
+        description="Initial learning rate: that after a warm-up, or the highest of one_cycle.",
+    )
     schedule: Schedule = Field(
         default=ConstantSchedule(kind="constant"),
-        description="Learning-rate schedule: constant, step, exponential, inv or cosine.",
+        description="Learning-rate schedule: constant, step, exponential, inv, cosine, poly or one_cycle; any but the "
+        "last may begin with a warm-up.",
     )
     clip_norm: Positive | None = Field(
         default=None,
