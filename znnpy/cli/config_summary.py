@@ -42,6 +42,7 @@ from znnpy.plan.joint_choice import shared_total
 from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.scheduler.core_count import available_cores
+from znnpy.train.best import best_of
 from znnpy.train.patch_sources import nothing_in
 from znnpy.train.survey import survey
 
@@ -185,6 +186,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     written = build_network(config.network)
     network = trained_network(config)
     make_targets(config, network)
+    best_of(config, network)  # refuses a score that there will not be
     geometry = trained_geometry(config, network)
     predicted = densest(finest(network))
     prediction = Tiling.of(config, predicted).words()

@@ -12,7 +12,13 @@ from znnpy.config.reader import plain_scalar
 from znnpy.config.schedule_section import ends_with_iterations
 from znnpy.fields import shown
 
-_FREE = {("network", "name"), ("training", "iterations"), ("data", "in_memory"), ("data", "test")}
+_FREE = {
+    ("network", "name"),
+    ("training", "iterations"),
+    ("training", "validation", "patience"),
+    ("data", "in_memory"),
+    ("data", "test"),
+}
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 
 
@@ -76,7 +82,7 @@ def changes_that_matter(old: Config, new: Config) -> list[str]:
     """Return the dotted keys whose change keeps a run from going on as if it had never stopped.
 
     Free to change: everything in `run`, `inference` and `distributed`, the network's name, `data.test`,
-    `data.in_memory`, and `training.iterations` unless the schedule ends with them.
+    `data.in_memory`, `training.validation.patience`, and `training.iterations` unless the schedule ends with them.
     """
     before, after = _flat(plain(old)), _flat(plain(new))
     free = set(_FREE)

@@ -26,11 +26,21 @@ ConvChoice = Literal["auto", "direct", "fft", "spectral"]
 
 
 class ValidationSection(Strict):
-    """Validation: measures the loss on data.validation during training."""
+    """Validation: measures loss and score on data.validation during training and of the final weights."""
 
     every: Count = Field(default=500, description="Iterations between two validations.")
     patches: Count = Field(
         default=16, description="Patches that a validation averages over, the same ones each time."
+    )
+    score: str = Field(
+        default="loss",
+        description="Score by which the best checkpoint is chosen: loss, error, accuracy, or a metric of voxels such "
+        "as average_precision.",
+    )
+    patience: Count | None = Field(
+        default=None,
+        description="Early stopping: training ends after so many validations in a row without a better score "
+        "(default: never).",
     )
 
 
@@ -110,7 +120,8 @@ class TrainingSection(Strict):
         default="float32", description="float32, or float64: the slow reference, for checks."
     )
     validation: ValidationSection = Field(
-        default=ValidationSection(), description="How often to validate, and on how many patches."
+        default=ValidationSection(),
+        description="How often to validate, on how many patches, and by which score.",
     )
 
     @model_validator(mode="after")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from znnpy.network import (
 from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train.best import Best, best_of
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import differences, versions
 from znnpy.train.log import drop_after, up_to
@@ -42,6 +43,9 @@ from znnpy.train.run_directory import (
     require_run,
     write_json,
 )
+
+Which = Literal["best", "latest"] | int
+"""Which of a run's checkpoints: the best validated, the newest, or that of an iteration."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,13 @@ class SavedRun:
 class Standing:
     """The state from which a run starts or resumes: its plan and newest checkpoint (None: at the start).
 
-    `validated` is the last iteration whose validation is in the log.
+    `validated` is the last iteration whose validation is in the log, `best` the best of them.
     """
 
     plan: dict[str, Any] | None
     checkpoint: Checkpoint | None
     validated: int = 0
+    best: Best = field(default_factory=Best)
 
     @property
     def iteration(self) -> int:
@@ -88,8 +93,9 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     Raises RunError with the keys of a config that changed in a way that matters; changed versions and damaged
     checkpoints are noted.
     """
+    best = best_of(config, trained_network(config))
     if not run.started:
-        return Standing(None, None)
+        return Standing(None, None, best=best)
     # The config first: everything after it is read by what it says.
     _refuse_changes(run, config)
     _warn_of_versions(run / VERSIONS, config.training.seed, reporter)
@@ -111,9 +117,13 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
     # Up to the checkpoint: later validations are cut off with the log and made again.
-    records = up_to(run / LOG, standing.iteration)
-    validated = max((r["iteration"] for r in records if "validation" in r), default=0)
-    return replace(standing, validated=validated)
+    records = [r for r in up_to(run / LOG, standing.iteration) if "validation" in r]
+    validated = max((r["iteration"] for r in records), default=0)
+    best.take(records)
+    if best.iteration > 0 and not checkpoints.path_of(run.best, best.iteration).exists():
+        # Its weights are lost: the best of those to come is saved.
+        best = best_of(config, trained_network(config))
+    return replace(standing, validated=validated, best=best)
 
 
 def take_up(
@@ -133,7 +143,8 @@ def take_up(
     else:
         run.begin(dump(config), versions(config.training.seed))
     # Damaged ones, that is: intact newer checkpoints would have been resumed from.
-    checkpoints.discard_newer(run.checkpoints, standing.iteration)
+    for directory in (run.checkpoints, run.best):
+        checkpoints.discard_newer(directory, standing.iteration)
     damage = drop_after(run / LOG, standing.iteration)
     if damage:
         reporter.note(f"warning: {damage}")
@@ -141,10 +152,13 @@ def take_up(
         write_json(run / PLAN, plan)
 
 
-def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
+def read_run(
+    path: Path, reporter: Reporter, overrides: Sequence[str] = (), which: Which = "latest"
+) -> SavedRun:
     """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
-    Raises RunError when there is no run, it has no checkpoint yet, or its network would be another.
+    `which`: its newest checkpoint, the best one, or that of an iteration. Raises RunError when there is no run, it
+    has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
     trained = load_config(path / CONFIG)
@@ -157,18 +171,26 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
             f"{path} was trained with another network; changed: {_first(changed)}; undo that"
         )
     plan = _plan(path / PLAN, trained)
-    checkpoint = checkpoints.newest(
-        path / checkpoints.DIRECTORY,
-        contents_of(trained),
-        lambda text: reporter.note(f"warning: {text}"),
-    )
-    if checkpoint is None:
-        raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    checkpoint = _saved(path, contents_of(trained), which, reporter)
     if plan is None:
         reporter.note(lost(path / PLAN, "algorithms are"))
     # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)
     return SavedRun(path, config, trained_network(config), plan, checkpoint)
+
+
+def _saved(path: Path, contents: Contents, which: Which, reporter: Reporter) -> Checkpoint:
+    def warn(text: str) -> None:
+        reporter.note(f"warning: {text}")
+
+    if which == "best":
+        return checkpoints.best(path, contents, warn)
+    if which != "latest":
+        return checkpoints.of_iteration(path, which, contents)
+    found = checkpoints.newest(path / checkpoints.DIRECTORY, contents, warn)
+    if found is None:
+        raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    return found
 
 
 def lost(path: Path, what: str) -> str:
