@@ -118,7 +118,7 @@ def find_needs(
 ) -> Needs:
     """Return the needs, counted `always`, or where few tasks are expected; PlanError for more than `most` bytes."""
     training = config.training
-    count, optimizer = training.batch // training.at_once, Optimizer.of(training.optimizer)
+    count, optimizer = training.batch // training.at_once, Optimizer.trained(training)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
     if not always and tasks > MOST_TASKS:
         states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
@@ -192,7 +192,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     prediction = Tiling.of(config, predicted).words()
     at_once = network, geometry, training.at_once
     with plan_room(config, network) as most:
-        states = len(Optimizer.of(training.optimizer).state_names)
+        states = len(Optimizer.trained(training).state_names)
         refuse_hopeless(*at_once, True, most, staged=training.batch, states=states)
         volumes = survey(config, network)
         pinned = pinned_plan(config, network)

@@ -133,6 +133,7 @@ training:
   # schedule: {kind: cosine, warmup: 100}               # any but one_cycle may begin with a warm-up, in full:
   # schedule: {kind: poly, every: 900, power: 0.9, warmup: {iterations: 100, start: 0.01}}
   # schedule: {kind: one_cycle, every: 1000, pct_start: 0.3, div_factor: 25, final_div_factor: 10000, anneal: cosine}
+  # ema: {decay: 0.999}            # moving average of the weights, which is validated and predicted from
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
   conv: auto                       # auto, direct, fft or spectral

@@ -12,10 +12,12 @@ from znnpy.fields import (
     Count,
     Factor,
     FilePath,
+    Fraction,
     Int,
     Positive,
     Size3,
     Strict,
+    shorthand,
     wrong,
 )
 from znnpy.learning.losses import AnyLoss
@@ -41,6 +43,16 @@ class ValidationSection(Strict):
         default=None,
         description="Early stopping: training ends after so many validations in a row without a better score "
         "(default: never).",
+    )
+
+
+class EmaSection(Strict):
+    """Exponential moving average (EMA) of the weights, by which validations and predictions are made."""
+
+    decay: Fraction = Field(
+        default=0.999,
+        description="Share of the average that stays at each update, in [0, 1); early on it is at most (1 + n) / (10 + "
+        "n) after n updates.",
     )
 
 
@@ -97,6 +109,11 @@ class TrainingSection(Strict):
         default=ConstantSchedule(kind="constant"),
         description="Learning-rate schedule: constant, step, exponential, inv, cosine, poly or one_cycle; any but the "
         "last may begin with a warm-up.",
+    )
+    ema: Annotated[EmaSection | None, shorthand("decay", int, float)] = Field(
+        default=None,
+        description="Exponential moving average of the weights (EMA), which is validated, saved, evaluated and "
+        "predicted from (default: none).",
     )
     clip_norm: Positive | None = Field(
         default=None,

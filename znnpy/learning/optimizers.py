@@ -61,6 +61,25 @@ class AdamW(Adam):
     )
 
 
+AVERAGE = "average"
+"""The state that an exponential moving average of a parameter is kept in, beside those of the optimiser."""
+
+
+def averaged(parameters: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays by parameter, with the moving averages among the states in place of what is learned."""
+    return {name: states.get(f"{name}/{AVERAGE}", values) for name, values in parameters.items()}
+
+
+def average_share(decay: float, update: int) -> float:
+    """Return the share by which an average moves towards a parameter after update number `update`, from 1 on.
+
+    1 minus the decay; early on more, that the average may forget where training began: after n updates the decay is
+    at most (1 + n) / (10 + n). The first update begins the average.
+    """
+    before = update - 1
+    return 1.0 if before == 0 else 1.0 - min(decay, (1 + before) / (10 + before))
+
+
 class Now(NamedTuple):
     """The state of training that an update's numbers follow from, beside its keys.
 

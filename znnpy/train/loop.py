@@ -216,14 +216,21 @@ class Loop:
     def _pause_if_due(self) -> None:
         validating = due(self._submitted, self._pace.validate_every)
         # The final weights as well, before they are saved.
-        if self._validate and (validating or self._submitted >= self._pace.iterations):
-            self._settle()
+        if validating or (self._pace.validate_every and self._submitted >= self._pace.iterations):
+            self._prepare_validation()
             self._validate_if_due()
         if validating:
             self._agree()
         if due(self._submitted, self._pace.save_every):
             self._settle()
             self._save()
+
+    def _prepare_validation(self) -> None:
+        if self._validate or self._pace.averaged:
+            self._settle()
+        if self._pace.averaged:
+            # Others may still read rank 0's weights, whose place averages take.
+            self._world.exchange(None)
 
     def _settle(self) -> None:
         self._finish_all_but(0)

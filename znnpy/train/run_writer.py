@@ -58,6 +58,8 @@ class Pace:
     keep: int
     patient: bool = False
     """Whether training may end early, when the keeper has `enough`."""
+    averaged: bool = False
+    """Whether validations are made by averages of the weights, which take their place meanwhile."""
 
 
 class Keeper(Protocol):

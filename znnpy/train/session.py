@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
+from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
@@ -276,6 +277,7 @@ class _Session:
             len(model.samples),
             errors=self._errors,
             metric=metric_of(self._config, self._network),
+            during=partial(by_averages, model) if training.ema else nullcontext,
         )
 
     def _source(self, stack: ExitStack) -> PeriodicSource:

@@ -15,6 +15,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.config_model import Weights
+from znnpy.learning.optimizers import averaged
 from znnpy.network import (
     Network,
     learned,
@@ -60,11 +61,17 @@ class SavedRun:
 
     @property
     def weights(self) -> Weights:
-        """Return the trained network for prediction: without coarser outputs, which serve training alone."""
+        """Return the trained network for prediction: without coarser outputs, which serve training alone.
+
+        Its weights are their moving averages where the config keeps them.
+        """
         network = finest(self.network)
         edges = {edge.name for edge in network.edges}
         plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
         found = self.checkpoint.parameters
+        # Before the first update there is no average yet.
+        if self.config.training.ema and self.checkpoint.iteration:
+            found = averaged(found, self.checkpoint.optimizer_state)
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 
@@ -211,7 +218,7 @@ def contents_of(config: Config) -> Contents:
         name: Kind(shape, dtype, name not in squares)
         for name, shape in parameter_shapes(network).items()
     }
-    optimizer = Optimizer.of(training.optimizer)
+    optimizer = Optimizer.trained(training)
     states = {
         f"{name}/{state}": replace(kinds[name], negative=state not in optimizer.entry.squares)
         for name in learned(network)

@@ -51,6 +51,7 @@ def pace_of(config: Config, model: Model) -> Pace:
         save_every=run.checkpoint.every,
         keep=run.checkpoint.keep,
         patient=training.validation.patience is not None,
+        averaged=training.ema is not None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,7 +57,8 @@ class Validation:
 
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
     `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether fractions of
-    wrong voxels mean anything. `metric`: of voxels, which scores the first output too.
+    wrong voxels mean anything. `metric`: of voxels, which scores the first output too. `during`: entered around
+    each validation, as what puts other weights in place.
     """
 
     def __init__(
@@ -70,13 +73,19 @@ class Validation:
         *,
         errors: bool = True,
         metric: Metric | None = None,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop, self._at_once = batch, stop, at_once or batch
         self._patches, self._errors, self._metric = patches, errors, metric
+        self._during = during
 
     def __call__(self) -> Record | None:
         """Validate the model's present weights once; None if a signal stopped it."""
+        with self._during():
+            return self._scores()
+
+    def _scores(self) -> Record | None:
         tallies: dict[str, Tally] = {}
         first_output = next(iter(self._losses))
         gathered = Gathered(self._metric, self._losses[first_output]) if self._metric else None
