@@ -19,9 +19,7 @@ from znnpy.fields import (
     shorthand,
 )
 
-_LENGTH = (
-    "(default: training.iterations, less the warm-up; then iterations of a begun run cannot change)"
-)
+_LENGTH = "(default: training.iterations, less the warm-up)"
 
 
 class WarmupSection(Strict):
@@ -104,8 +102,7 @@ class OneCycleSchedule(Strict):
     kind: Literal["one_cycle"] = Field(description="Schedule.")
     every: Count | None = Field(
         default=None,
-        description="Iterations of the cycle (default: training.iterations; then iterations of a begun run cannot "
-        "change); after it the rate stays.",
+        description="Iterations of the cycle (default: training.iterations); after it the rate stays.",
     )
     pct_start: Fraction = Field(
         default=0.3, description="Fraction of the cycle in which the rate rises, in [0, 1)."

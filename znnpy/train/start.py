@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from znnpy.config import described_changes, dump, load_config
+from znnpy.config import changes_of_training, described, described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
@@ -30,7 +30,7 @@ from znnpy.train import checkpoint as checkpoints
 from znnpy.train.best import Best, best_of
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import differences, versions
-from znnpy.train.log import drop_after, up_to
+from znnpy.train.log import CHANGED, RunLog, drop_after, up_to
 from znnpy.train.npz_reader import Kind
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import (
@@ -80,13 +80,15 @@ class SavedRun:
 class Standing:
     """The state from which a run starts or resumes: its plan and newest checkpoint (None: at the start).
 
-    `validated` is the last iteration whose validation is in the log, `best` the best of them.
+    `validated` is the last iteration whose validation is in the log, `best` the best of them. `changed`: keys of the
+    config with which training goes on another way, in words.
     """
 
     plan: dict[str, Any] | None
     checkpoint: Checkpoint | None
     validated: int = 0
     best: Best = field(default_factory=Best)
+    changed: str = ""
 
     @property
     def iteration(self) -> int:
@@ -97,14 +99,15 @@ class Standing:
 def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """Return where a run stands that `config` starts or resumes; changes nothing on disk.
 
-    Raises RunError with the keys of a config that changed in a way that matters; changed versions and damaged
-    checkpoints are noted.
+    Raises RunError with the keys of a config that changed in a way that a run cannot go on with; other changes of
+    training, changed versions and damaged checkpoints are noted.
     """
     best = best_of(config, trained_network(config))
     if not run.started:
         return Standing(None, None, best=best)
     # The config first: everything after it is read by what it says.
-    _refuse_changes(run, config)
+    before = load_config(run / CONFIG)
+    _refuse_changes(run, before, config)
     _warn_of_versions(run / VERSIONS, config.training.seed, reporter)
     plan, contents = _plan(run / PLAN, config), contents_of(config)
     checkpoint = checkpoints.newest(
@@ -130,7 +133,10 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if best.iteration > 0 and not checkpoints.path_of(run.best, best.iteration).exists():
         # Its weights are lost: the best of those to come is saved.
         best = best_of(config, trained_network(config))
-    return replace(standing, validated=validated, best=best)
+    changed = ", ".join(described(changes_of_training(before, config), before, config))
+    if changed and standing.iteration:
+        reporter.note(f"from iteration {standing.iteration} on: {changed}")
+    return replace(standing, validated=validated, best=best, changed=changed)
 
 
 def take_up(
@@ -146,6 +152,7 @@ def take_up(
     choices that change bits, before the first update.
     """
     if run.started:
+        _note_changes(run / LOG, standing)
         run.refresh(dump(config))
     else:
         run.begin(dump(config), versions(config.training.seed))
@@ -157,6 +164,23 @@ def take_up(
         reporter.note(f"warning: {damage}")
     if standing.plan is None and plan is not None:
         write_json(run / PLAN, plan)
+
+
+def _note_changes(log: Path, standing: Standing) -> None:
+    """Write into the log what changed in the config, from which iteration on; also what changed after that one.
+
+    Before the config is replaced, by which changes are seen: what a killed process has noted is there already.
+    """
+    here = standing.iteration
+    noted = [(it["iteration"], it[CHANGED]) for it in up_to(log, 1 << 62) if CHANGED in it]
+    # Of a start from a newer checkpoint, which cannot be read now; it holds from here on.
+    later = [text for iteration, text in noted if iteration > here]
+    changed = ", ".join(dict.fromkeys([*later, *([standing.changed] if standing.changed else [])]))
+    if changed and here and (here, changed) not in noted:
+        drop_after(log, here)
+        with RunLog(log) as file:
+            file.write({"iteration": here, CHANGED: changed})
+            file.sync()
 
 
 def read_run(
@@ -257,8 +281,8 @@ def _warn_of_versions(path: Path, seed: int, reporter: Reporter) -> None:
         )
 
 
-def _refuse_changes(run: RunDirectory, config: Config) -> None:
-    changed = described_changes(load_config(run / CONFIG), config)
+def _refuse_changes(run: RunDirectory, before: Config, config: Config) -> None:
+    changed = described_changes(before, config)
     if changed:
         raise RunError(
             f"the run in {run.path} was begun with another config; changed: {_first(changed)}. "
