@@ -72,6 +72,9 @@ class Training:
         if saved:
             found = read_run(self.run, Quiet())
             assert saved[-1].name == f"iteration-{found.checkpoint.iteration:09d}.npz"
+            if found.checkpoint.iteration > 0:
+                best = read_run(self.run, Quiet(), which="best").checkpoint.iteration
+                assert 0 < best <= found.checkpoint.iteration
         if "all 4 iterations" in said:
             assert saved[-1].name == "iteration-000000004.npz"
         return True

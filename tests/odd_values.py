@@ -128,7 +128,17 @@ SETTINGS: dict[str, list[Any]] = {
     **{name: [] for name in ("seed", "clip_norm", "steal_seed", "report", "ranks")},
 }  # fmt: skip
 """Arguments of a model, with what suits them nearly or wholly."""
-OPTIMIZER = ["kind", "momentum", "nesterov", "weight_decay", "beta1", "beta2", "eps", "decoupled"]
+OPTIMIZER = [
+    "kind",
+    "momentum",
+    "nesterov",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "eps",
+    "decoupled",
+    "ema",
+]
 
 
 class Draw:

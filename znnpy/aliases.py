@@ -16,7 +16,13 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     },
     "init": {"kaiming": "he", "glorot": "xavier", "gaussian": "normal"},
     "normalize": {"zscore": "mean_std", "z_score": "mean_std", "standardize": "mean_std"},
-    "schedule": {"cosine_annealing": "cosine", "multistep": "step"},
+    "schedule": {
+        "cosine_annealing": "cosine",
+        "multistep": "step",
+        "polynomial": "poly",
+        "onecycle": "one_cycle",
+        "1cycle": "one_cycle",
+    },
 }
 """By key: another library's name, and znnpy's name for the same thing.
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from znnpy.config import (
     Config,
+    changes_of_training,
     changes_that_matter,
     config_from,
+    described,
     dump,
     json_schema,
     load_config,
@@ -156,7 +158,9 @@ def test_changes_that_matter() -> None:
         ({"training": {"output_shape": [8, 8, 9]}}, ["training.output_shape"]),
         ({"training": {"output_shape": 8, "seed": 1}}, ["training.seed"]),
         ({"data": {"train": [{"image": "a.h5"}]}}, ["data.train.0.image", "data.train"]),
-        ({"augment": {"enabled": False}}, ["augment.enabled"]),
+        ({"augment": {"enabled": False}}, []),
+        ({"training": {"output_shape": 8, "learning_rate": 1.0, "schedule": "cosine"}}, []),
+        ({"training": {"output_shape": 8, "clip_norm": 1.0}}, ["training.clip_norm"]),
     ]
     for sections, changed in cases:
         assert sorted(changes_that_matter(old, config(**sections))) == sorted(changed)
@@ -167,8 +171,31 @@ def test_iterations_matter_to_a_cosine_that_ends_with_them() -> None:
         schedule = {"kind": "cosine", **schedule}
         return config(training={"output_shape": 8, "iterations": iterations, "schedule": schedule})
 
-    assert changes_that_matter(cosine(5), cosine(6)) == ["training.iterations"]
-    assert changes_that_matter(cosine(5, every=4), cosine(6, every=4)) == []
+    assert changes_of_training(cosine(5), cosine(6)) == ["training.iterations"]
+    assert changes_of_training(cosine(5, every=4), cosine(6, every=4)) == []
+
+
+@pytest.mark.parametrize("kind", ["poly", "one_cycle"])
+def test_iterations_matter_to_others_that_end_with_them(kind: str) -> None:
+    def ending(iterations: int, **keys: Any) -> Config:
+        schedule = {"kind": kind, **keys}
+        return config(training={"output_shape": 8, "iterations": iterations, "schedule": schedule})
+
+    assert changes_of_training(ending(5), ending(6)) == ["training.iterations"]
+    assert changes_of_training(ending(5, every=4), ending(6, every=4)) == []
+
+
+def test_what_training_may_go_on_with_is_described() -> None:
+    old = config(training={"output_shape": 8})
+    training = {"output_shape": 8, "learning_rate": 0.5, "schedule": {"kind": "step", "every": 3}}
+    new = config(training=training, augment={"flips": ["x"]})
+    assert set(described(changes_of_training(old, new), old, new)) == {
+        "augment.flips (was ['z', 'y', 'x'], now ['x'])",
+        "training.learning_rate (was 0.01, now 0.5)",
+        "training.schedule.kind (was 'constant', now 'step')",
+        "training.schedule.every (was nothing, now 3)",
+        "training.schedule.factor (was nothing, now 0.1)",
+    }
 
 
 def test_the_order_of_edges_matters() -> None:

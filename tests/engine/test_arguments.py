@@ -36,6 +36,7 @@ def test_numbers_may_be_numpys(kind):
         ("adam", Optimizer("adam")),
         ({"kind": "adam", "beta1": 0.5}, Optimizer("adam", beta1=0.5)),
         ({"kind": "sgd", "momentum": np.float64(0.5)}, Optimizer(momentum=0.5)),
+        ("adamw", Optimizer("adamw", weight_decay=0.01)),
         (Adam(kind="adam", eps=1e-3), Optimizer("adam", eps=1e-3)),
         (None, Optimizer()),
     ],

@@ -129,7 +129,7 @@ def test_the_schema_the_template_and_the_model_know_what_is_listed(
     words = "{kind: added, beta1: 0.9, beta2: 0.999, eps: 1e-08, weight_decay: 0}"
     assert f"  # optimizer: {words}\n" in template()
     assert Optimizer("added", beta1=0.5).state_names == ("mean", "variance")
-    with pytest.raises(ZnnpyError, match="'other' is not one of sgd, adam, added"):
+    with pytest.raises(ZnnpyError, match="'other' is not one of sgd, adam, adamw, added"):
         Optimizer("other")
 
 
@@ -194,6 +194,15 @@ def adam(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
     return shrunk - rate * (m / (1 - one**t)) / (np.sqrt(v / (1 - two**t)) + own.of("eps", 1e-8))
 
 
+def adamw(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
+    """Loshchilov and Hutter 2019, algorithm 2, with the decay that PyTorch begins with."""
+    shrunk = p * (1 - rate * own.of("weight_decay", 0.01))
+    plain = Steps(
+        "adam", {k: v for k, v in own.keys.items() if k != "weight_decay"}, adam, own.kept
+    )
+    return shrunk + adam(plain, p, g, t, rate) - p
+
+
 STEPS = [
     Steps("sgd", {}, sgd),
     Steps("sgd", {"momentum": 0.0, "weight_decay": 0.1}, sgd),
@@ -201,6 +210,8 @@ STEPS = [
     Steps("adam", {}, adam),
     Steps("adam", {"beta1": 0.6, "beta2": 0.8, "eps": 1e-3, "weight_decay": 0.3}, adam),
     Steps("adam", {"beta1": 0.5, "weight_decay": 0.3, "decoupled": True}, adam),
+    Steps("adamw", {}, adamw),
+    Steps("adamw", {"beta2": 0.8, "eps": 1e-3, "weight_decay": 0.3}, adamw),
 ]
 
 

@@ -27,6 +27,10 @@ CASES: dict[str, list[tuple[dict[str, Any], str, dict[str, Any]]]] = {
         ({"beta1": 0.6, "beta2": 0.8, "weight_decay": 0.3}, "Adam", {"betas": (0.6, 0.8)}),
         ({"eps": 1e-3, "decoupled": True, "weight_decay": 0.3}, "AdamW", {}),
     ],
+    "adamw": [
+        ({}, "AdamW", {}),
+        ({"beta1": 0.6, "beta2": 0.8, "weight_decay": 0.3}, "AdamW", {"betas": (0.6, 0.8)}),
+    ],
 }
 
 

@@ -172,6 +172,7 @@ def short(folder: Path, run: Path) -> Config:
 
 def final(run: Path) -> tuple[Any, ...]:
     """All that must be the same in the end; timings are not, and damage may have been set aside."""
+    best = [(path.name, path.read_bytes()) for path in sorted((run / "best").glob("*"))]
     left = {path.name for path in run.iterdir() if ".damaged-" not in path.name}
     small = [(run / name).read_bytes() for name in ("plan.json", "versions.json", "result.json")]
-    return state(run), sorted(left - {"lock"}), small
+    return state(run), best, sorted(left - {"lock"}), small

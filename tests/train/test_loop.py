@@ -125,7 +125,7 @@ def test_log_has_every_update_once_and_the_validations(tmp_path):
     run(tmp_path, LinearModel(), iterations=15, log_every=5)
     records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [r["iteration"] for r in records if "loss" in r] == [5, 10, 15]
-    assert [r["iteration"] for r in records if "validation" in r] == [7, 14]
+    assert [r["iteration"] for r in records if "validation" in r] == [7, 14, 15]
     assert records[0]["learning_rate"] == 0.1 / 5
 
 
@@ -177,6 +177,7 @@ def test_weights_that_overflow_in_the_last_update_are_not_saved(tmp_path):
 def test_plain_progress_says_what_the_issue_asks_for(tmp_path):
     stream = io.StringIO()
     run(tmp_path, LinearModel(), reporter=Plain(stream))
-    last = stream.getvalue().splitlines()[-1]
+    *_, last, validated = stream.getvalue().splitlines()
+    assert "iteration 30: validation  loss" in validated
     for word in ("iteration 30/30", "loss", "error", "updates/s", "voxels/s", "ETA 0:00"):
         assert word in last

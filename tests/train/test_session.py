@@ -183,12 +183,14 @@ def test_a_test_volume_that_is_too_small_is_refused_before_training(config):
 def test_changed_config_is_refused_by_key_and_overwrite_starts_anew(undisturbed, tmp_path):
     copy_run(undisturbed, tmp_path)
     config = tmp_path / "config.yaml"
-    other = ["--set", "training.batch=1", "--set", "augment.flips=[x]"]
+    other = ["--set", "training.batch=1", "--set", "training.clip_norm=1"]
+    other += ["--set", "augment.flips=[x]"]
     before = state(tmp_path / "run")
     done = znnpy("train", config, *other, code=1)
     assert "changed: " in done.stderr
     assert "training.batch" in done.stderr
-    assert "augment.flips" in done.stderr
+    assert "training.clip_norm" in done.stderr
+    assert "augment.flips" not in done.stderr
     assert state(tmp_path / "run") == before
     znnpy("train", config, *other, "--set", "training.iterations=3", "--overwrite")
     assert state(tmp_path / "run")[0] == "iteration-000000003.npz"

@@ -209,7 +209,8 @@ def trained(*settings: str, volume: int = 0) -> None:
         network = "network.name=example"
     here = flow([volumes()[volume]])
     given = [network, f"data.train={here}", *SMALL, *settings]
-    if "training.iterations=1000" in settings:  # enough to be validated
+    # Enough to be validated, or waiting for what validations say.
+    if "training.iterations=1000" in settings or any("patience" in it for it in settings):
         given.append(f"data.validation={here}")
     if "training.plan=plan.json" in settings:
         pinned = [setting for setting in given if setting != "training.plan=plan.json"]

@@ -97,7 +97,7 @@ def write_plan(config: Config, path: Path) -> None:
         plan = planned(*sizes, training.conv, known, max_memory=most)
     layout = Layout(network, geometry, plan, training.at_once, True, training.seed, 1)
     losses = training_losses(config, network)
-    optimizer = Optimizer.of(training.optimizer)
+    optimizer = Optimizer.trained(training)
     planned_memory(layout, Settings(losses, optimizer, training.clip_norm, 1))  # plans FFTs
     write_text(path, to_text(saved_plan(plan)))
 

@@ -42,6 +42,7 @@ from znnpy.plan.joint_choice import shared_total
 from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.scheduler.core_count import available_cores
+from znnpy.train.best import best_of
 from znnpy.train.patch_sources import nothing_in
 from znnpy.train.survey import survey
 
@@ -117,7 +118,7 @@ def find_needs(
 ) -> Needs:
     """Return the needs, counted `always`, or where few tasks are expected; PlanError for more than `most` bytes."""
     training = config.training
-    count, optimizer = training.batch // training.at_once, Optimizer.of(training.optimizer)
+    count, optimizer = training.batch // training.at_once, Optimizer.trained(training)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
     if not always and tasks > MOST_TASKS:
         states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
@@ -185,12 +186,13 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     written = build_network(config.network)
     network = trained_network(config)
     make_targets(config, network)
+    best_of(config, network)  # refuses a score that there will not be
     geometry = trained_geometry(config, network)
     predicted = densest(finest(network))
     prediction = Tiling.of(config, predicted).words()
     at_once = network, geometry, training.at_once
     with plan_room(config, network) as most:
-        states = len(Optimizer.of(training.optimizer).state_names)
+        states = len(Optimizer.trained(training).state_names)
         refuse_hopeless(*at_once, True, most, staged=training.batch, states=states)
         volumes = survey(config, network)
         pinned = pinned_plan(config, network)

@@ -10,6 +10,7 @@ import typer
 from znnpy.cli.global_options import suggest
 from znnpy.cli.options import (
     AsJson,
+    CheckpointName,
     MaxMemory,
     Overrides,
     ReplaceNonfinite,
@@ -18,6 +19,7 @@ from znnpy.cli.options import (
     overrides,
     replacing,
     volume_section,
+    which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -56,13 +58,14 @@ def evaluate(
             "--grow", metavar="VOXELS", min=0, help="Grow objects by up to so many voxels."
         ),
     ] = 0.0,
+    checkpoint: CheckpointName = "latest",
     as_json: AsJson = False,
     replace_nonfinite: ReplaceNonfinite = False,
     set_: Overrides = None,
     threads: Threads = None,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Score a run's newest weights: loss, voxel error, average precision, adapted Rand, VOI.
+    """Score a run's weights: loss, voxel error, average precision, adapted Rand, VOI.
 
     For values (square loss on others than 0 and 1): squared and absolute error, correlation of each channel.
     """
@@ -76,9 +79,8 @@ def evaluate(
     refuse_ranks("evaluate")
     if (volume is None) != (labels is None):
         raise typer.BadParameter("--volume and --labels go together")
-    saved = read_run(
-        run, Plain(), overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
-    )
+    changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
+    saved = read_run(run, Plain(), changed, which_checkpoint(checkpoint))
     with StopSignals():
         sections = _sections(saved.config, volume, labels, mask)
         found = evaluate_run(saved, sections, Objects(threshold, min_size, grow))

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
+    from znnpy.train.start import Which
 
 
 def new_path(text: str | Path) -> Path:
@@ -66,6 +67,29 @@ SavePlan = Annotated[
         help="Measure, and write a plan for training.plan.",
     ),
 ]
+
+
+CheckpointName = Annotated[
+    str,
+    typer.Option(
+        "--checkpoint",
+        metavar="best|latest|N",
+        help="Which weights: the best validated, the newest, or those after N iterations.",
+    ),
+]
+
+
+def which_checkpoint(text: str) -> Which:
+    """Return the checkpoint that --checkpoint names; wrong usage if it names none."""
+    named: dict[str, Which] = {"best": "best", "latest": "latest"}
+    if text in named:
+        return named[text]
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    raise typer.BadParameter(
+        f"must be best, latest or a number of iterations; found {text[:40]!r}",
+        param_hint="--checkpoint",
+    )
 
 
 def replacing(wanted: bool) -> list[str]:

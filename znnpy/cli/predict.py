@@ -11,6 +11,7 @@ import typer
 from znnpy.cli.global_options import global_options, suggest
 from znnpy.cli.options import (
     SIZES,
+    CheckpointName,
     MaxMemory,
     Overrides,
     ReplaceNonfinite,
@@ -20,6 +21,7 @@ from znnpy.cli.options import (
     overrides,
     replacing,
     volume_section,
+    which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -123,6 +125,7 @@ def predict(
             help=f"Afterwards, check for seams at N places on borders of blocks (default: {SEAMS}).",
         ),
     ] = 0,
+    checkpoint: CheckpointName = "latest",
     replace_nonfinite: ReplaceNonfinite = False,
     set_: Overrides = None,
     threads: Threads = None,
@@ -151,7 +154,8 @@ def predict(
     if processes > 1 and threads is None:
         threads = max(1, available_cores() // processes)
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
-    saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
+    changed += [f"data.border={borders}"] if borders else []
+    saved = read_run(run, Plain(), changed, which_checkpoint(checkpoint))
     section = _section(saved.network, input_, mask)
     request = _request(saved, section, node, dtype)
     sizes = {

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import suggest
-from znnpy.cli.options import AllowFilters, filters, new_path
+from znnpy.cli.options import AllowFilters, CheckpointName, filters, new_path, which_checkpoint
 from znnpy.cli.preconditions import refuse_ranks
 
 if TYPE_CHECKING:
     from znnpy.pictures.overlays import Layer
+    from znnpy.train.start import Which
 
 KINDS = ("raw", "prediction", "labels")
 
@@ -45,6 +46,7 @@ def view(
     napari: Annotated[
         bool, typer.Option("--napari", help="Open napari instead, if it is installed.")
     ] = False,
+    checkpoint: CheckpointName = "latest",
     allow_filter: AllowFilters = None,
 ) -> None:
     """Draw slices of raw image, prediction and objects side by side, as PNGs.
@@ -58,8 +60,11 @@ def view(
     refuse_ranks("view")
     with ExitStack() as stack:
         run = len(sources) == 1 and there(f"{sources[0]}/config.yaml")
-        allowed = filters(allow_filter)
-        layers = _of_run(Path(sources[0]), stack) if run else _of_files(sources, allowed, stack)
+        allowed, which = filters(allow_filter), which_checkpoint(checkpoint)
+        if which != "latest" and not run:
+            raise typer.BadParameter("--checkpoint needs a run directory, not volumes")
+        found = _of_run(Path(sources[0]), which, stack) if run else None
+        layers = found or _of_files(sources, allowed, stack)
         if napari:
             from znnpy.pictures.napari_viewer import show
 
@@ -96,13 +101,13 @@ def _split(text: str) -> tuple[str | None, str]:
     return kind, source
 
 
-def _of_run(path: Path, stack: ExitStack) -> list[Layer]:
+def _of_run(path: Path, which: Which, stack: ExitStack) -> list[Layer]:
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
     from znnpy.train.start import read_run
     from znnpy.train.views import layers_of_run, scene_of_run
 
-    saved = read_run(path, Plain())
+    saved = read_run(path, Plain(), which=which)
     scene = scene_of_run(saved)
     stack.callback(scene.close)
     with StopSignals():

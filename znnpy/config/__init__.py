@@ -1,6 +1,13 @@
 """Reads configs (YAML) into validated, frozen models; errors name file, line, key, and the nearest spelling."""
 
-from znnpy.config.export import changes_that_matter, described_changes, dump, json_schema
+from znnpy.config.export import (
+    changes_of_training,
+    changes_that_matter,
+    described,
+    described_changes,
+    dump,
+    json_schema,
+)
 from znnpy.config.loading import (
     check_section,
     config_from,
@@ -16,9 +23,11 @@ __all__ = [
     "Config",
     "MalformedConfigError",
     "Problem",
+    "changes_of_training",
     "changes_that_matter",
     "check_section",
     "config_from",
+    "described",
     "described_changes",
     "dump",
     "json_schema",

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.config.problems import Key, dotted
 from znnpy.config.reader import plain_scalar
+from znnpy.config.schedule_section import ends_with_iterations
 from znnpy.fields import shown
 
-_FREE = {("network", "name"), ("training", "iterations"), ("data", "in_memory"), ("data", "test")}
+_FREE = {
+    ("network", "name"),
+    ("training", "iterations"),
+    ("training", "validation", "patience"),
+    ("data", "in_memory"),
+    ("data", "test"),
+}
+# May change from one start of a run to the next, and change what is learned from there on.
+_LOGGED = {("training", "learning_rate"), ("training", "schedule"), ("augment",)}
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 
 
@@ -72,37 +82,49 @@ def _letter(letter: str) -> str:
 
 
 def changes_that_matter(old: Config, new: Config) -> list[str]:
-    """Return the dotted keys whose change keeps a run from going on as if it had never stopped.
+    """Return the dotted keys that a run cannot go on with when they change.
 
     Free to change: everything in `run`, `inference` and `distributed`, the network's name, `data.test`,
-    `data.in_memory`, and `training.iterations` unless a cosine schedule ends with them.
+    `data.in_memory`, `training.iterations`, `training.validation.patience`, and `changes_of_training`.
     """
-    before, after = _flat(plain(old)), _flat(plain(new))
-    free = set(_FREE)
-    if any(_follows_iterations(config) for config in (old, new)):
-        free.discard(("training", "iterations"))
-    changed = [key for key in before | after if before.get(key) != after.get(key)]
     return [
         dotted(key)
-        for key in changed
-        if key[0] not in ("run", "inference", "distributed")
-        and not any(key[: len(other)] == other for other in free)
+        for key in _changed(old, new)
+        if key[0] not in ("run", "inference", "distributed") and not _below(key, _FREE | _LOGGED)
     ]
+
+
+def changes_of_training(old: Config, new: Config) -> list[str]:
+    """Return the dotted keys with which a run goes on another way when they change.
+
+    They are of the learning rate, its schedule and augmentation, and `training.iterations` if the schedule ends with
+    them.
+    """
+    logged = set(_LOGGED)
+    if any(ends_with_iterations(config.training.schedule) for config in (old, new)):
+        logged.add(("training", "iterations"))
+    return [dotted(key) for key in _changed(old, new) if _below(key, logged)]
+
+
+def described(keys: Sequence[str], old: Config, new: Config) -> list[str]:
+    """Return changed keys as text with the old and the new value of each."""
+    before, after = _flat(plain(old)), _flat(plain(new))
+    values = {dotted(key): (before.get(key), after.get(key)) for key in before | after}
+    return [f"{key} (was {shown(values[key][0])}, now {shown(values[key][1])})" for key in keys]
 
 
 def described_changes(old: Config, new: Config) -> list[str]:
     """Return `changes_that_matter` as text with the old and the new value of each."""
+    return described(changes_that_matter(old, new), old, new)
+
+
+def _changed(old: Config, new: Config) -> list[Key]:
     before, after = _flat(plain(old)), _flat(plain(new))
-    values = {dotted(key): (before.get(key), after.get(key)) for key in before | after}
-    return [
-        f"{key} (was {shown(values[key][0])}, now {shown(values[key][1])})"
-        for key in changes_that_matter(old, new)
-    ]
+    return [key for key in before | after if before.get(key) != after.get(key)]
 
 
-def _follows_iterations(config: Config) -> bool:
-    schedule = config.training.schedule
-    return schedule.kind == "cosine" and schedule.every is None
+def _below(key: Key, others: set[tuple[str, ...]]) -> bool:
+    return any(key[: len(other)] == other for other in others)
 
 
 def _flat(value: Any, key: Key = ()) -> dict[Key, Any]:

@@ -28,16 +28,21 @@ from znnpy.config.network_section import (
     NetworkSection,
     NodeSection,
 )
-from znnpy.config.training_section import (
-    CheckpointSection,
+from znnpy.config.schedule_section import (
     ConstantSchedule,
     CosineSchedule,
-    DistributedSection,
     ExponentialSchedule,
     InverseSchedule,
-    RunSection,
+    OneCycleSchedule,
+    PolySchedule,
     Schedule,
     StepSchedule,
+    WarmupSection,
+)
+from znnpy.config.training_section import (
+    CheckpointSection,
+    DistributedSection,
+    RunSection,
     TrainingSection,
     ValidationSection,
 )
@@ -66,6 +71,8 @@ __all__ = [
     "MaskTarget",
     "NetworkSection",
     "NodeSection",
+    "OneCycleSchedule",
+    "PolySchedule",
     "RunSection",
     "Schedule",
     "Source",
@@ -74,6 +81,7 @@ __all__ = [
     "TrainingSection",
     "ValidationSection",
     "VolumeSection",
+    "WarmupSection",
 ]
 
 

@@ -91,6 +91,8 @@ SYNONYMS = {
     "patch_size": "output_shape",
     "grad_clip": "clip_norm",
     "num_workers": "threads",
+    "warmup_steps": "warmup",
+    "warmup_iterations": "warmup",
 }
 
 

@@ -130,12 +130,17 @@ training:
   # schedule: {kind: exponential, every: 1, factor: 0.999}
   # schedule: {kind: inv, gamma: 0.0001, power: 0.75}   # divided by (1 + gamma * iteration) ** power
   # schedule: {kind: cosine, every: 1000, final: 0}
+  # schedule: {kind: cosine, warmup: 100}               # any but one_cycle may begin with a warm-up, in full:
+  # schedule: {kind: poly, every: 900, power: 0.9, warmup: {iterations: 100, start: 0.01}}
+  # schedule: {kind: one_cycle, every: 1000, pct_start: 0.3, div_factor: 25, final_div_factor: 10000, anneal: cosine}
+  # ema: {decay: 0.999}            # moving average of the weights, which is validated and predicted from
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
   conv: auto                       # auto, direct, fft or spectral
   # plan: plan.json                # pins the algorithms: znnpy check CONFIG --save-plan plan.json
   precision: float32               # float64 is the slow reference
-  validation: {every: 500, patches: 16}
+  validation: {every: 500, patches: 16, score: loss} # score of the best checkpoint, or: error, accuracy, a metric
+  # validation: {patience: 10}     # early stopping: after so many validations without a better score
 
 distributed:                       # data parallel: training started by mpiexec or srun
   strategy: auto                   # auto, tree, multicolor, allreduce or blocking

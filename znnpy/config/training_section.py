@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from znnpy.config.schedule_section import ConstantSchedule, Schedule
 from znnpy.fields import (
     Bytes,
     Count,
     Factor,
     FilePath,
+    Fraction,
     Int,
-    NonNegative,
     Positive,
     Size3,
     Strict,
@@ -26,64 +27,32 @@ from znnpy.learning.voxelwise import BINOMIAL
 ConvChoice = Literal["auto", "direct", "fft", "spectral"]
 
 
-class ConstantSchedule(Strict):
-    """The learning rate stays the same."""
-
-    kind: Literal["constant"] = Field(description="Schedule.")
-
-
-class StepSchedule(Strict):
-    """The learning rate is multiplied by `factor` every `every` iterations."""
-
-    kind: Literal["step"] = Field(description="Schedule.")
-    every: Count = Field(description="Iterations between two steps.")
-    factor: Positive = Field(default=0.1, description="Factor at each step.")
-
-
-class ExponentialSchedule(Strict):
-    """The learning rate decays smoothly, by `factor` over every `every` iterations."""
-
-    kind: Literal["exponential"] = Field(description="Schedule.")
-    every: Count = Field(default=1, description="Iterations over which `factor` applies once.")
-    factor: Positive = Field(description="Factor over `every` iterations.")
-
-
-class InverseSchedule(Strict):
-    """The learning rate is divided by (1 + gamma * iteration) ** power, as by Caffe's `inv`."""
-
-    kind: Literal["inv"] = Field(description="Schedule.")
-    gamma: Positive = Field(description="Factor of the iteration in the divisor.")
-    power: Positive = Field(default=0.75, description="Power of the divisor.")
-
-
-class CosineSchedule(Strict):
-    """Cosine annealing: the learning rate falls along half a cosine to `final` times its start."""
-
-    kind: Literal["cosine"] = Field(description="Schedule.")
-    every: Count | None = Field(
-        default=None,
-        description="Iterations of the decay (default: training.iterations); after it the rate stays.",
-    )
-    final: Annotated[NonNegative, Field(le=1)] = Field(
-        default=0.0, description="Learning rate at the end, as a fraction of its start."
-    )
-
-
-Schedule = Annotated[
-    Annotated[
-        ConstantSchedule | StepSchedule | ExponentialSchedule | InverseSchedule | CosineSchedule,
-        Field(discriminator="kind"),
-    ],
-    shorthand("kind", str),
-]
-
-
 class ValidationSection(Strict):
-    """Validation: measures the loss on data.validation during training."""
+    """Validation: measures loss and score on data.validation during training and of the final weights."""
 
     every: Count = Field(default=500, description="Iterations between two validations.")
     patches: Count = Field(
         default=16, description="Patches that a validation averages over, the same ones each time."
+    )
+    score: str = Field(
+        default="loss",
+        description="Score by which the best checkpoint is chosen: loss, error, accuracy, or a metric of voxels such "
+        "as average_precision.",
+    )
+    patience: Count | None = Field(
+        default=None,
+        description="Early stopping: training ends after so many validations in a row without a better score "
+        "(default: never).",
+    )
+
+
+class EmaSection(Strict):
+    """Exponential moving average (EMA) of the weights, by which validations and predictions are made."""
+
+    decay: Fraction = Field(
+        default=0.999,
+        description="Share of the average that stays at each update, in [0, 1); early on it is at most (1 + n) / (10 + "
+        "n) after n updates.",
     )
 
 
@@ -132,10 +101,19 @@ class TrainingSection(Strict):
     optimizer: AnyOptimizer = Field(
         default=Sgd(kind="sgd"), description=f"{' or '.join(OPTIMIZERS)}, with its settings."
     )
-    learning_rate: Positive = Field(default=0.01, description="Initial learning rate.")
+    learning_rate: Positive = Field(
+        default=0.01,
+        description="Initial learning rate: that after a warm-up, or the highest of one_cycle.",
+    )
     schedule: Schedule = Field(
         default=ConstantSchedule(kind="constant"),
-        description="Learning-rate schedule: constant, step, exponential, inv or cosine.",
+        description="Learning-rate schedule: constant, step, exponential, inv, cosine, poly or one_cycle; any but the "
+        "last may begin with a warm-up.",
+    )
+    ema: Annotated[EmaSection | None, shorthand("decay", int, float)] = Field(
+        default=None,
+        description="Exponential moving average of the weights (EMA), which is validated, saved, evaluated and "
+        "predicted from (default: none).",
     )
     clip_norm: Positive | None = Field(
         default=None,
@@ -159,7 +137,8 @@ class TrainingSection(Strict):
         default="float32", description="float32, or float64: the slow reference, for checks."
     )
     validation: ValidationSection = Field(
-        default=ValidationSection(), description="How often to validate, and on how many patches."
+        default=ValidationSection(),
+        description="How often to validate, on how many patches, and by which score.",
     )
 
     @model_validator(mode="after")

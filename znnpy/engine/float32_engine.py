@@ -12,6 +12,7 @@ from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats, joined
 from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.memory.staging import SHARE_AT
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import Report
@@ -300,6 +301,8 @@ class SingleEngine:
         for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
             values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
             self._room(address, (len(values),), "f8")[...] = values
+            share = optimizer.share(iteration + 1)
+            self._room(address + 8 * SHARE_AT, (1,), "f8")[...] = share
 
     def _results_by_output(self, parity: int, microbatches: int) -> dict[str, tuple[float, float]]:
         """Return loss and error by output, summed over the first microbatches."""

@@ -22,6 +22,7 @@ from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
+from znnpy.learning.optimizers import AVERAGE
 from znnpy.network import learned, parameter_shapes
 from znnpy.network.objectives import total_factor
 from znnpy.network.types import Edge
@@ -277,8 +278,11 @@ class DoubleEngine:
             value *= 1 - learning_rate * decay
         else:
             gradient = gradient + decay * value
-        states = {state: self._states[f"{name}/{state}"] for state in optimizer.state_names}
+        states = {state: self._states[f"{name}/{state}"] for state in optimizer.own_states}
         value -= learning_rate * optimizer.entry.step(optimizer.keys, gradient, states, update)
+        if optimizer.ema is not None:
+            average = self._states[f"{name}/{AVERAGE}"]
+            average += optimizer.share(update) * (value - average)
 
 
 def _wrong(

@@ -27,7 +27,7 @@ from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph
 from znnpy.learning.loss import LossKeys
-from znnpy.learning.optimizers import OptimizerKeys
+from znnpy.learning.optimizers import AVERAGE, OptimizerKeys, averaged
 from znnpy.network import Network, initial_parameters
 from znnpy.network.folding import fold
 from znnpy.network.types import Triple
@@ -187,6 +187,20 @@ class Model(Closing):
         Empty on ranks whose parameters rank 0 moves (strategy `tree`).
         """
         return self._engine.states()
+
+    @property
+    @in_turn
+    def averaged_parameters(self) -> dict[str, Floats]:
+        """Copies of `parameters`, with the moving averages of those that are learned, once there was an update.
+
+        Of an optimiser with `ema`; ZnnpyError otherwise, and on ranks whose parameters rank 0 moves.
+        """
+        found, states = self._engine.parameters(), self._engine.states()
+        if not any(name.endswith(f"/{AVERAGE}") for name in states):
+            raise ZnnpyError(
+                "averaged_parameters: the optimizer of this model keeps no average (ema)"
+            )
+        return averaged(found, states) if self._iteration else found
 
     @in_turn
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:

@@ -83,7 +83,7 @@ def _trained(
         seed=training.seed,
         conv=training.conv,
         loss=training.loss,
-        optimizer=training.optimizer,
+        optimizer=Optimizer.trained(training),
         plan=plan,
         training=Training(
             factors={node.name: training.weight(node.name) for node in network.outputs},
@@ -130,7 +130,7 @@ def plan_room(config: Config, network: Network) -> Iterator[int | None]:
 
 def saved_bytes(config: Config, network: Network) -> int:
     """Return the bytes of the copy that a checkpoint is written from."""
-    return copied_bytes(network, len(Optimizer.of(config.training.optimizer).state_names))
+    return copied_bytes(network, len(Optimizer.trained(config.training).state_names))
 
 
 def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The optimisers (sgd with momentum, adam): keys, states kept for each parameter, float64 formulas as in PyTorch."""
+"""The optimisers (sgd, adam, adamw): keys, states kept for each parameter, float64 formulas as in PyTorch."""
 
 from __future__ import annotations
 
@@ -51,6 +51,35 @@ class Adam(OptimizerKeys):
     weight_decay: NonNegative = Field(default=0.0, description=_DECAY)
 
 
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"] = Field(description="Optimizer.")  # type: ignore[assignment]
+    weight_decay: NonNegative = Field(
+        default=0.01,
+        description="Weight decay: the learning rate times this times the filters is taken off them (biases: none).",
+    )
+
+
+AVERAGE = "average"
+"""The state that an exponential moving average of a parameter is kept in, beside those of the optimiser."""
+
+
+def averaged(parameters: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays by parameter, with the moving averages among the states in place of what is learned."""
+    return {name: states.get(f"{name}/{AVERAGE}", values) for name, values in parameters.items()}
+
+
+def average_share(decay: float, update: int) -> float:
+    """Return the share by which an average moves towards a parameter after update number `update`, from 1 on.
+
+    1 minus the decay; early on more, that the average may forget where training began: after n updates the decay is
+    at most (1 + n) / (10 + n). The first update begins the average.
+    """
+    before = update - 1
+    return 1.0 if before == 0 else 1.0 - min(decay, (1 + before) / (10 + before))
+
+
 class Now(NamedTuple):
     """The state of training that an update's numbers follow from, beside its keys.
 
@@ -74,7 +103,8 @@ class OptimizerKind:
     the arrays kept for each parameter, as the kernel's words call them.
     `step(keys, gradient, states, update)`: what the learning rate times is taken off a parameter, for
     update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
-    `decouples`: weight decay may shrink filters beside the gradient. `aliases`: other libraries' names for it.
+    `decouples`: weight decay may shrink filters beside the gradient; `decoupled`: it always does. `aliases`: other
+    libraries' names for it.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
@@ -86,6 +116,7 @@ class OptimizerKind:
     step: Callable[[Any, Doubles, States, int], Doubles]
     squares: tuple[str, ...] = ()
     decouples: bool = False
+    decoupled: bool = False
     kernel: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
     aliases: tuple[str, ...] = ()
@@ -155,6 +186,17 @@ _ALL = (
         step=_adam,
         squares=("variance",),
         decouples=True,
+        kernel="znnpy_kernels.layers.optimizers:adam",
+        hyper=_adam_hyper,
+    ),
+    OptimizerKind(
+        name="adamw",
+        keys=AdamW,
+        states=lambda keys: ("mean", "variance"),
+        step=_adam,
+        squares=("variance",),
+        decouples=True,
+        decoupled=True,
         kernel="znnpy_kernels.layers.optimizers:adam",
         hyper=_adam_hyper,
     ),

@@ -57,7 +57,7 @@ class Compared:
 class Metric:
     """One metric: `score(compared)` of the kind `of`; one of objects is called only where both sides have some.
 
-    `title`: in tables, where numbers have the `format`; `name`: in JSON.
+    `title`: in tables, where numbers have the `format`; `name`: in JSON. `higher`: whether higher scores are better.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Metric:
     of: Of
     score: Callable[[Compared], Score]
     format: str = ".4f"
+    higher: bool = False
 
 
 def _average_precision(it: Compared) -> float | None:
@@ -99,12 +100,14 @@ METRICS = Registry[Metric](
             title="average precision",
             of="decisions",
             score=_average_precision,
+            higher=True,
         ),
         Metric(
             name="accuracy",
             title="accuracy",
             of="classes",
             score=lambda it: accuracy(it.decision, it.target, it.weight),
+            higher=True,
         ),
         Metric(
             name="adapted_rand_error",
@@ -133,6 +136,12 @@ METRICS = Registry[Metric](
             score=lambda it: absolute_error(it.ranking, it.target, it.weight),
             format=".4g",
         ),
-        Metric(name="correlation", title="correlation", of="values", score=_correlations),
+        Metric(
+            name="correlation",
+            title="correlation",
+            of="values",
+            score=_correlations,
+            higher=True,
+        ),
     ),
 )

@@ -19,6 +19,7 @@ from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
+BEST = "best"  # the folder of checkpoints that validated best so far
 FORMAT = 1  # raised when files change so that older versions cannot read them
 # Begin the names of arrays in the file; a name is `group/name`.
 GROUPS = ("parameters", "optimizer_state")
@@ -73,6 +74,32 @@ def path_of(directory: Path, iteration: int) -> Path:
 
 def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint and remove all but the newest `keep`; raises RunError when the disk is full."""
+    path = _write(directory, checkpoint)
+    # After the new one is durable: at no moment is there none.
+    _prune(directory, keep)
+    return path
+
+
+def save_best(directory: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint that validated best so far beside those before it; RunError when the disk is full."""
+    with explained(directory, RunError):
+        directory.mkdir(exist_ok=True)
+        sync(directory.parent)
+    _write(directory, checkpoint)
+
+
+def prune_best(directory: Path, kept: Path) -> None:
+    """Remove all best checkpoints but those that were the best when one of the checkpoints in `kept` was saved.
+
+    So a run that goes on from any of these has the best one of that time.
+    """
+    found, saved = listed(directory), listed(kept)
+    wanted = {next((path for path in found if path.name <= it.name), None) for it in saved}
+    newest = saved[0].name if saved else ""
+    _remove([path for path in found if path.name <= newest and path not in wanted], directory)
+
+
+def _write(directory: Path, checkpoint: Checkpoint) -> Path:
     path = path_of(directory, checkpoint.iteration)
     # A text is an array as well: the whole checkpoint is one file, which is written or is not.
     arrays = {"meta": np.array(json.dumps(_meta(checkpoint), sort_keys=True))}
@@ -81,8 +108,6 @@ def save(directory: Path, checkpoint: Checkpoint, keep: int) -> Path:
             arrays[f"{group}/{name}"] = np.ascontiguousarray(array)
     with explained(path, RunError):
         write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
-    # After the new one is durable: at no moment is there none.
-    _prune(directory, keep)
     return path
 
 
@@ -125,6 +150,42 @@ def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> 
     Raises RunError where none can be read, OtherNetworkError where one is of another network.
     """
     paths = listed(directory)
+    found = _first_readable(paths, contents, warn)
+    if paths and not found:
+        raise RunError(f"no checkpoint in {directory} can be read; train anew with --overwrite")
+    return found
+
+
+def best(run: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoint:
+    """Load the checkpoint of a run that validated best; skip damaged ones with a warning; RunError if there is none.
+
+    Those after the newest checkpoint do not count: what was trained since then is not saved, and may not be trusted.
+    """
+    saved = listed(run / DIRECTORY)
+    paths = [path for path in listed(run / BEST) if saved and path.name <= saved[0].name]
+    found = _first_readable(paths, contents, warn)
+    if found is None:
+        why = "can be read" if paths else "is saved yet; validations of data.validation choose it"
+        raise RunError(f"no best checkpoint of {run} {why}; the newest one is latest")
+    return found
+
+
+def of_iteration(run: Path, iteration: int, contents: Contents) -> Checkpoint:
+    """Load the checkpoint of an iteration; RunError, which names those that there are, if there is none."""
+    folders = (run / DIRECTORY, run / BEST)
+    for folder in folders:
+        if (path := path_of(folder, iteration)).exists():
+            return load(path, contents)
+    names = {path.name for folder in folders for path in listed(folder)}
+    known = sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+    raise RunError(
+        f"{run} has no checkpoint of iteration {iteration} (there are: {', '.join(map(str, known))})"
+    )
+
+
+def _first_readable(
+    paths: Sequence[Path], contents: Contents, warn: Callable[[str], None]
+) -> Checkpoint | None:
     for path in paths:
         try:
             return load(path, contents)
@@ -133,8 +194,6 @@ def newest(directory: Path, contents: Contents, warn: Callable[[str], None]) -> 
             raise
         except RunError as error:
             warn(f"{error}; trying the one before")
-    if paths:
-        raise RunError(f"no checkpoint in {directory} can be read; train anew with --overwrite")
     return None
 
 

@@ -29,6 +29,7 @@ Record = dict[str, Any]
 LINE = 1 << 16  # bytes that a record is well below
 # Every record begins with its iteration, so an unfinished line may still tell it.
 _BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
+CHANGED = "changed"  # the key of a text: what the config changed with which a run goes on
 DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
 
 
@@ -196,9 +197,12 @@ def _parsed(line: bytes) -> Record | None:
     if not isinstance(record, dict) or not _whole(record.get("iteration")):
         return None
     nested = [value for value in record.values() if isinstance(value, dict)]
-    values = [value for value in record.values() if not isinstance(value, dict)]
-    values += [value for inner in nested for value in inner.values()]
-    # Numbers only, one level deep: nothing else was ever written, so anything else is damage.
+    rest = {key: value for key, value in record.items() if not isinstance(value, dict)}
+    if isinstance(rest.get(CHANGED), str):
+        del rest[CHANGED]
+    values = [*rest.values(), *(value for inner in nested for value in inner.values())]
+    # Numbers only, one level deep, and what changed: nothing else was ever written, so anything else
+    # is damage.
     return record if all(map(_finite, values)) else None
 
 

@@ -164,10 +164,10 @@ class Loop:
         self._pending: deque[tuple[int, int]] = deque()  # iteration after the update, its ticket
         # References, not copies: batches live that much longer.
         self._fed: deque[Batch] = deque(maxlen=FED)
-        self._submitted = model.iteration
+        self._submitted, self._enough = model.iteration, False
 
     def run(self) -> int:
-        """Train until done or asked to stop, save, and return the iteration reached."""
+        """Train until done, long enough, or asked to stop; validate when done, save, return the iteration reached."""
         with self._stop.deferred():
             self._keeper.start(self._submitted)
             try:
@@ -175,7 +175,8 @@ class Loop:
                 if self._keeper.saved < 0:
                     self._save()
                 self._validate_if_due()
-                while self._submitted < self._pace.iterations and self._stop.agreed() is None:
+                self._agree()
+                while self._left() and self._stop.agreed() is None:
                     self._submit()
                     # One update stays in flight: while it computes, the next batch is taken and
                     # submitted.
@@ -191,6 +192,9 @@ class Loop:
             finally:
                 self._keeper.close()
         return self._submitted
+
+    def _left(self) -> bool:
+        return self._submitted < self._pace.iterations and not self._enough
 
     def _submit(self) -> None:
         batch = next(self._batches)
@@ -210,28 +214,45 @@ class Loop:
             self._keeper.record(iteration, outcome)
 
     def _pause_if_due(self) -> None:
-        if due(self._submitted, self._pace.validate_every) and self._validate:
-            self._settle()
+        validating = due(self._submitted, self._pace.validate_every)
+        # The final weights as well, before they are saved.
+        if validating or (self._pace.validate_every and self._submitted >= self._pace.iterations):
+            self._prepare_validation()
             self._validate_if_due()
+        if validating:
+            self._agree()
         if due(self._submitted, self._pace.save_every):
             self._settle()
             self._save()
+
+    def _prepare_validation(self) -> None:
+        if self._validate or self._pace.averaged:
+            self._settle()
+        if self._pace.averaged:
+            # Others may still read rank 0's weights, whose place averages take.
+            self._world.exchange(None)
 
     def _settle(self) -> None:
         self._finish_all_but(0)
         self._model.drain()
 
     def _validate_if_due(self) -> None:
-        """Validate if due; also first thing after a resume, as a signal may have come before a validation."""
-        if self._validate is None or self._validated >= self._submitted:
+        """Validate if due or done; also first thing after a resume: a signal may have come before a validation."""
+        if self._validate is None or self._validated >= self._submitted or self._stop.requested:
             return
-        if not due(self._submitted, self._pace.validate_every) or self._stop.requested:
+        last = self._submitted >= self._pace.iterations
+        if not last and not due(self._submitted, self._pace.validate_every):
             return
         record = self._validate()
         if record is None:
             return
         self._validated = self._submitted
-        self._keeper.validated(self._submitted, record)
+        self._keeper.validated(self._model, self._submitted, record)
+
+    def _agree(self) -> None:
+        """Learn from rank 0, which alone validates, whether training ends early; all ranks call it together."""
+        if self._pace.patient:
+            self._enough = bool(self._world.broadcast(self._keeper.enough))
 
     def _save(self) -> None:
         wrong = self._keeper.save(self._model, self._submitted)

@@ -23,7 +23,7 @@ from znnpy.errors import PlanError, RunError, reason
 from znnpy.locks import alone
 from znnpy.plan import Plan, fftw
 from znnpy.plan.record import saved_plan
-from znnpy.train.checkpoint import DIRECTORY
+from znnpy.train.checkpoint import BEST, DIRECTORY
 from znnpy.train.log import DAMAGED
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
@@ -86,6 +86,11 @@ class RunDirectory(Closing):
         return self.path / DIRECTORY
 
     @property
+    def best(self) -> Path:
+        """The directory of the checkpoints that validated best so far; there once one is saved."""
+        return self.path / BEST
+
+    @property
     def started(self) -> bool:
         """Whether a run has begun here that is to be resumed."""
         return not self._anew and (self.path / CONFIG).exists()
@@ -138,8 +143,9 @@ class RunDirectory(Closing):
             for path in list(self.path.iterdir()):
                 if _is_file(path.name):
                     path.unlink()
-            if self.checkpoints.exists():
-                shutil.rmtree(self.checkpoints)
+            for folder in (self.checkpoints, self.best):
+                if folder.exists():
+                    shutil.rmtree(folder)
             sync(self.path)
         except OSError as error:
             raise RunError(
@@ -178,7 +184,7 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, LOCK}
+    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK}
     foreign = sorted(name for name in names if not _is_file(name))
     if foreign and not (path / CONFIG).exists():
         raise RunError(

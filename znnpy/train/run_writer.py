@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from znnpy.train.checkpoint import Arrays, Checkpoint, save
+from znnpy.train.best import Best
+from znnpy.train.checkpoint import BEST, Arrays, Checkpoint, prune_best, save, save_best
 from znnpy.train.log import Record, RunLog
 from znnpy.train.progress import Rate, Reporter, Status
 
@@ -54,6 +56,10 @@ class Pace:
     validate_every: int
     save_every: int
     keep: int
+    patient: bool = False
+    """Whether training may end early, when the keeper has `enough`."""
+    averaged: bool = False
+    """Whether validations are made by averages of the weights, which take their place meanwhile."""
 
 
 class Keeper(Protocol):
@@ -71,8 +77,12 @@ class Keeper(Protocol):
     def record(self, iteration: int, outcome: StepOutcome) -> None:
         """Record one finished update; its loss is finite."""
 
-    def validated(self, iteration: int, record: Record) -> None:
-        """Record one finished validation."""
+    @property
+    def enough(self) -> bool:
+        """Whether training ends early, as validations are no longer better."""
+
+    def validated(self, model: Stateful, iteration: int, record: Record) -> None:
+        """Record one finished validation of a model after `iteration` updates, all done."""
 
     def sync(self) -> None:
         """Make the records so far durable."""
@@ -86,8 +96,8 @@ class RunKeeper:
 
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes and
     returns the name of what is not finite, if anything. `timings` are added to the lines of timings.jsonl. `written`
-    is called after each checkpoint. `network`: the digest that checkpoints carry (`Contents`). `errors`: whether
-    fractions of wrong voxels mean anything.
+    is called after each checkpoint. `best`: of the validations so far. `network`: the digest that checkpoints carry
+    (`Contents`). `errors`: whether fractions of wrong voxels mean anything.
     """
 
     def __init__(
@@ -102,11 +112,12 @@ class RunKeeper:
         timings: Callable[[], Record] = dict,
         written: Callable[[], object] = lambda: None,
         *,
+        best: Best | None = None,
         network: str = "",
         errors: bool = True,
     ) -> None:
         self.saved, self._written, self._errors = saved, written, errors
-        self._network = network
+        self._network, self._best = network, best or Best()
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
         self._reporter, self._verify, self._more = reporter, verify, timings
@@ -149,11 +160,28 @@ class RunKeeper:
             )
         self._reporter.update(status)
 
-    def validated(self, iteration: int, record: Record) -> None:
-        """Log the scores and show them."""
+    @property
+    def enough(self) -> bool:
+        """Whether so many validations were no better that training ends."""
+        return self._best.enough
+
+    def validated(self, model: Stateful, iteration: int, record: Record) -> None:
+        """Log the finite scores and show them; save weights that are the best so far."""
+        # Weights may have overflowed in the last update: saving them says so.
+        record = {key: value for key, value in record.items() if math.isfinite(value)}
         self._log.write({"iteration": iteration, "validation": record})
         scores = "  ".join(f"{key} {value:.4f}" for key, value in record.items())
-        self._reporter.note(f"iteration {iteration}: validation  {scores}")
+        better = self._best.add(iteration, record)
+        self._reporter.note(
+            f"iteration {iteration}: validation  {scores}{'  (best)' if better else ''}"
+        )
+        if better:
+            self._save_best(model, iteration)
+        if self.enough:
+            self._reporter.note(
+                f"training ends early: {self._best.since} validations in a row had no better "
+                f"{self._best.score} than that of iteration {self._best.iteration}"
+            )
 
     def sync(self) -> None:
         """Make the log durable."""
@@ -169,7 +197,23 @@ class RunKeeper:
         if wrong:
             return wrong
         self._log.sync()
-        checkpoint = Checkpoint(
+        save(self._checkpoints, self._checkpoint(iteration, parameters, state), self._pace.keep)
+        prune_best(self._checkpoints.parent / BEST, self._checkpoints)
+        # Other ranks wait for this: none may go on as if a checkpoint existed that does not.
+        self._written()
+        self.saved = iteration
+        return None
+
+    def _save_best(self, model: Stateful, iteration: int) -> None:
+        parameters, state = model.parameters, model.optimizer_state
+        # What is not finite is never saved; the next checkpoint says so.
+        if _finite(parameters) and _finite(state):
+            save_best(
+                self._checkpoints.parent / BEST, self._checkpoint(iteration, parameters, state)
+            )
+
+    def _checkpoint(self, iteration: int, parameters: Arrays, state: Arrays) -> Checkpoint:
+        return Checkpoint(
             iteration=iteration,
             parameters=parameters,
             optimizer_state=state,
@@ -179,11 +223,6 @@ class RunKeeper:
             next_sample=iteration * self._pace.batch,
             network=self._network,
         )
-        save(self._checkpoints, checkpoint, self._pace.keep)
-        # Other ranks wait for this: none may go on as if a checkpoint existed that does not.
-        self._written()
-        self.saved = iteration
-        return None
 
 
 def _finite(arrays: Arrays) -> bool:

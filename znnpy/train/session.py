@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
+from znnpy.train.averages import by_averages
+from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
@@ -113,12 +115,12 @@ class _Session:
         self._errors = not of_values(config, self._network)
 
     def run(self) -> Outcome:
-        training, done = self._config.training, self._standing.iteration
+        training, done, best = self._config.training, self._standing.iteration, self._standing.best
         for text in doubtful_outputs(self._network, training.loss) + left_out(
             training, self._network
         ):
             self._reporter.note(f"warning: {text}")
-        if done < training.iterations:
+        if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
             self._world.broadcast([done, for_others(self._config)])
             with ExitStack() as stack:
@@ -126,13 +128,22 @@ class _Session:
         else:
             self._world.broadcast(None)
             take_up(self._run, self._config, self._standing, None, self._reporter)
+            more = "training.validation.patience" if best.enough else "training.iterations"
             self._reporter.note(
-                f"this run is finished, {done} iterations are done; raise training.iterations to "
+                f"this run is finished, {done} iterations are done; raise {more} to "
                 "train on, or start anew with --overwrite"
             )
-        if done < training.iterations:
+        if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
+
+    def _left(self) -> bool:
+        """Whether anything is left to train, or to validate: a signal may have come just before the end."""
+        standing, done = self._standing, self._standing.iteration
+        if standing.best.enough:
+            return False
+        unvalidated = bool(self._config.data.validation) and standing.validated < done
+        return done < self._config.training.iterations or unvalidated
 
     def _train(self, stack: ExitStack) -> int:
         """Train; first open everything that may be refused, before the run directory changes."""
@@ -236,6 +247,7 @@ class _Session:
             partial(verify_all, [source, validation], self._world),
             self._stop.timings,
             partial(self._world.exchange, None),
+            best=standing.best,
             network=contents_of(config).network,
             errors=self._errors,
         )
@@ -264,6 +276,8 @@ class _Session:
             self._stop,
             len(model.samples),
             errors=self._errors,
+            metric=metric_of(self._config, self._network),
+            during=partial(by_averages, model) if training.ema else nullcontext,
         )
 
     def _source(self, stack: ExitStack) -> PeriodicSource:

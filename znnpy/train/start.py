@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from znnpy.config import described_changes, dump, load_config
+from znnpy.config import changes_of_training, described, described_changes, dump, load_config
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.config_model import Weights
+from znnpy.learning.optimizers import averaged
 from znnpy.network import (
     Network,
     learned,
@@ -26,9 +27,10 @@ from znnpy.network import (
 from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train.best import Best, best_of
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import differences, versions
-from znnpy.train.log import drop_after, up_to
+from znnpy.train.log import CHANGED, RunLog, drop_after, up_to
 from znnpy.train.npz_reader import Kind
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import (
@@ -43,6 +45,9 @@ from znnpy.train.run_directory import (
     write_json,
 )
 
+Which = Literal["best", "latest"] | int
+"""Which of a run's checkpoints: the best validated, the newest, or that of an iteration."""
+
 
 @dataclass(frozen=True)
 class SavedRun:
@@ -56,11 +61,17 @@ class SavedRun:
 
     @property
     def weights(self) -> Weights:
-        """Return the trained network for prediction: without coarser outputs, which serve training alone."""
+        """Return the trained network for prediction: without coarser outputs, which serve training alone.
+
+        Its weights are their moving averages where the config keeps them.
+        """
         network = finest(self.network)
         edges = {edge.name for edge in network.edges}
         plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
         found = self.checkpoint.parameters
+        # Before the first update there is no average yet.
+        if self.config.training.ema and self.checkpoint.iteration:
+            found = averaged(found, self.checkpoint.optimizer_state)
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 
@@ -69,12 +80,15 @@ class SavedRun:
 class Standing:
     """The state from which a run starts or resumes: its plan and newest checkpoint (None: at the start).
 
-    `validated` is the last iteration whose validation is in the log.
+    `validated` is the last iteration whose validation is in the log, `best` the best of them. `changed`: keys of the
+    config with which training goes on another way, in words.
     """
 
     plan: dict[str, Any] | None
     checkpoint: Checkpoint | None
     validated: int = 0
+    best: Best = field(default_factory=Best)
+    changed: str = ""
 
     @property
     def iteration(self) -> int:
@@ -85,13 +99,15 @@ class Standing:
 def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """Return where a run stands that `config` starts or resumes; changes nothing on disk.
 
-    Raises RunError with the keys of a config that changed in a way that matters; changed versions and damaged
-    checkpoints are noted.
+    Raises RunError with the keys of a config that changed in a way that a run cannot go on with; other changes of
+    training, changed versions and damaged checkpoints are noted.
     """
+    best = best_of(config, trained_network(config))
     if not run.started:
-        return Standing(None, None)
+        return Standing(None, None, best=best)
     # The config first: everything after it is read by what it says.
-    _refuse_changes(run, config)
+    before = load_config(run / CONFIG)
+    _refuse_changes(run, before, config)
     _warn_of_versions(run / VERSIONS, config.training.seed, reporter)
     plan, contents = _plan(run / PLAN, config), contents_of(config)
     checkpoint = checkpoints.newest(
@@ -111,9 +127,16 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
     # Up to the checkpoint: later validations are cut off with the log and made again.
-    records = up_to(run / LOG, standing.iteration)
-    validated = max((r["iteration"] for r in records if "validation" in r), default=0)
-    return replace(standing, validated=validated)
+    records = [r for r in up_to(run / LOG, standing.iteration) if "validation" in r]
+    validated = max((r["iteration"] for r in records), default=0)
+    best.take(records)
+    if best.iteration > 0 and not checkpoints.path_of(run.best, best.iteration).exists():
+        # Its weights are lost: the best of those to come is saved.
+        best = best_of(config, trained_network(config))
+    changed = ", ".join(described(changes_of_training(before, config), before, config))
+    if changed and standing.iteration:
+        reporter.note(f"from iteration {standing.iteration} on: {changed}")
+    return replace(standing, validated=validated, best=best, changed=changed)
 
 
 def take_up(
@@ -129,11 +152,13 @@ def take_up(
     choices that change bits, before the first update.
     """
     if run.started:
+        _note_changes(run / LOG, standing)
         run.refresh(dump(config))
     else:
         run.begin(dump(config), versions(config.training.seed))
     # Damaged ones, that is: intact newer checkpoints would have been resumed from.
-    checkpoints.discard_newer(run.checkpoints, standing.iteration)
+    for directory in (run.checkpoints, run.best):
+        checkpoints.discard_newer(directory, standing.iteration)
     damage = drop_after(run / LOG, standing.iteration)
     if damage:
         reporter.note(f"warning: {damage}")
@@ -141,10 +166,30 @@ def take_up(
         write_json(run / PLAN, plan)
 
 
-def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> SavedRun:
+def _note_changes(log: Path, standing: Standing) -> None:
+    """Write into the log what changed in the config, from which iteration on; also what changed after that one.
+
+    Before the config is replaced, by which changes are seen: what a killed process has noted is there already.
+    """
+    here = standing.iteration
+    noted = [(it["iteration"], it[CHANGED]) for it in up_to(log, 1 << 62) if CHANGED in it]
+    # Of a start from a newer checkpoint, which cannot be read now; it holds from here on.
+    later = [text for iteration, text in noted if iteration > here]
+    changed = ", ".join(dict.fromkeys([*later, *([standing.changed] if standing.changed else [])]))
+    if changed and here and (here, changed) not in noted:
+        drop_after(log, here)
+        with RunLog(log) as file:
+            file.write({"iteration": here, CHANGED: changed})
+            file.sync()
+
+
+def read_run(
+    path: Path, reporter: Reporter, overrides: Sequence[str] = (), which: Which = "latest"
+) -> SavedRun:
     """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
-    Raises RunError when there is no run, it has no checkpoint yet, or its network would be another.
+    `which`: its newest checkpoint, the best one, or that of an iteration. Raises RunError when there is no run, it
+    has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
     trained = load_config(path / CONFIG)
@@ -157,18 +202,26 @@ def read_run(path: Path, reporter: Reporter, overrides: Sequence[str] = ()) -> S
             f"{path} was trained with another network; changed: {_first(changed)}; undo that"
         )
     plan = _plan(path / PLAN, trained)
-    checkpoint = checkpoints.newest(
-        path / checkpoints.DIRECTORY,
-        contents_of(trained),
-        lambda text: reporter.note(f"warning: {text}"),
-    )
-    if checkpoint is None:
-        raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    checkpoint = _saved(path, contents_of(trained), which, reporter)
     if plan is None:
         reporter.note(lost(path / PLAN, "algorithms are"))
     # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)
     return SavedRun(path, config, trained_network(config), plan, checkpoint)
+
+
+def _saved(path: Path, contents: Contents, which: Which, reporter: Reporter) -> Checkpoint:
+    def warn(text: str) -> None:
+        reporter.note(f"warning: {text}")
+
+    if which == "best":
+        return checkpoints.best(path, contents, warn)
+    if which != "latest":
+        return checkpoints.of_iteration(path, which, contents)
+    found = checkpoints.newest(path / checkpoints.DIRECTORY, contents, warn)
+    if found is None:
+        raise RunError(f"{path} has no checkpoint yet; `znnpy train` writes them")
+    return found
 
 
 def lost(path: Path, what: str) -> str:
@@ -189,7 +242,7 @@ def contents_of(config: Config) -> Contents:
         name: Kind(shape, dtype, name not in squares)
         for name, shape in parameter_shapes(network).items()
     }
-    optimizer = Optimizer.of(training.optimizer)
+    optimizer = Optimizer.trained(training)
     states = {
         f"{name}/{state}": replace(kinds[name], negative=state not in optimizer.entry.squares)
         for name in learned(network)
@@ -228,8 +281,8 @@ def _warn_of_versions(path: Path, seed: int, reporter: Reporter) -> None:
         )
 
 
-def _refuse_changes(run: RunDirectory, config: Config) -> None:
-    changed = described_changes(load_config(run / CONFIG), config)
+def _refuse_changes(run: RunDirectory, before: Config, config: Config) -> None:
+    changed = described_changes(before, config)
     if changed:
         raise RunError(
             f"the run in {run.path} was begun with another config; changed: {_first(changed)}. "

@@ -50,6 +50,8 @@ def pace_of(config: Config, model: Model) -> Pace:
         validate_every=training.validation.every if config.data.validation else 0,
         save_every=run.checkpoint.every,
         keep=run.checkpoint.keep,
+        patient=training.validation.patience is not None,
+        averaged=training.ema is not None,
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 
 from znnpy.data.sampling.prefetch import Float32, make_batch
 from znnpy.data.sampling.sampler import Sampler
+from znnpy.engine.layers.probabilities import probabilities
 from znnpy.evaluation.loss_totals import Tally
+from znnpy.learning.loss import Objective
+from znnpy.metrics.metric import Compared, Metric
 from znnpy.network.objectives import Objectives, total_factor
 from znnpy.train.log import Record
 from znnpy.train.signals import Stop
@@ -21,12 +26,39 @@ class Forward(Protocol):
         """Return output values for one batch, without dropout."""
 
 
+class Gathered:
+    """The voxels of one output over all patches, for a metric that wants them together."""
+
+    def __init__(self, metric: Metric, objective: Objective) -> None:
+        self._metric, self._reading = metric, objective.reading
+        self._parts: list[tuple[Float32, Float32, Float32]] = []
+
+    def add(self, values: Float32, target: Float32, weight: Float32) -> None:
+        """Add output values, targets and weights (patch, channel, z, y, x)."""
+        found = probabilities(self._reading, values).astype(np.float32)
+        for part in zip(found, target, np.broadcast_to(weight, target.shape), strict=True):
+            self._parts.append(part)
+
+    def score(self) -> float | None:
+        """Return the score, of several channels their mean; None where there is none."""
+        # Patches lie one after the other along z: a metric of voxels does not mind.
+        found, target, weight = (
+            np.concatenate(arrays, 1) for arrays in zip(*self._parts, strict=True)
+        )
+        unknown = np.zeros(found.shape[1:], np.uint64)
+        score = self._metric.score(Compared(found, found, target, weight, unknown))
+        each = [it for it in (score if isinstance(score, tuple) else (score,)) if it is not None]
+        mean = float(np.mean(each)) if each else np.nan
+        return mean if np.isfinite(mean) else None
+
+
 class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment; accuracy of classes.
 
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
     `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether fractions of
-    wrong voxels mean anything.
+    wrong voxels mean anything. `metric`: of voxels, which scores the first output too. `during`: entered around
+    each validation, as what puts other weights in place.
     """
 
     def __init__(
@@ -40,14 +72,23 @@ class Validation:
         at_once: int | None = None,
         *,
         errors: bool = True,
+        metric: Metric | None = None,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop, self._at_once = batch, stop, at_once or batch
-        self._patches, self._errors = patches, errors
+        self._patches, self._errors, self._metric = patches, errors, metric
+        self._during = during
 
     def __call__(self) -> Record | None:
         """Validate the model's present weights once; None if a signal stopped it."""
+        with self._during():
+            return self._scores()
+
+    def _scores(self) -> Record | None:
         tallies: dict[str, Tally] = {}
+        first_output = next(iter(self._losses))
+        gathered = Gathered(self._metric, self._losses[first_output]) if self._metric else None
         for number, first in enumerate(range(0, self._patches, self._batch)):
             # Not `agreed`: that counts updates, and all ranks must call it equally often.
             if self._stop.requested:
@@ -57,7 +98,10 @@ class Validation:
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 # The last batch may be filled up; only wanted samples count.
-                tally.add(values[node][:count], target[:count], batch.weights[node][:count])
+                counted = values[node][:count], target[:count], batch.weights[node][:count]
+                tally.add(*counted)
+                if gathered and node == first_output:
+                    gathered.add(*counted)
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
         # As a training step combines outputs: losses are added, errors averaged.
         record = {"loss": sum(factor * tally.loss for tally, factor in found)}
@@ -66,6 +110,8 @@ class Validation:
             record["error"] = wrong / total_factor(self._losses)
         if len(found) == 1 and found[0][0].objective.reading.whole_voxels:
             record["accuracy"] = 1 - found[0][0].error
+        if gathered and self._metric and (score := gathered.score()) is not None:
+            record[self._metric.name] = score
         return record
 
     def _forward(self, images: dict[str, Float32], outputs: list[str]) -> dict[str, Float32]:

@@ -50,7 +50,12 @@ class Bystander:
     def record(self, iteration: int, outcome: StepOutcome) -> None:
         """Do nothing."""
 
-    def validated(self, iteration: int, record: Record) -> None:
+    @property
+    def enough(self) -> bool:
+        """Return nothing of its own: rank 0 decides."""
+        return False
+
+    def validated(self, model: Stateful, iteration: int, record: Record) -> None:
         """Do nothing."""
 
     def sync(self) -> None:

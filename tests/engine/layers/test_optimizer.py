@@ -20,7 +20,8 @@ from znnpy.errors import ZnnpyError
         ({"nesterov": True, "momentum": 0}, "nesterov: needs a momentum above 0"),
         ({"nesterov": 3}, "nesterov: must be true or false"),
         ({"decoupled": True}, "decoupled weight decay is AdamW's"),
-        ({"kind": "adamw"}, "'adamw' is not one of sgd, adam"),
+        ({"kind": "adamw", "weight_decay": -1}, "weight_decay: must be at least 0"),
+        ({"kind": "adam_w"}, "'adam_w' is not one of sgd, adam, adamw"),
     ],
 )
 def test_what_a_config_refuses_is_refused(setting, words):

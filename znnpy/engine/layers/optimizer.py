@@ -14,10 +14,19 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy.aliases import canonical
 from znnpy.config import check_section
 from znnpy.config.problems import suggestion
+from znnpy.config.training_section import TrainingSection
 from znnpy.engine.memory.staging import HYPER_WORDS
 from znnpy.errors import PlanError, ZnnpyError
-from znnpy.fields import Bool, Strict
-from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Now, OptimizerKeys, OptimizerKind
+from znnpy.fields import Bool, Fraction, Strict
+from znnpy.learning.optimizers import (
+    AVERAGE,
+    OPTIMIZERS,
+    AnyOptimizer,
+    Now,
+    OptimizerKeys,
+    OptimizerKind,
+    average_share,
+)
 from znnpy.registry import resolved
 
 
@@ -25,6 +34,7 @@ class _Own(Strict):
     """Arguments that configs do not have."""
 
     decoupled: Bool
+    ema: Fraction | None
 
 
 class _Named(Strict):
@@ -38,24 +48,35 @@ class Optimizer:
     """An optimiser: one of `OPTIMIZERS` with its keys, which are its attributes too; definitions as in PyTorch.
 
     `numbers`: keys of its kind as a config holds them; those of other kinds are checked and ignored. sgd: `momentum`
-    0.9, `nesterov`; adam: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; both: `weight_decay` 0, which is added to the
-    gradient of filters, never of biases; with `decoupled` it shrinks them directly (AdamW, so with adam alone).
+    0.9, `nesterov`; adam, adamw: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; sgd, adam: `weight_decay` 0, which is added
+    to the gradient of filters, never of biases; adamw: `weight_decay` 0.01, which shrinks filters directly, as adam's
+    does with `decoupled`. `ema`: decay, in [0, 1), of an exponential moving average of what is learned
+    (`Model.averaged_parameters`); early on it is at most (1 + n) / (10 + n) after n updates. None: there is none.
     Raises ZnnpyError for a value that a config could not hold.
     """
 
     kind: str
     decoupled: bool
     keys: OptimizerKeys
+    ema: float | None
 
-    def __init__(self, kind: str = "sgd", *, decoupled: bool = False, **numbers: Any) -> None:
+    def __init__(
+        self,
+        kind: str = "sgd",
+        *,
+        decoupled: bool = False,
+        ema: float | None = None,
+        **numbers: Any,
+    ) -> None:
         kind = canonical("optimizer", kind) if isinstance(kind, str) else kind
         if not isinstance(kind, str) or kind not in OPTIMIZERS:
             raise ZnnpyError(f"optimizer {kind!r} is not one of {', '.join(OPTIMIZERS)}")
         entry = OPTIMIZERS[kind]
-        own = check_section(_Own, {"decoupled": decoupled}, "optimizer")
+        own = check_section(_Own, {"decoupled": decoupled, "ema": ema}, "optimizer")
         # The dataclass is frozen, and its own `__init__` would not check.
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "decoupled", own.decoupled)
+        object.__setattr__(self, "decoupled", own.decoupled or entry.decoupled)
+        object.__setattr__(self, "ema", own.ema)
         object.__setattr__(self, "keys", _checked(entry, numbers))
         if own.decoupled and not entry.decouples:
             kinds = " or ".join(kind.name for kind in OPTIMIZERS.values() if kind.decouples)
@@ -82,6 +103,12 @@ class Optimizer:
             given = check_section(_Named, {"optimizer": given}, "Model").optimizer
         return cls(**given.model_dump())
 
+    @classmethod
+    def trained(cls, training: TrainingSection) -> Optimizer:
+        """Return the optimiser of a config's training, which keeps its moving average."""
+        decay = training.ema.decay if training.ema else None
+        return cls(**training.optimizer.model_dump(), ema=decay)
+
     @property
     def entry(self) -> OptimizerKind:
         """The entry of its kind."""
@@ -99,7 +126,12 @@ class Optimizer:
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Names of the buffers kept for each parameter, as the kernel's fields call them."""
+        """Names of the buffers kept for each parameter: as the kernel's fields call them, and the average's."""
+        return (*self.own_states, *(() if self.ema is None else (AVERAGE,)))
+
+    @property
+    def own_states(self) -> tuple[str, ...]:
+        """Names of the buffers that the kernel reads and writes."""
         return self.entry.states(self.keys)
 
     @property
@@ -111,12 +143,17 @@ class Optimizer:
         """Return the numbers that the kernel reads, in its order, for update number `update`, counted from 1."""
         now = Now(learning_rate, update, self.weight_decay if decay else 0.0, self.decoupled)
         values = [float(value) for value in self.entry.hyper(self.keys, now)]
-        # Staging has room for so many; an entry from outside may want more.
-        if len(values) > HYPER_WORDS:
+        # Staging has room for so many, the last one for the average; an entry from outside may want
+        # more.
+        if len(values) >= HYPER_WORDS:
             raise PlanError(
-                f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {HYPER_WORDS} fit"
+                f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {HYPER_WORDS - 1} fit"
             )
         return values
+
+    def share(self, update: int) -> float:
+        """Return the share by which the average moves in update number `update`, counted from 1; 0 without one."""
+        return 0.0 if self.ema is None else average_share(self.ema, update)
 
 
 def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:
@@ -132,6 +169,6 @@ def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:
             given = {name: others.pop(name) for name in taken}
             check_section(kind.keys, given | {"kind": kind.name}, "optimizer")
     if others:
-        name, known = next(iter(others)), [*entry.keys.model_fields, "decoupled"]
+        name, known = next(iter(others)), [*entry.keys.model_fields, "decoupled", "ema"]
         raise TypeError(f"Optimizer: unknown argument {name!r}{suggestion(name, known)}")
     return keys

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from znnpy_kernels.layers.gradient_norms import clip_scale, sum_of_squares
+from znnpy_kernels.layers.moving_averages import moving_average
 
 from znnpy.engine.layers.normalization import move_running
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
+from znnpy.engine.memory.staging import SHARE_AT
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.learning.optimizers import AVERAGE
 from znnpy.plan import ranges
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -45,6 +48,7 @@ def _emit_update(
             name: address + 4 * begin
             for name, address in zip(optimizer.state_names, parameter.states, strict=True)
         }
+        average = states.pop(AVERAGE, None)
         step.add(
             optimizer.kernel,
             {
@@ -65,6 +69,22 @@ def _emit_update(
                 *([scale.region()] if scale else []),
             ],
             writes=[parameter.stored_region(low, high)],
+        )
+        if average is None:
+            continue
+        step.add(
+            moving_average,
+            {
+                "values": parameter.stored.address + 4 * begin,
+                "average": average,
+                "share": hyper + 8 * SHARE_AT,
+                "length": length,
+            },
+            what=Identity(parameter.name, Pass.UPDATE, Part.AVERAGE),
+            cost=length * 12 / MEMORY_RATE,
+            # Nobody else touches an average, and the next update waits until this has read the values.
+            reads=[parameter.stored_region(low, high), build.staged.given.region()],
+            writes=[],
         )
 
 

@@ -16,7 +16,8 @@ STAGED = Use("staged data")
 RESULTS = Use("loss and error", "staged data")
 
 HYPER_WORDS = 16
-"""The most numbers that an update's kernel reads."""
+"""Numbers that the kernels of an update read: the optimiser's, and last the share by which averages move."""
+SHARE_AT = HYPER_WORDS - 1
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class Part(Enum):
     CLIP = "clip", Kind.UPDATE, Pass.UPDATE
     RUNNING = "running statistics", Kind.UPDATE, Pass.UPDATE
     UPDATE = "update", Kind.UPDATE, Pass.UPDATE
+    AVERAGE = "moving average", Kind.UPDATE, Pass.UPDATE
     # Between ranks: sums and copies, tasks that post a message, tasks that wait until it has come or gone.
     RANKS = "sum over ranks", Kind.SUM, Pass.UPDATE
     COPIED = "copy over ranks", Kind.COPY, Pass.UPDATE
