@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
 import tifffile
 from damage import CUBE, write_image
@@ -94,6 +95,18 @@ def _tiff(folder: Path) -> None:
         (folder / str(index)).mkdir()
         path = folder / str(index) / "a.tif"
         tifffile.imwrite(path, CUBE, photometric="minisblack", metadata={"axes": "ZYX"}, **more)
+
+
+def _nifti(folder: Path) -> None:
+    affine = np.diag([-0.5, 0.7, 2.0, 1.0])
+    for index, kind in enumerate((nibabel.Nifti1Image, nibabel.Nifti2Image)):
+        for suffix in ("nii", "nii.gz"):
+            for axes, values in (("3", CUBE.T), ("4", CUBE.reshape(2, 2, 6, 8).T)):
+                place = folder / f"{index}{suffix}{axes}"
+                place.mkdir()
+                image = kind(values.astype(np.int16), affine)
+                image.header.set_slope_inter(0.5, 1)
+                image.to_filename(place / f"a.{suffix}")
 
 
 def _zarr(folder: Path) -> None:
@@ -190,6 +203,7 @@ KINDS = {
     "yaml": Kind(_yaml, _read_yaml, _inside),
     "hdf5": Kind(_hdf5, _read_volume, _inside),
     "tiff": Kind(_tiff, _read_volume, _inside),
+    "nifti": Kind(_nifti, _read_volume, _inside),
     "zarr": Kind(_zarr, _read_volume, _inside),
     "checkpoint": Kind(
         _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -35,11 +36,16 @@ def cifar(path: Path) -> None:
     write_cifar(path, IMAGES, np.zeros(len(IMAGES), np.uint8))
 
 
+def nifti(path: Path) -> None:
+    nibabel.Nifti1Image(STACK.T, np.eye(4)).to_filename(path)
+
+
 WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hdf5": ("a.h5", hdf5),
     "tiff": ("a.tif", lambda path: tifffile.imwrite(path, STACK, photometric="minisblack")),
     "planes": ("planes", planes),
     "zarr": ("a.zarr", lambda path: zarr.save_array(path, STACK)),
+    "nifti": ("a.nii.gz", nifti),
     "idx": ("a.idx", lambda path: write_idx(path, STACK)),
     "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
     "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),

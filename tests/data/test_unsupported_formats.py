@@ -15,8 +15,12 @@ from znnpy.errors import VolumeError
 @pytest.mark.parametrize(
     ("name", "title", "way"),
     [
-        ("a.nii", "a NIfTI image", "nibabel.load('{}').get_fdata().T"),
-        ("a.nii.gz", "a NIfTI image", "h5py.File('a.h5', 'w')['raw'] = nibabel.load('{}')"),
+        (
+            "a.img",
+            "half of an Analyze image or of a pair of NIfTI files",
+            "nibabel.load('{}').get_fdata().T",
+        ),
+        ("a.mat", "a file of MATLAB", "h5py.File('a.h5', 'w')['raw'] = scipy.io.loadmat('{}')"),
         ("A.NRRD", "an NRRD image", "nrrd.read('{}', index_order='C')[0]"),
         ("a.mrc", "an MRC image", "mrcfile.read('{}')"),
         ("a.npy", "an array of NumPy", "numpy.load('{}')"),

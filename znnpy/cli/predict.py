@@ -48,7 +48,8 @@ def predict(
     output: Annotated[
         str,
         typer.Option(
-            metavar="FILE[:DATASET]", help="HDF5 file or OME-Zarr folder (.zarr) to write."
+            metavar="FILE[:DATASET]",
+            help="HDF5 file, OME-Zarr folder (.zarr) or NIfTI image (.nii.gz) to write.",
         ),
     ],
     node: Annotated[

@@ -29,7 +29,7 @@ def segment(
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr.",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr, or name.nii.gz.",
         ),
     ],
     method: Annotated[

@@ -104,7 +104,9 @@ def _reordered(volume: Volume, axes: str) -> Volume:
     loaded = load(volume, "memory")
     order = [axes.index(axis) for axis in "czyx"]
     array = np.ascontiguousarray(loaded.read_all().transpose(order))
-    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
+    ordered = ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
+    ordered.directions = loaded.directions
+    return ordered
 
 
 def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:

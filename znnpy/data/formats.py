@@ -8,6 +8,8 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.flat.nifti import SUFFIXES as NIFTI
+from znnpy.data.flat.nifti import is_nifti, open_nifti
 from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.safety_limits import Trust
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
@@ -113,6 +115,14 @@ FORMATS = Registry[Format](
             suffixes=(".tif", ".tiff"),
         ),
         Format(
+            name="nifti",
+            title="NIfTI",
+            knows=lambda path, head: is_nifti(path) and bool(head),
+            opened=lambda asked: open_nifti(asked.path, asked.trust),
+            alone="a NIfTI image",
+            suffixes=NIFTI,
+        ),
+        Format(
             name="idx",
             title="idx",
             knows=lambda path, head: is_idx(head) and not _is_cifar(path, head),
@@ -161,8 +171,10 @@ FORMATS = Registry[Format](
 
 _FIJI = "open it in Fiji and save it as TIFF"
 _ITK = "SimpleITK.GetArrayFromImage(SimpleITK.ReadImage({file!r}))"
+_PAIR = "nibabel.load({file!r}).get_fdata().T"
 _PYTHON = {
-    ".nii": ("a NIfTI image", "nibabel.load({file!r}).get_fdata().T"),
+    ".hdr": ("the header of an Analyze image or of a pair of NIfTI files", _PAIR),
+    ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".nrrd": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
     ".nhdr": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
     ".mrc": ("an MRC image", "mrcfile.read({file!r})"),
@@ -211,7 +223,7 @@ def other_format(path: Path) -> Other | None:
 
 def plain_stem(path: Path) -> str:
     """Return a file name without the suffixes of such formats, and without its own."""
-    stem = path.stem
-    while Path(stem).suffix.lower() in _KNOWN:
+    stem, known = path.stem, {*_KNOWN, *NIFTI}
+    while Path(stem).suffix.lower() in known:
         stem = Path(stem).stem
     return stem

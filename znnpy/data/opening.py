@@ -35,7 +35,7 @@ def open_volume(
 ) -> Volume:
     """Open a volume for reading by region; nothing is loaded.
 
-    "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
+    "path.h5:dataset" or "path.h5", "stack.tif", "scan.nii.gz", a folder of TIFF files with a plane each, "image.zarr"
     or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
     images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may be given
     separately, beside a Path. Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
@@ -91,7 +91,7 @@ def _load(volume: Volume) -> ArrayVolume:
     for start, stop in slabs(volume):
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
     loaded = ArrayVolume(array, volume.name, volume.resolution, volume.placed)
-    loaded.neighbours = volume.neighbours
+    loaded.neighbours, loaded.directions = volume.neighbours, volume.directions
     return loaded
 
 

@@ -18,7 +18,7 @@ from znnpy.data.config_volumes import normalisations
 from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Normalisation
-from znnpy.data.volume import Triple
+from znnpy.data.volume import Triple, directions_attribute
 from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
@@ -241,14 +241,18 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
     )
 
 
-def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
-    """Return the attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
+def place(scene: Scene, field: Field, region: Region) -> dict[str, Any]:
+    """Return the attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted.
+
+    And `directions`, as in `znnpy.data.flat.geometry`, of a scan.
+    """
     first, step = scene.reference, field.stride
     voxel = first.resolution
     corner = [a + i * n for a, i, n in zip(field.first, region.lower, step, strict=True)]
     return {
         "resolution": [size * n for size, n in zip(voxel, step, strict=True)],
         "offset": [o + size * a for o, size, a in zip(first.offset, voxel, corner, strict=True)],
+        **directions_attribute(first),
     }
 
 

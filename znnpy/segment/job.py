@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Array, Triple, Volume, slabs
+from znnpy.data.volume import Array, Triple, Volume, directions_attribute, slabs
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
@@ -112,6 +112,7 @@ def write_labels(
     attributes = {
         "resolution": list(volume.resolution),
         "offset": list(volume.offset),
+        **directions_attribute(volume),
         "prediction": volume.name,
         "method": request.method,
         "threshold": found.threshold,
