@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import mrcfile
 import nibabel
+import nrrd
 import numpy as np
 import pytest
+import SimpleITK
 import tifffile
 import zarr
 from image_files import write_cifar, write_idx
@@ -40,12 +43,24 @@ def nifti(path: Path) -> None:
     nibabel.Nifti1Image(STACK.T, np.eye(4)).to_filename(path)
 
 
+def metaimage(path: Path) -> None:
+    SimpleITK.WriteImage(SimpleITK.GetImageFromArray(STACK), str(path), useCompression=True)
+
+
+def mrc(path: Path) -> None:
+    with mrcfile.new(path) as file:
+        file.set_data(STACK.astype(np.int16))
+
+
 WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hdf5": ("a.h5", hdf5),
     "tiff": ("a.tif", lambda path: tifffile.imwrite(path, STACK, photometric="minisblack")),
     "planes": ("planes", planes),
     "zarr": ("a.zarr", lambda path: zarr.save_array(path, STACK)),
     "nifti": ("a.nii.gz", nifti),
+    "nrrd": ("a.nrrd", lambda path: nrrd.write(str(path), STACK.T)),
+    "metaimage": ("a.mha", metaimage),
+    "mrc": ("a.mrc", mrc),
     "idx": ("a.idx", lambda path: write_idx(path, STACK)),
     "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
     "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),

@@ -49,7 +49,7 @@ def predict(
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file, OME-Zarr folder (.zarr) or NIfTI image (.nii.gz) to write.",
+            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write.",
         ),
     ],
     node: Annotated[

@@ -29,7 +29,8 @@ def segment(
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr, or name.nii.gz.",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, or an image "
+            "name.nii.gz, .nrrd, .mha or .mrc.",
         ),
     ],
     method: Annotated[

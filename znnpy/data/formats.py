@@ -8,8 +8,15 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.flat.metaimage import SUFFIXES as METAIMAGE
+from znnpy.data.flat.metaimage import is_metaimage, open_metaimage
+from znnpy.data.flat.mrc import SUFFIXES as MRC
+from znnpy.data.flat.mrc import is_mrc, open_mrc
 from znnpy.data.flat.nifti import SUFFIXES as NIFTI
 from znnpy.data.flat.nifti import is_nifti, open_nifti
+from znnpy.data.flat.nrrd import MAGIC as NRRD_MAGIC
+from znnpy.data.flat.nrrd import SUFFIXES as NRRD
+from znnpy.data.flat.nrrd import open_nrrd
 from znnpy.data.hdf5.volume import Hdf5Volume
 from znnpy.data.safety_limits import Trust
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
@@ -123,6 +130,32 @@ FORMATS = Registry[Format](
             suffixes=NIFTI,
         ),
         Format(
+            name="nrrd",
+            title="NRRD",
+            knows=lambda path, head: (
+                head.startswith(NRRD_MAGIC) or (path.suffix.lower() in NRRD and bool(head))
+            ),
+            opened=lambda asked: open_nrrd(asked.path, asked.trust),
+            alone="an NRRD image",
+            suffixes=NRRD,
+        ),
+        Format(
+            name="metaimage",
+            title="MetaImage",
+            knows=lambda path, head: is_metaimage(path) and bool(head),
+            opened=lambda asked: open_metaimage(asked.path, asked.trust),
+            alone="a MetaImage",
+            suffixes=METAIMAGE,
+        ),
+        Format(
+            name="mrc",
+            title="MRC",
+            knows=lambda path, head: is_mrc(path) and bool(head),
+            opened=lambda asked: open_mrc(asked.path, asked.trust),
+            alone="an MRC image",
+            suffixes=MRC,
+        ),
+        Format(
             name="idx",
             title="idx",
             knows=lambda path, head: is_idx(head) and not _is_cifar(path, head),
@@ -175,14 +208,8 @@ _PAIR = "nibabel.load({file!r}).get_fdata().T"
 _PYTHON = {
     ".hdr": ("the header of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
-    ".nrrd": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
-    ".nhdr": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
-    ".mrc": ("an MRC image", "mrcfile.read({file!r})"),
-    ".rec": ("an MRC image", "mrcfile.read({file!r})"),
     ".npy": ("an array of NumPy", "numpy.load({file!r})"),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat({file!r})['NAME']"),
-    ".mha": ("a MetaImage", _ITK),
-    ".mhd": ("a MetaImage", _ITK),
     ".dcm": ("a DICOM image", _ITK),
     ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
     ".raw": ("raw bytes without a shape", "numpy.fromfile({file!r}, TYPE).reshape(Z, Y, X)"),
@@ -216,14 +243,22 @@ def other_format(path: Path) -> Other | None:
     inner, outer = Path(name.removesuffix(".gz")).suffix, Path(name).suffix
     suffix = next((s for s in (inner, outer) if s in _KNOWN), None)
     if suffix is None:
-        return None
+        return _compressed(path, inner) if outer == ".gz" else None
     title, way = _KNOWN[suffix]
     return Other(title, way.format(file=str(path), h5=f"{plain_stem(path)}.h5"))
 
 
+def _compressed(path: Path, inner: str) -> Other | None:
+    """Return what a file is that gzip packed, though its format is read by region."""
+    packed = next((it for it in FORMATS.values() if inner and inner in it.suffixes), None)
+    if packed is None or inner == ".gz" or f"{inner}.gz" in packed.suffixes:
+        return None
+    return Other(f"{packed.title} compressed by gzip", f"unpack it first: gunzip {path}")
+
+
 def plain_stem(path: Path) -> str:
     """Return a file name without the suffixes of such formats, and without its own."""
-    stem, known = path.stem, {*_KNOWN, *NIFTI}
+    stem, known = path.stem, {*_KNOWN, *NIFTI, *NRRD, *METAIMAGE, *MRC}
     while Path(stem).suffix.lower() in known:
         stem = Path(stem).stem
     return stem

@@ -164,12 +164,14 @@ def stream_of(file: IO[bytes], packed: Packed) -> Any:
 
 
 class _Zlib:
-    """A stream of zlib data, decompressed piece by piece."""
+    """A stream of zlib data, or of one member of gzip's, decompressed piece by piece."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._stream, self._left = file, zlib.decompressobj(), b""
+        self._file, self._left = file, b""
+        self._stream = zlib.decompressobj(32 + zlib.MAX_WBITS)  # which of both, it finds
 
     def read(self, size: int) -> bytes:
+        """Return so many bytes, fewer where the data end."""
         pieces: list[bytes] = []
         while size > 0 and not self._stream.eof:
             data = self._left or self._file.read(1 << 16)

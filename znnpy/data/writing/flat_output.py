@@ -41,6 +41,14 @@ def reserve(path: Path, size: int) -> None:
         os.close(opened)
 
 
+def behind(path: Path, header: bytes, size: int) -> int:
+    """Create a file of a header and room for so many bytes, synced; return where these begin."""
+    reserve(path, len(header) + size)
+    with path.open("r+b") as file:
+        file.write(header)
+    return len(header)
+
+
 def write_at(file: int, place: int, array: Array) -> None:
     """Write all bytes of a C-contiguous array at a place in the file."""
     rest = array.reshape(-1).view(np.uint8).data

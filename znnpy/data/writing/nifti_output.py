@@ -15,7 +15,7 @@ from znnpy.data.flat.geometry import matrix_of
 from znnpy.data.flat.nifti import FIRST, MILLIMETRE, nibabel
 from znnpy.data.volume import Array
 from znnpy.data.writing.destination import Destination
-from znnpy.data.writing.flat_output import FlatOutput, narrowed, reserve, write_flat
+from znnpy.data.writing.flat_output import FlatOutput, behind, narrowed, write_flat
 from znnpy.errors import VolumeError
 
 LONGEST = (1 << 15) - 1  # voxels along an axis of version 1; longer ones need version 2
@@ -32,11 +32,8 @@ class NiftiOutput(FlatOutput):
         header = self._header_of()
         place = FIRST[int(header["sizeof_hdr"])]
         header["vox_offset"] = place
-        reserve(new, place + self.spec.nbytes)
-        with new.open("r+b") as file:
-            # Four zeros say that nothing stands between header and voxels.
-            file.write(header.binaryblock + bytes(4))
-        return place
+        # Four zeros say that nothing stands between header and voxels.
+        return behind(new, header.binaryblock + bytes(4), self.spec.nbytes)
 
     def _header_of(self) -> Any:
         library, dtype = nibabel(), self.spec.dtype

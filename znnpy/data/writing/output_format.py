@@ -61,7 +61,35 @@ NIFTI = OutputFormat(
     ready="znnpy.data.flat.nifti:nibabel",
     has_datasets=False,
 )
-OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI))
+NRRD = OutputFormat(
+    name="nrrd",
+    title="NRRD",
+    suffixes=(".nrrd",),
+    blocks="znnpy.data.writing.nrrd_output:NrrdOutput",
+    whole="znnpy.data.writing.nrrd_output:write_nrrd",
+    owns="znnpy.data.flat.nrrd:is_nrrd",
+    has_datasets=False,
+)
+METAIMAGE = OutputFormat(
+    name="metaimage",
+    title="MetaImage",
+    suffixes=(".mha",),
+    blocks="znnpy.data.writing.metaimage_output:MetaImageOutput",
+    whole="znnpy.data.writing.metaimage_output:write_metaimage",
+    owns="znnpy.data.flat.metaimage:is_metaimage",
+    has_datasets=False,
+)
+MRC = OutputFormat(
+    name="mrc",
+    title="MRC",
+    suffixes=(".mrc",),
+    blocks="znnpy.data.writing.mrc_output:MrcOutput",
+    whole="znnpy.data.writing.mrc_output:write_mrc",
+    owns="znnpy.data.flat.mrc:is_mrc",
+    ready="znnpy.data.flat.mrc:mrcfile",
+    has_datasets=False,
+)
+OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC))
 
 
 def by_suffix(path: Path) -> OutputFormat | None:
