@@ -17,6 +17,7 @@ import SimpleITK
 import tifffile
 from damage import CUBE, write_image
 from mutations import Kind
+from PIL import Image
 
 from znnpy.config import dump, load_config
 from znnpy.config.models import Config
@@ -145,6 +146,27 @@ def _mrc(folder: Path) -> None:
             file.voxel_size = 4.0
 
 
+def _npy(folder: Path) -> None:
+    arrays = (CUBE, CUBE.astype(">f4"), np.asfortranarray(CUBE), CUBE > 9)
+    for number, array in enumerate(arrays):
+        (folder / str(number)).mkdir()
+        np.save(folder / str(number) / "a.npy", array)
+
+
+def _pictures(folder: Path) -> None:
+    colours = np.moveaxis(CUBE[:3], 0, -1)
+    grey = (CUBE[0], CUBE[0].astype(np.uint16) * 200, CUBE[0] > 100, colours)
+    for number, array in enumerate(grey):
+        for end in ("png", "jpg")[: 1 if array.dtype != np.uint8 else 2]:
+            place = folder / f"{number}{end}"
+            place.mkdir()
+            Image.fromarray(array).save(place / f"a.{end}")
+            several = folder / f"{number}{end}s" / "planes"
+            several.mkdir(parents=True)
+            for z in range(3):
+                Image.fromarray(array).save(several / f"{z}.{end}")
+
+
 def _zarr(folder: Path) -> None:
     for form in (2, 3):
         write_image(folder / str(form) / "a.zarr", form)
@@ -245,6 +267,8 @@ KINDS = {
     "nrrd": Kind(_nrrd, _read_volume, _inside),
     "metaimage": Kind(_metaimage, _read_volume, _inside),
     "mrc": Kind(_mrc, _read_volume, _inside),
+    "npy": Kind(_npy, _read_volume, _inside),
+    "pictures": Kind(_pictures, _read_volume, _inside),
     "zarr": Kind(_zarr, _read_volume, _inside),
     "checkpoint": Kind(
         _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True

@@ -15,6 +15,7 @@ import SimpleITK
 import tifffile
 import zarr
 from image_files import write_cifar, write_idx
+from PIL import Image
 
 from znnpy.data.formats import FORMATS
 from znnpy.data.opening import open_volume
@@ -52,6 +53,12 @@ def mrc(path: Path) -> None:
         file.set_data(STACK.astype(np.int16))
 
 
+def pictures(path: Path) -> None:
+    path.mkdir()
+    for z, plane in enumerate(STACK):
+        Image.fromarray(plane).save(path / f"{z}.png")
+
+
 WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hdf5": ("a.h5", hdf5),
     "tiff": ("a.tif", lambda path: tifffile.imwrite(path, STACK, photometric="minisblack")),
@@ -61,6 +68,10 @@ WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "nrrd": ("a.nrrd", lambda path: nrrd.write(str(path), STACK.T)),
     "metaimage": ("a.mha", metaimage),
     "mrc": ("a.mrc", mrc),
+    "npy": ("a.npy", lambda path: np.save(path, STACK)),
+    "png": ("a.png", lambda path: Image.fromarray(STACK[0]).save(path)),
+    "jpeg": ("a.jpg", lambda path: Image.fromarray(STACK[0]).save(path)),
+    "pictures": ("pictures", pictures),
     "idx": ("a.idx", lambda path: write_idx(path, STACK)),
     "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
     "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),

@@ -24,9 +24,8 @@ from znnpy.errors import VolumeError
         ("A.DCM", "a DICOM image", "SimpleITK.GetArrayFromImage(SimpleITK.ReadImage('{}'))"),
         ("a.mrc.gz", "MRC compressed by gzip", "gunzip {}"),
         ("a.h5.gz", "HDF5 compressed by gzip", "gunzip {}"),
-        ("a.npy", "an array of NumPy", "numpy.load('{}')"),
         ("a.czi", "a microscope's own file", "open it in Fiji and save it as TIFF"),
-        ("a.png", "a picture", "Fiji"),
+        ("a.webp", "a picture", "Fiji"),
         ("a.tar.gz", "an archive", "unpack it first"),
     ],
 )

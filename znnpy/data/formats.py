@@ -14,10 +14,14 @@ from znnpy.data.flat.mrc import SUFFIXES as MRC
 from znnpy.data.flat.mrc import is_mrc, open_mrc
 from znnpy.data.flat.nifti import SUFFIXES as NIFTI
 from znnpy.data.flat.nifti import is_nifti, open_nifti
+from znnpy.data.flat.npy import MAGIC as NPY
+from znnpy.data.flat.npy import open_npy
 from znnpy.data.flat.nrrd import MAGIC as NRRD_MAGIC
 from znnpy.data.flat.nrrd import SUFFIXES as NRRD
 from znnpy.data.flat.nrrd import open_nrrd
 from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.pictures.decoding import JPEG, PNG, SUFFIXES
+from znnpy.data.pictures.volume import PictureFolder, open_picture, pictures_of
 from znnpy.data.safety_limits import Trust
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
@@ -77,7 +81,16 @@ def _tiff(asked: Asked) -> Volume:
 def _planes(asked: Asked) -> Volume:
     path, trust = asked.path, asked.trust
     planes = planes_of(path)
-    return TiffFolder(path, planes, allow_external=trust.external, max_bytes=trust.max_bytes)
+    return TiffFolder(path, planes, trust)
+
+
+def _picture(asked: Asked) -> Volume:
+    return open_picture(asked.path, asked.trust, labels=asked.labels)
+
+
+def _pictures(asked: Asked) -> Volume:
+    path = asked.path
+    return PictureFolder(path, pictures_of(path), asked.trust, labels=asked.labels)
 
 
 def _zarr(asked: Asked) -> Volume:
@@ -156,6 +169,30 @@ FORMATS = Registry[Format](
             suffixes=MRC,
         ),
         Format(
+            name="npy",
+            title="npy",
+            knows=lambda path, head: head.startswith(NPY),
+            opened=lambda asked: open_npy(asked.path, asked.trust, labels=asked.labels),
+            alone="a file of one array",
+            suffixes=(".npy",),
+        ),
+        Format(
+            name="png",
+            title="PNG",
+            knows=lambda path, head: head == PNG,
+            opened=_picture,
+            alone="a picture",
+            suffixes=SUFFIXES["PNG"],
+        ),
+        Format(
+            name="jpeg",
+            title="JPEG",
+            knows=lambda path, head: head.startswith(JPEG),
+            opened=_picture,
+            alone="a picture",
+            suffixes=SUFFIXES["JPEG"],
+        ),
+        Format(
             name="idx",
             title="idx",
             knows=lambda path, head: is_idx(head) and not _is_cifar(path, head),
@@ -198,6 +235,14 @@ FORMATS = Registry[Format](
             folder=True,
             alone="a folder of TIFF files",
         ),
+        Format(
+            name="pictures",
+            title="",
+            knows=lambda path, head: bool(pictures_of(path)),
+            opened=_pictures,
+            folder=True,
+            alone="a folder of pictures",
+        ),
     ),
 )
 
@@ -208,7 +253,6 @@ _PAIR = "nibabel.load({file!r}).get_fdata().T"
 _PYTHON = {
     ".hdr": ("the header of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
-    ".npy": ("an array of NumPy", "numpy.load({file!r})"),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat({file!r})['NAME']"),
     ".dcm": ("a DICOM image", _ITK),
     ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
@@ -216,7 +260,7 @@ _PYTHON = {
 }
 """By suffix: the format, and the Python expression that gives its array (z, y, x)."""
 _MICROSCOPES = (".czi", ".nd2", ".lif", ".lsm", ".oib", ".oif", ".dm3", ".dm4", ".vsi")
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".jp2", ".webp")
+_PICTURES = (".bmp", ".gif", ".jp2", ".webp")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".xz", ".zst", ".bz2")
 _KNOWN: Mapping[str, tuple[str, str]] = {
     **{

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
+from znnpy.data.pictures.volume import pictures_of
 from znnpy.data.tiff.folder import planes_of
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Triple, Volume
@@ -60,7 +61,7 @@ def _files(volume: Volume, path: Path) -> Iterable[Path]:
     if path.is_file():
         return [path]
     if not is_zarr(array):
-        return planes_of(path)
+        return planes_of(path) or pictures_of(path)
     return itertools.islice(_inside(array), FILES)
 
 

@@ -180,12 +180,12 @@ def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
         stack, channel = channel, []
     used = [*stack[:1], *channel[:1], "Y", "X"]
     extra = [a for a, n in zip(axes, shape, strict=True) if n > 1 and a not in used]
-    if not stack or extra or "Y" not in axes or "X" not in axes:
+    if extra or "Y" not in axes or "X" not in axes:
         raise VolumeError(
-            f"{path}: TIFF of shape {shape} with axes {axes}; expected a stack of pages z, y, x, "
-            "with or without channels, at one time"
+            f"{path}: TIFF of shape {shape} with axes {axes}; expected a stack of pages z, y, x, or "
+            "one page, with or without channels, at one time"
         )
-    found = [axes.index(channel[0]) if channel else None, axes.index(stack[0])]
+    found = [axes.index(names[0]) if names else None for names in (channel, stack)]
     return [*found, axes.index("Y"), axes.index("X")]
 
 
