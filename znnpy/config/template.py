@@ -89,6 +89,8 @@ data:
   #    labels: train.h5:volumes/labels/neuron_ids
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
+  # Many by one entry, paired by what * stands for, or folders of files:
+  # {image: train/*_raw.tif, labels: train/*_labels.tif}
   # Images along z with a label for each (idx, npz, HDF5, CIFAR's .bin), with target: labels:
   # {image: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
   validation: []
