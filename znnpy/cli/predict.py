@@ -22,6 +22,7 @@ from znnpy.cli.options import (
     volume_section,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
@@ -91,6 +92,14 @@ def predict(
         Literal["float32", "uint8"],
         typer.Option(help="Type of the values; uint8: 0..255 for 0..1, rounded."),
     ] = "float32",
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels",
+            help="Write the number of the largest channel of each voxel (of one channel: 1 above a half), uint8 or "
+            "uint16, and no values.",
+        ),
+    ] = False,
     augment: Annotated[
         Literal["flips"] | None,
         typer.Option(
@@ -131,9 +140,10 @@ def predict(
 ) -> None:
     """Predict a whole volume patch by patch, each with its real surroundings (halo).
 
-    Writes float32 probabilities (channel, z, y, x). The values do not depend on blocks, threads or
-    interruptions; with another patch they differ by rounding, so a run remembers its patch for each
-    stack, and a note says when a memory limit needs another. If stopped, the same command resumes.
+    Writes float32 probabilities (channel, z, y, x), or with --labels class numbers (z, y, x). The
+    values do not depend on blocks, threads or interruptions; with another patch they differ by
+    rounding, so a run remembers its patch for each stack, and a note says when a memory limit needs
+    another. If stopped, the same command resumes.
     """
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
@@ -148,13 +158,15 @@ def predict(
     )
     if logits and dtype == "uint8":
         raise typer.BadParameter("--logits cannot be written as uint8")
+    if labels and (logits or dtype == "uint8" or verify_seams):
+        raise typer.BadParameter("--labels goes without --logits, --dtype and --verify-seams")
     processes = local_processes(dask)
     if processes > 1 and threads is None:
         threads = max(1, available_cores() // processes)
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     saved = read_run(run, Plain(), changed + ([f"data.border={borders}"] if borders else []))
     section = _section(saved.network, input_, mask)
-    request = _request(saved, section, node, dtype)
+    request = _request(saved, section, node, dtype, labels)
     sizes = {
         "roi": _roi(roi),
         "block": block_sizes(block),
@@ -163,7 +175,7 @@ def predict(
     request = _with(
         request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
     )
-    destination = Destination.named(output, DATASET, overwrite)
+    destination = Destination.named(output, LABEL_NAMES[0] if labels else DATASET, overwrite)
     with StopSignals():
         _predict(saved, section, request, destination, dry_run, verify_seams, dask)
 
@@ -210,7 +222,9 @@ def _predict(
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
-        _suggest(saved.config.data.target.kind, destination)
+        _suggest(
+            "labels" if request.first is not None else saved.config.data.target.kind, destination
+        )
     finally:
         scene.close()
 
@@ -243,7 +257,9 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
             with cluster(dask) as client:
                 run_distributed(client, job, section, destination, bar.show)
-    typer.echo(f"{destination.name}  {job.spec.shape} (c, z, y, x)")
+    spec = job.spec
+    shape = f"{spec.shape} (c, z, y, x)" if spec.channels else f"{spec.shape[1:]} (z, y, x)"
+    typer.echo(f"{destination.name}  {shape}")
 
 
 def _verify(job: Job, destination: Destination, count: int) -> None:
@@ -269,9 +285,12 @@ def _attributes(saved: SavedRun) -> dict[str, Any]:
     return made
 
 
-def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: str) -> Request:
+def _request(
+    saved: SavedRun, section: VolumeSection, node: str | None, dtype: str, labels: bool
+) -> Request:
     import numpy as np
 
+    from znnpy.data.class_labels import label_type
     from znnpy.infer.job import Request
 
     names = [given.name for given in saved.network.inputs]
@@ -279,9 +298,11 @@ def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: s
     for source in (section.mask or {}).values():
         sources["mask"] = source.path
     mirror = saved.config.data.border == "mirror"
-    return Request(
-        _output(saved.weights.network, node), mirror, dtype=np.dtype(dtype), sources=sources
-    )
+    output = _output(saved.weights.network, node)
+    if not labels:
+        return Request(output, mirror, dtype=np.dtype(dtype), sources=sources)
+    kind = label_type(max(2, output.channels) - 1)
+    return Request(output, mirror, dtype=kind, sources=sources, first=0)
 
 
 def _with(request: Request, **changes: Any) -> Request:

@@ -107,5 +107,6 @@ class Hdf5Output(FlatOutput):
     KEEPS_OFFSETS = True
 
     def _allocated(self, new: Path) -> int:
-        layout = Layout(self.spec.shape, self.spec.dtype, self.spec.attributes)
+        shape = self.spec.shape if self.spec.channels else self.spec.shape[1:]
+        layout = Layout(shape, self.spec.dtype, self.spec.attributes)
         return allocate(new, self.destination.dataset, layout)
