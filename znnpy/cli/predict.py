@@ -301,8 +301,10 @@ def _request(
     output = _output(saved.weights.network, node)
     if not labels:
         return Request(output, mirror, dtype=np.dtype(dtype), sources=sources)
-    kind = label_type(max(2, output.channels) - 1)
-    return Request(output, mirror, dtype=kind, sources=sources, first=0)
+    # As the labels that it learned from are numbered.
+    first = getattr(saved.config.data.target, "first", 0)
+    kind = label_type(first + max(2, output.channels) - 1)
+    return Request(output, mirror, dtype=kind, sources=sources, first=first)
 
 
 def _with(request: Request, **changes: Any) -> Request:

@@ -169,6 +169,11 @@ class LabelsTarget(Strict):
         default=None,
         description="Label of voxels that do not count in the loss, `ignore_index` elsewhere (default: none).",
     )
+    first: Annotated[Int, Field(ge=0, lt=2**15)] = Field(
+        default=0,
+        description="Number of the first class, for losses over classes; lower labels do not count. 1 for labels as "
+        "ilastik numbers them: 0 is what nobody has labelled.",
+    )
 
 
 class MaskTarget(Strict):

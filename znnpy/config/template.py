@@ -95,10 +95,11 @@ data:
   # {image: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
-  target: {kind: boundary, thickness: 1}           # or one of the next five
+  target: {kind: boundary, thickness: 1}           # or one of the next six
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
   # target: labels                                 # as given; class numbers for losses of classes
   # target: {kind: labels, ignore: 255}            # voxels with this label do not count
+  # target: {kind: labels, first: 1}               # classes from 1 on; 0: not labelled, does not count
   # target: mask                                   # 1 where labels are not 0, channel by channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, channel by channel
   normalize: mean_std              # mean_std, unit or none, per volume
