@@ -33,8 +33,14 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width: int, height: int, bits: int, kind: int, data: bytes = b"") -> bytes:
-    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)
+ADAM7 = [[1, 6, 4, 6, 2, 6, 4, 6], [7] * 8, [5, 6] * 4, [7] * 8,
+         [3, 6, 4, 6, 3, 6, 4, 6], [7] * 8, [5, 6] * 4, [7] * 8]  # fmt: skip
+
+
+def png(
+    width: int, height: int, bits: int, kind: int, data: bytes = b"", interlaced: int = 0
+) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, interlaced)
     parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + parts
 
@@ -48,6 +54,31 @@ def test_what_pillow_writes(tmp_path: Path, pixels: Any) -> None:
     channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
     kind = np.uint8 if channels.dtype == bool else channels.dtype
     read(tmp_path / "a.png", channels[:, None].astype(kind))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 7), (8, 8), (17, 9), (1, 40), (40, 1)])
+@pytest.mark.parametrize(
+    ("bits", "kind", "samples"), [(1, 0, 1), (4, 0, 1), (8, 0, 1), (8, 2, 3), (16, 0, 1)]
+)
+def test_interlaced_rows_are_counted_by_pass(
+    tmp_path: Path, size: tuple[int, int], bits: int, kind: int, samples: int
+) -> None:
+    """As the standard has it, of all pixels once, in the passes of their own grids."""
+    height, width = size
+    grid = np.zeros((height, width), int)
+    for row in range(height):
+        for column in range(width):
+            grid[row, column] = np.array(ADAM7)[row % 8, column % 8]
+    rows = 0
+    for number in range(1, 8):
+        places = np.argwhere(grid == number)
+        across = len({x for _, x in places.tolist()})
+        rows += len({y for y, _ in places.tolist()}) * (1 + -(-across * bits * samples // 8))
+    path = tmp_path / "a.png"
+    path.write_bytes(png(width, height, bits, kind, bytes(rows), interlaced=1))
+    read_whole(path, (samples, 1, height, width))
+    path.write_bytes(png(width, height, bits, kind, bytes(rows - 1), interlaced=1))
+    refused(path, "is cut: it declares|cannot be read")
 
 
 @pytest.mark.parametrize("pixels", [GREY, COLOURS])
@@ -105,6 +136,11 @@ def refused(path: Path, words: str, **more: Any) -> None:
     assert str(path) in str(caught.value)
 
 
+def read_whole(path: Path, shape: tuple[int, ...]) -> None:
+    with open_volume(path) as volume:
+        assert volume.read_all().shape == shape
+
+
 def test_folders_that_are_none(tmp_path: Path) -> None:
     Image.fromarray(GREY).save(tmp_path / "a0.png")
     Image.fromarray(GREY[:3]).save(tmp_path / "a1.png")
@@ -130,6 +166,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (png(13_000, 13_000, 8, 2), "declares .* of data"),
         (png(9, 9, 8, 0, bytes(90))[:-30], "cannot be read"),
         (png(9, 9, 8, 0, bytes(90))[:40], "cannot be read"),
+        (png(9, 9, 8, 0, bytes(80)), "is cut: it declares 90 bytes of rows, and 80 are there"),
+        (png(9, 9, 1, 0, bytes(26)), "is cut: it declares 27 bytes|cannot be read"),
         (png(0, 9, 8, 0), "cannot be read|empty"),
     ):
         path.write_bytes(data)

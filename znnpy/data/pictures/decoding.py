@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from znnpy.data.pictures.png_length import refuse_short
 from znnpy.data.volume import Array
 from znnpy.errors import VolumeError
 
@@ -29,14 +30,6 @@ class Picture:
     shape: tuple[int, int, int]
     dtype: np.dtype[Any]
     labels: bool
-
-    def decoded(self) -> Array:
-        """Return the pixels (c, y, x)."""
-        image = self.image
-        if image.mode == "P" and not self.labels:
-            image = image.convert("RGB")
-        pixels = np.asarray(image).astype(self.dtype)
-        return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
 def opened(file: IO[bytes], path: Path, *, labels: bool) -> Picture:
@@ -66,3 +59,15 @@ def opened(file: IO[bytes], path: Path, *, labels: bool) -> Picture:
     channels = 1 if labels and image.mode == "P" else _CHANNELS[image.mode]
     kind = np.dtype(np.uint16 if image.mode in _WIDE else np.uint8)
     return Picture(image, (channels, image.height, image.width), kind, labels)
+
+
+def decoded(picture: Picture, file: IO[bytes], path: Path) -> Array:
+    """Return the pixels (c, y, x) of an open picture; VolumeError where some of them are not in its file."""
+    image = picture.image
+    image.load()
+    if image.format == "PNG":
+        refuse_short(file, path)
+    if image.mode == "P" and not picture.labels:
+        image = image.convert("RGB")
+    pixels = np.asarray(image).astype(picture.dtype)
+    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)

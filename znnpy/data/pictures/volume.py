@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from znnpy.data.file_changes import Watch
-from znnpy.data.pictures.decoding import SUFFIXES, opened
+from znnpy.data.pictures.decoding import SUFFIXES, decoded, opened
 from znnpy.data.plane_folder import PlaneFolder, files_of
 from znnpy.data.safety_limits import Trust, claim_size
 from znnpy.data.volume import Array, ArrayVolume, Volume
@@ -31,7 +31,7 @@ def open_picture(path: Path, trust: Trust, *, labels: bool) -> Volume:
             picture = opened(file, path, labels=labels)
             size = os.fstat(file.fileno()).st_size
             claim_size(str(path), picture.shape, picture.dtype, size, trust)
-            pixels = picture.decoded()
+            pixels = decoded(picture, file, path)
         except VolumeError:
             watch.verify()
             raise
@@ -63,7 +63,7 @@ class PictureFolder(PlaneFolder):
             with path.open("rb") as file:
                 picture = opened(file, path, labels=self._labels)
                 self._refuse_other(path, picture.shape, picture.dtype, wanted)
-                pixels = picture.decoded()
+                pixels = decoded(picture, file, path)
                 self._watch.see(path, os.fstat(file.fileno()))
                 return pixels
         except VolumeError:
