@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import mrcfile
+import nibabel
+import nrrd
 import numpy as np
+import SimpleITK
 import tifffile
 from damage import CUBE, write_image
 from mutations import Kind
+from PIL import Image
 
 from znnpy.config import dump, load_config
 from znnpy.config.models import Config
@@ -96,13 +101,81 @@ def _tiff(folder: Path) -> None:
         tifffile.imwrite(path, CUBE, photometric="minisblack", metadata={"axes": "ZYX"}, **more)
 
 
+def _nifti(folder: Path) -> None:
+    affine = np.diag([-0.5, 0.7, 2.0, 1.0])
+    for index, kind in enumerate((nibabel.Nifti1Image, nibabel.Nifti2Image)):
+        for suffix in ("nii", "nii.gz"):
+            for axes, values in (("3", CUBE.T), ("4", CUBE.reshape(2, 2, 6, 8).T)):
+                place = folder / f"{index}{suffix}{axes}"
+                place.mkdir()
+                image = kind(values.astype(np.int16), affine)
+                image.header.set_slope_inter(0.5, 1)
+                image.to_filename(place / f"a.{suffix}")
+
+
+def _nrrd(folder: Path) -> None:
+    more = {
+        "space": "left-posterior-superior",
+        "space directions": np.diag([0.5, 0.7, 2]),
+        "space origin": [1, 2, 3],
+    }
+    for encoding in ("raw", "gzip", "bzip2"):
+        for end in ("nrrd", "nhdr"):
+            place = folder / f"{encoding}{end}"
+            place.mkdir()
+            nrrd.write(str(place / f"a.{end}"), CUBE.T, {**more, "encoding": encoding})
+
+
+def _metaimage(folder: Path) -> None:
+    image = SimpleITK.GetImageFromArray(CUBE)
+    image.SetSpacing((0.5, 0.7, 2))
+    for number, vector in enumerate((image, SimpleITK.Compose(image, image))):
+        for packed in (False, True):
+            for end in ("mha", "mhd"):
+                place = folder / f"{number}{packed}{end}"
+                place.mkdir()
+                SimpleITK.WriteImage(vector, str(place / f"a.{end}"), useCompression=packed)
+
+
+def _mrc(folder: Path) -> None:
+    for kind in (np.int8, np.int16, np.float32):
+        place = folder / np.dtype(kind).name
+        place.mkdir()
+        with mrcfile.new(place / "a.mrc") as file:
+            file.set_data(CUBE.astype(kind))
+            file.voxel_size = 4.0
+
+
+def _npy(folder: Path) -> None:
+    arrays = (CUBE, CUBE.astype(">f4"), np.asfortranarray(CUBE), CUBE > 9)
+    for number, array in enumerate(arrays):
+        (folder / str(number)).mkdir()
+        np.save(folder / str(number) / "a.npy", array)
+
+
+def _pictures(folder: Path) -> None:
+    colours = np.moveaxis(CUBE[:3], 0, -1)
+    grey = (CUBE[0], CUBE[0].astype(np.uint16) * 200, CUBE[0] > 100, colours)
+    for number, array in enumerate(grey):
+        for end in ("png", "jpg")[: 1 if array.dtype != np.uint8 else 2]:
+            place = folder / f"{number}{end}"
+            place.mkdir()
+            Image.fromarray(array).save(place / f"a.{end}")
+            several = folder / f"{number}{end}s" / "planes"
+            several.mkdir(parents=True)
+            for z in range(3):
+                Image.fromarray(array).save(several / f"{z}.{end}")
+
+
 def _zarr(folder: Path) -> None:
     for form in (2, 3):
         write_image(folder / str(form) / "a.zarr", form)
 
 
 def _read_volume(folder: Path) -> None:
-    (path,) = folder.iterdir()
+    found = sorted(folder.iterdir())
+    headers = [path for path in found if path.suffix in (".nhdr", ".mhd")]
+    path = (headers or found)[0]
     with open_volume(path) as volume:
         assert len(volume.shape) == 4
         volume.read_all()
@@ -190,6 +263,12 @@ KINDS = {
     "yaml": Kind(_yaml, _read_yaml, _inside),
     "hdf5": Kind(_hdf5, _read_volume, _inside),
     "tiff": Kind(_tiff, _read_volume, _inside),
+    "nifti": Kind(_nifti, _read_volume, _inside),
+    "nrrd": Kind(_nrrd, _read_volume, _inside),
+    "metaimage": Kind(_metaimage, _read_volume, _inside),
+    "mrc": Kind(_mrc, _read_volume, _inside),
+    "npy": Kind(_npy, _read_volume, _inside),
+    "pictures": Kind(_pictures, _read_volume, _inside),
     "zarr": Kind(_zarr, _read_volume, _inside),
     "checkpoint": Kind(
         _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True

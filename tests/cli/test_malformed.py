@@ -329,9 +329,7 @@ def test_damaged_chunk(capsys: Capture, folder: Path) -> None:
 
 def test_text_file_named_h5(capsys: Capture, folder: Path) -> None:
     Path("data.h5").write_text("these are no voxels")
-    refused(
-        capsys, folder, ["train", "config.yaml"], "data.h5", "is no HDF5, TIFF, idx, npz or CIFAR"
-    )
+    refused(capsys, folder, ["train", "config.yaml"], "data.h5", "is no HDF5, TIFF, ")
 
 
 @pytest.mark.parametrize("what", ["labels", "mask"])

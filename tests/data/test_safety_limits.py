@@ -6,11 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import mrcfile
+import nibabel
+import nrrd
 import numpy as np
 import pytest
+import SimpleITK
 import tifffile
 import zarr
 from image_files import write_cifar, write_idx
+from PIL import Image
 
 from znnpy.data.formats import FORMATS
 from znnpy.data.opening import open_volume
@@ -35,11 +40,38 @@ def cifar(path: Path) -> None:
     write_cifar(path, IMAGES, np.zeros(len(IMAGES), np.uint8))
 
 
+def nifti(path: Path) -> None:
+    nibabel.Nifti1Image(STACK.T, np.eye(4)).to_filename(path)
+
+
+def metaimage(path: Path) -> None:
+    SimpleITK.WriteImage(SimpleITK.GetImageFromArray(STACK), str(path), useCompression=True)
+
+
+def mrc(path: Path) -> None:
+    with mrcfile.new(path) as file:
+        file.set_data(STACK.astype(np.int16))
+
+
+def pictures(path: Path) -> None:
+    path.mkdir()
+    for z, plane in enumerate(STACK):
+        Image.fromarray(plane).save(path / f"{z}.png")
+
+
 WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hdf5": ("a.h5", hdf5),
     "tiff": ("a.tif", lambda path: tifffile.imwrite(path, STACK, photometric="minisblack")),
     "planes": ("planes", planes),
     "zarr": ("a.zarr", lambda path: zarr.save_array(path, STACK)),
+    "nifti": ("a.nii.gz", nifti),
+    "nrrd": ("a.nrrd", lambda path: nrrd.write(str(path), STACK.T)),
+    "metaimage": ("a.mha", metaimage),
+    "mrc": ("a.mrc", mrc),
+    "npy": ("a.npy", lambda path: np.save(path, STACK)),
+    "png": ("a.png", lambda path: Image.fromarray(STACK[0]).save(path)),
+    "jpeg": ("a.jpg", lambda path: Image.fromarray(STACK[0]).save(path)),
+    "pictures": ("pictures", pictures),
     "idx": ("a.idx", lambda path: write_idx(path, STACK)),
     "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
     "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),

@@ -15,13 +15,17 @@ from znnpy.errors import VolumeError
 @pytest.mark.parametrize(
     ("name", "title", "way"),
     [
-        ("a.nii", "a NIfTI image", "nibabel.load('{}').get_fdata().T"),
-        ("a.nii.gz", "a NIfTI image", "h5py.File('a.h5', 'w')['raw'] = nibabel.load('{}')"),
-        ("A.NRRD", "an NRRD image", "nrrd.read('{}', index_order='C')[0]"),
-        ("a.mrc", "an MRC image", "mrcfile.read('{}')"),
-        ("a.npy", "an array of NumPy", "numpy.load('{}')"),
+        (
+            "a.img",
+            "half of an Analyze image or of a pair of NIfTI files",
+            "nibabel.load('{}').get_fdata().T",
+        ),
+        ("a.mat", "a file of MATLAB", "h5py.File('a.h5', 'w')['raw'] = scipy.io.loadmat('{}')"),
+        ("A.DCM", "a DICOM image", "SimpleITK.GetArrayFromImage(SimpleITK.ReadImage('{}'))"),
+        ("a.mrc.gz", "MRC compressed by gzip", "gunzip {}"),
+        ("a.h5.gz", "HDF5 compressed by gzip", "gunzip {}"),
         ("a.czi", "a microscope's own file", "open it in Fiji and save it as TIFF"),
-        ("a.png", "a picture", "Fiji"),
+        ("a.webp", "a picture", "Fiji"),
         ("a.tar.gz", "an archive", "unpack it first"),
     ],
 )

@@ -23,7 +23,7 @@ from killing import (
     remove,
 )
 
-from znnpy.data.writing import hdf5_output
+from znnpy.data.writing import flat_output
 from znnpy.data.writing.destination import journal_of
 
 EXTENT = (66, 4, 5)
@@ -32,7 +32,7 @@ RECORD = 56  # bytes of a journal's record
 
 
 def main(folder: Path, suffix: str, mode: str, step: int) -> None:
-    hdf5_output.FEW = 0  # rows are written by compiled code
+    flat_output.FEW = 0  # rows are written by compiled code
     tiny, shape = small(folder, threads=1, extent=EXTENT), THIN if mode == "chained" else THICK
     with planned(tiny, f"out{suffix}", patch=shape, block=shape) as prediction:
         prediction.write()  # kernels are compiled and loaded

@@ -24,7 +24,7 @@ from killing import (
 from znnpy_kernels.machine.cache import CacheError
 
 from znnpy.data.scene import Scene
-from znnpy.data.writing import hdf5_output
+from znnpy.data.writing import flat_output
 from znnpy.data.writing.block_output import Finished, open_output
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.journal import Journal
@@ -116,7 +116,7 @@ def test_an_unusable_kernel_cache_is_no_fault_of_the_output(
     def unusable() -> None:
         raise CacheError("kernel cache x cannot be used")
 
-    monkeypatch.setattr(hdf5_output, "write_rows", SimpleNamespace(compile=unusable))
+    monkeypatch.setattr(flat_output, "write_rows", SimpleNamespace(compile=unusable))
     with pytest.raises(CacheError, match="kernel cache x cannot be used"):
         predict(tiny, "out.h5", block=BLOCK)
 

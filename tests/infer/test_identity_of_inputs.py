@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from changes import CHANGES, FORMS, data_files
 
+from znnpy.data import fingerprint as fingerprints
+from znnpy.data.fingerprint import fingerprint
 from znnpy.data.opening import open_volume
-from znnpy.infer import provenance
-from znnpy.infer.provenance import fingerprint
 
 ARRAY = np.random.default_rng(0).integers(1, 255, (8, 16, 16)).astype(np.uint8)
 
@@ -26,7 +26,7 @@ def test_a_file_that_changed_anywhere_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """Also where no sample was taken."""
-    monkeypatch.setattr(provenance, "_samples", lambda volume: 0)
+    monkeypatch.setattr(fingerprints, "_samples", lambda volume: 0)
     name, write = FORMS[form]
     write(tmp_path / name, ARRAY)
     before = found(tmp_path / name)

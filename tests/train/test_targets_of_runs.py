@@ -38,6 +38,7 @@ OTHERS = [
     ("logistic", 1, "bytes", "mask", "dice", "float32", "none"),
     ("logistic", 2, "two", "mask", "{kind: dice, batch: true, smooth: 1}", "float64", "volume"),
     ("softmax", 2, "holes", "{kind: labels, ignore: 255}", "dice", "float32", "none"),
+    ("linear", 2, "sparse", "{kind: labels, first: 1}", "softmax", "float32", "volume"),
     ("linear", 1, "bytes", "mask", "{kind: bce_dice, bce: 0.5}", "float32", "patch"),
     ("linear", 2, "holes", "{kind: labels, ignore: 255}", "ce_dice", "float32", "none"),
     ("logistic", 1, "gaps", "image", "{kind: focal, alpha: 0.25}", "float32", "none"),
@@ -65,6 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         holes = on.astype(np.uint8)
         holes[:, :5] = 255
         file["holes"] = holes
+        file["sparse"] = np.where(holes == 255, 0, holes + 1).astype(np.uint8)
         file["objects"] = label(on)[0].astype(np.uint32)
         file["shares"] = np.stack([gaps, 1 - gaps])
     monkeypatch.chdir(tmp_path)
@@ -102,3 +104,41 @@ def test_a_target_goes_all_the_way(
     znnpy("predict", "run", "--input", "data.h5:raw", "--output", "out.h5", "--patch", "4,6,6")
     with h5py.File("out.h5") as file:
         assert np.isfinite(file["prediction"][...]).all()
+
+
+def test_numbers_of_ilastik_are_those_without_a_dead_class(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same losses as of classes from 0 on with a number to ignore; labels are predicted as they were numbered."""
+    losses = []
+    for name, labels, target in (
+        ("other", "holes", "{kind: labels, ignore: 255}"),
+        ("run", "sparse", "{kind: labels, first: 1}"),
+    ):
+        text = CONFIG % (2, labels, target, "softmax", "float32", "volume")
+        Path("config.yaml").write_text(text.replace("directory: run", f"directory: {name}"))
+        znnpy("train", "config.yaml")
+        records = map(json.loads, Path(name, "log.jsonl").read_text().splitlines())
+        losses.append([(r.get("loss"), r.get("validation", {}).get("loss")) for r in records])
+    assert losses[0] == losses[1]
+    for run in ("other", "run"):
+        znnpy("predict", run, "--input", "data.h5:raw", "--output", f"{run}.h5", "--labels")
+    with h5py.File("run.h5") as file, h5py.File("other.h5") as other:
+        found = file["volumes/labels/neuron_ids"][...]
+        assert np.array_equal(found, other["volumes/labels/neuron_ids"][...] + 1)
+    assert found.dtype == np.uint8
+    znnpy("predict", "run", "--input", "data.h5:raw", "--output", "values.h5")
+    znnpy("segment", "values.h5", "--output", "o.h5", "--method", "classes", "--first", "1")
+    with h5py.File("o.h5") as file:
+        assert np.array_equal(found, file["volumes/labels/neuron_ids"][...])
+    line = ("predict", "run", "--input", "data.h5:raw", "--output", "x.h5", "--labels", "--logits")
+    assert status_of(*line) == 2
+    assert "--labels goes without --logits" in capsys.readouterr().err
+
+
+def test_first_is_for_losses_of_classes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CONFIG % (1, "gaps", "{kind: labels, first: 1}", "square", "float32", "none")
+    Path("config.yaml").write_text(text)
+    assert status_of("train", "config.yaml") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data.target.first: square takes labels for values" in said

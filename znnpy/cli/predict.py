@@ -24,6 +24,7 @@ from znnpy.cli.options import (
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
@@ -50,7 +51,8 @@ def predict(
     output: Annotated[
         str,
         typer.Option(
-            metavar="FILE[:DATASET]", help="HDF5 file or OME-Zarr folder (.zarr) to write."
+            metavar="FILE[:DATASET]",
+            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write.",
         ),
     ],
     node: Annotated[
@@ -92,6 +94,14 @@ def predict(
         Literal["float32", "uint8"],
         typer.Option(help="Type of the values; uint8: 0..255 for 0..1, rounded."),
     ] = "float32",
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels",
+            help="Write the number of the largest channel of each voxel (of one channel: 1 above a half), uint8 or "
+            "uint16, and no values.",
+        ),
+    ] = False,
     augment: Annotated[
         Literal["flips"] | None,
         typer.Option(
@@ -133,9 +143,10 @@ def predict(
 ) -> None:
     """Predict a whole volume patch by patch, each with its real surroundings (halo).
 
-    Writes float32 probabilities (channel, z, y, x). The values do not depend on blocks, threads or
-    interruptions; with another patch they differ by rounding, so a run remembers its patch for each
-    stack, and a note says when a memory limit needs another. If stopped, the same command resumes.
+    Writes float32 probabilities (channel, z, y, x), or with --labels class numbers (z, y, x). The
+    values do not depend on blocks, threads or interruptions; with another patch they differ by
+    rounding, so a run remembers its patch for each stack, and a note says when a memory limit needs
+    another. If stopped, the same command resumes.
     """
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
@@ -150,6 +161,8 @@ def predict(
     )
     if logits and dtype == "uint8":
         raise typer.BadParameter("--logits cannot be written as uint8")
+    if labels and (logits or dtype == "uint8" or verify_seams):
+        raise typer.BadParameter("--labels goes without --logits, --dtype and --verify-seams")
     processes = local_processes(dask)
     if processes > 1 and threads is None:
         threads = max(1, available_cores() // processes)
@@ -157,7 +170,7 @@ def predict(
     changed += [f"data.border={borders}"] if borders else []
     saved = read_run(run, Plain(), changed, which_checkpoint(checkpoint))
     section = _section(saved.network, input_, mask)
-    request = _request(saved, section, node, dtype)
+    request = _request(saved, section, node, dtype, labels)
     sizes = {
         "roi": _roi(roi),
         "block": block_sizes(block),
@@ -166,7 +179,7 @@ def predict(
     request = _with(
         request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
     )
-    destination = Destination.named(output, DATASET, overwrite)
+    destination = Destination.named(output, LABEL_NAMES[0] if labels else DATASET, overwrite)
     with StopSignals():
         _predict(saved, section, request, destination, dry_run, verify_seams, dask)
 
@@ -213,7 +226,9 @@ def _predict(
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
-        _suggest(saved.config.data.target.kind, destination)
+        _suggest(
+            "labels" if request.first is not None else saved.config.data.target.kind, destination
+        )
     finally:
         scene.close()
 
@@ -246,7 +261,9 @@ def _write(job: Job, section: VolumeSection, destination: Destination, dask: str
 
             with cluster(dask) as client:
                 run_distributed(client, job, section, destination, bar.show)
-    typer.echo(f"{destination.name}  {job.spec.shape} (c, z, y, x)")
+    spec = job.spec
+    shape = f"{spec.shape} (c, z, y, x)" if spec.channels else f"{spec.shape[1:]} (z, y, x)"
+    typer.echo(f"{destination.name}  {shape}")
 
 
 def _verify(job: Job, destination: Destination, count: int) -> None:
@@ -272,9 +289,12 @@ def _attributes(saved: SavedRun) -> dict[str, Any]:
     return made
 
 
-def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: str) -> Request:
+def _request(
+    saved: SavedRun, section: VolumeSection, node: str | None, dtype: str, labels: bool
+) -> Request:
     import numpy as np
 
+    from znnpy.data.class_labels import label_type
     from znnpy.infer.job import Request
 
     names = [given.name for given in saved.network.inputs]
@@ -282,9 +302,13 @@ def _request(saved: SavedRun, section: VolumeSection, node: str | None, dtype: s
     for source in (section.mask or {}).values():
         sources["mask"] = source.path
     mirror = saved.config.data.border == "mirror"
-    return Request(
-        _output(saved.weights.network, node), mirror, dtype=np.dtype(dtype), sources=sources
-    )
+    output = _output(saved.weights.network, node)
+    if not labels:
+        return Request(output, mirror, dtype=np.dtype(dtype), sources=sources)
+    # As the labels that it learned from are numbered.
+    first = getattr(saved.config.data.target, "first", 0)
+    kind = label_type(first + max(2, output.channels) - 1)
+    return Request(output, mirror, dtype=kind, sources=sources, first=first)
 
 
 def _with(request: Request, **changes: Any) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,10 @@ from znnpy.cli.global_options import suggest
 from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.segment.method import METHODS
+
+if TYPE_CHECKING:
+    from znnpy.data.writing.destination import Destination
+    from znnpy.segment.job import Request
 
 
 def summaries() -> str:
@@ -29,7 +33,8 @@ def segment(
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file to write (dataset volumes/labels/neuron_ids), or a folder name.zarr.",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, or an image "
+            "name.nii.gz, .nrrd, .mha or .mrc.",
         ),
     ],
     method: Annotated[
@@ -69,6 +74,14 @@ def segment(
             help="Channel to use, from 0; affinities: several times (default: all).",
         ),
     ] = None,
+    first: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Number of the first class, with --method classes (default: 0).",
+        ),
+    ] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
@@ -77,7 +90,8 @@ def segment(
 ) -> None:
     """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    Works in memory, and refuses to start when there is not enough.
+    Works in memory, and refuses to start when there is not enough. --method classes writes class numbers as uint8 or
+    uint16 block by block; if stopped, the same command resumes.
     """
     from znnpy.data.opening import open_volume
     from znnpy.data.writing.destination import Destination
@@ -87,7 +101,11 @@ def segment(
     refuse_ranks("segment")
     destination = Destination.named(output, DATASET, overwrite)
     wanted = None if kind == "auto" else kind
-    request = Request(method, wanted, threshold, min_size, tuple(channel or ()))
+    request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
+    if METHODS[method].blocks is not None:
+        memory = memory_bytes(max_memory)
+        _write_by_blocks(prediction, destination, request, filters(allow_filter), memory)
+        return
     with open_volume(prediction, allow_filters=filters(allow_filter)) as volume:
         refuse_labels(destination, volume)
         found = run(volume, request, memory_bytes(max_memory))
@@ -97,4 +115,21 @@ def segment(
         f"{destination.name}  {found.labels.shape} (z, y, x): {count:,} object{'s' * (count != 1)}, "
         f"{found.assigned:.1%} of the voxels"
     )
+    suggest("view", prediction, destination.name)
+
+
+def _write_by_blocks(
+    prediction: str,
+    destination: Destination,
+    request: Request,
+    allowed: tuple[str, ...],
+    memory: int | None,
+) -> None:
+    from znnpy.data.opening import open_volume
+    from znnpy.segment.by_blocks import write_by_blocks
+    from znnpy.train.signals import StopSignals
+
+    with StopSignals(), open_volume(prediction, allow_filters=allowed) as volume:
+        spec = write_by_blocks(destination, volume, request, memory)
+    typer.echo(f"{destination.name}  {spec.shape[1:]} (z, y, x): class numbers, {spec.dtype}")
     suggest("view", prediction, destination.name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PlainSerializer,
@@ -32,6 +34,7 @@ from znnpy.fields import (
     shown,
     wrong,
 )
+from znnpy.volume_sets import expanded
 
 
 class Source(Strict):
@@ -103,6 +106,42 @@ class VolumeSection(Strict):
     )
 
 
+def _each(sections: tuple[VolumeSection, ...] | None) -> tuple[VolumeSection, ...] | None:
+    """Return sections of one volume each: those of patterns and folders become one for each file."""
+    if sections is None:
+        return None
+    return tuple(one for number, section in enumerate(sections) for one in _of_one(section, number))
+
+
+def _of_one(section: VolumeSection, number: int) -> list[VolumeSection]:
+    groups = {"image": section.image, "labels": section.labels, "mask": section.mask}
+    sources = {(role, n): s for role, group in groups.items() for n, s in (group or {}).items()}
+    try:
+        volumes = expanded({name: source.path for name, source in sources.items()})
+    except (VolumeError, OSError) as error:
+        raise wrong(f"entry {number + 1}: {error}") from None
+    if len(volumes) == 1 and volumes[0] == {name: source.path for name, source in sources.items()}:
+        return [section]
+    return [_with_paths(section, groups, paths) for paths in volumes]
+
+
+def _with_paths(
+    section: VolumeSection,
+    groups: dict[str, dict[str, Source] | None],
+    paths: dict[tuple[str, str], Path],
+) -> VolumeSection:
+    changed = {
+        role: {node: s.model_copy(update={"path": paths[role, node]}) for node, s in group.items()}
+        for role, group in groups.items()
+        if group
+    }
+    return section.model_copy(update=changed)
+
+
+Sections = Annotated[tuple[VolumeSection, ...], AfterValidator(_each)]
+"""Volumes, of which one entry may name many, by patterns or folders."""
+
+
 class BoundaryTarget(Strict):
     """One output channel: 1 on boundaries between objects and on background, 0 inside objects."""
 
@@ -129,6 +168,11 @@ class LabelsTarget(Strict):
     ignore: Int | None = Field(
         default=None,
         description="Label of voxels that do not count in the loss, `ignore_index` elsewhere (default: none).",
+    )
+    first: Annotated[Int, Field(ge=0, lt=2**15)] = Field(
+        default=0,
+        description="Number of the first class, for losses over classes; lower labels do not count. 1 for labels as "
+        "ilastik numbers them: 0 is what nobody has labelled.",
     )
 
 
@@ -218,9 +262,12 @@ class ShardsSection(Strict):
 class DataSection(Strict):
     """Volumes, and how they are read, normalised and turned into targets."""
 
-    train: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to train on.")
-    validation: tuple[VolumeSection, ...] = Field(default=(), description="Volumes to validate on.")
-    test: tuple[VolumeSection, ...] | None = Field(
+    train: Sections = Field(
+        default=(),
+        description="Volumes to train on; an entry may name many, by wildcards (train/*_raw.tif) or folders.",
+    )
+    validation: Sections = Field(default=(), description="Volumes to validate on.")
+    test: Sections | None = Field(
         default=None,
         description="Volumes for the final evaluation (default: those of validation; []: no evaluation).",
     )

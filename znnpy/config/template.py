@@ -89,14 +89,17 @@ data:
   #    labels: train.h5:volumes/labels/neuron_ids
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
+  # Many by one entry, paired by what * stands for, or folders of files:
+  # {image: train/*_raw.tif, labels: train/*_labels.tif}
   # Images along z with a label for each (idx, npz, HDF5, CIFAR's .bin), with target: labels:
   # {image: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
-  target: {kind: boundary, thickness: 1}           # or one of the next five
+  target: {kind: boundary, thickness: 1}           # or one of the next six
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
   # target: labels                                 # as given; class numbers for losses of classes
   # target: {kind: labels, ignore: 255}            # voxels with this label do not count
+  # target: {kind: labels, first: 1}               # classes from 1 on; 0: not labelled, does not count
   # target: mask                                   # 1 where labels are not 0, channel by channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, channel by channel
   normalize: mean_std              # mean_std, unit or none, per volume

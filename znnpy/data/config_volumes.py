@@ -104,7 +104,9 @@ def _reordered(volume: Volume, axes: str) -> Volume:
     loaded = load(volume, "memory")
     order = [axes.index(axis) for axis in "czyx"]
     array = np.ascontiguousarray(loaded.read_all().transpose(order))
-    return ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
+    ordered = ArrayVolume(array, loaded.name, loaded.resolution, loaded.placed)
+    ordered.directions = loaded.directions
+    return ordered
 
 
 def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
@@ -174,8 +176,13 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
-        case LabelsTarget(ignore=ignore) if objective.reading.whole_voxels:
-            return targets.ClassesTarget(node.channels, ignore=ignore)
+        case LabelsTarget(ignore=ignore, first=first) if objective.reading.whole_voxels:
+            return targets.ClassesTarget(node.channels, ignore=ignore, first=first)
+        case LabelsTarget(first=first) if first:
+            raise ConfigError(
+                f"{config.place('data', 'target', 'first')}: {loss} takes labels for values, not for numbers of "
+                "classes; take loss: softmax, with an output channel for each class"
+            )
         case LabelsTarget(ignore=ignore):
             return targets.ImageTarget(1.0, taken, node.channels, ignore)
         case MaskTarget():

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.flat.metaimage import SUFFIXES as METAIMAGE
+from znnpy.data.flat.metaimage import is_metaimage, open_metaimage
+from znnpy.data.flat.mrc import SUFFIXES as MRC
+from znnpy.data.flat.mrc import is_mrc, open_mrc
+from znnpy.data.flat.nifti import SUFFIXES as NIFTI
+from znnpy.data.flat.nifti import is_nifti, open_nifti
+from znnpy.data.flat.npy import MAGIC as NPY
+from znnpy.data.flat.npy import open_npy
+from znnpy.data.flat.nrrd import MAGIC as NRRD_MAGIC
+from znnpy.data.flat.nrrd import SUFFIXES as NRRD
+from znnpy.data.flat.nrrd import open_nrrd
 from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.pictures.decoding import JPEG, PNG, SUFFIXES
+from znnpy.data.pictures.volume import PictureFolder, open_picture, pictures_of
 from znnpy.data.safety_limits import Trust
 from znnpy.data.samples.cifar import SUFFIX as CIFAR
 from znnpy.data.samples.cifar import open_cifar
@@ -68,7 +81,16 @@ def _tiff(asked: Asked) -> Volume:
 def _planes(asked: Asked) -> Volume:
     path, trust = asked.path, asked.trust
     planes = planes_of(path)
-    return TiffFolder(path, planes, allow_external=trust.external, max_bytes=trust.max_bytes)
+    return TiffFolder(path, planes, trust)
+
+
+def _picture(asked: Asked) -> Volume:
+    return open_picture(asked.path, asked.trust, labels=asked.labels)
+
+
+def _pictures(asked: Asked) -> Volume:
+    path = asked.path
+    return PictureFolder(path, pictures_of(path), asked.trust, labels=asked.labels)
 
 
 def _zarr(asked: Asked) -> Volume:
@@ -113,6 +135,64 @@ FORMATS = Registry[Format](
             suffixes=(".tif", ".tiff"),
         ),
         Format(
+            name="nifti",
+            title="NIfTI",
+            knows=lambda path, head: is_nifti(path) and bool(head),
+            opened=lambda asked: open_nifti(asked.path, asked.trust),
+            alone="a NIfTI image",
+            suffixes=NIFTI,
+        ),
+        Format(
+            name="nrrd",
+            title="NRRD",
+            knows=lambda path, head: (
+                head.startswith(NRRD_MAGIC) or (path.suffix.lower() in NRRD and bool(head))
+            ),
+            opened=lambda asked: open_nrrd(asked.path, asked.trust),
+            alone="an NRRD image",
+            suffixes=NRRD,
+        ),
+        Format(
+            name="metaimage",
+            title="MetaImage",
+            knows=lambda path, head: is_metaimage(path) and bool(head),
+            opened=lambda asked: open_metaimage(asked.path, asked.trust),
+            alone="a MetaImage",
+            suffixes=METAIMAGE,
+        ),
+        Format(
+            name="mrc",
+            title="MRC",
+            knows=lambda path, head: is_mrc(path) and bool(head),
+            opened=lambda asked: open_mrc(asked.path, asked.trust),
+            alone="an MRC image",
+            suffixes=MRC,
+        ),
+        Format(
+            name="npy",
+            title="npy",
+            knows=lambda path, head: head.startswith(NPY),
+            opened=lambda asked: open_npy(asked.path, asked.trust, labels=asked.labels),
+            alone="a file of one array",
+            suffixes=(".npy",),
+        ),
+        Format(
+            name="png",
+            title="PNG",
+            knows=lambda path, head: head == PNG,
+            opened=_picture,
+            alone="a picture",
+            suffixes=SUFFIXES["PNG"],
+        ),
+        Format(
+            name="jpeg",
+            title="JPEG",
+            knows=lambda path, head: head.startswith(JPEG),
+            opened=_picture,
+            alone="a picture",
+            suffixes=SUFFIXES["JPEG"],
+        ),
+        Format(
             name="idx",
             title="idx",
             knows=lambda path, head: is_idx(head) and not _is_cifar(path, head),
@@ -155,29 +235,32 @@ FORMATS = Registry[Format](
             folder=True,
             alone="a folder of TIFF files",
         ),
+        Format(
+            name="pictures",
+            title="",
+            knows=lambda path, head: bool(pictures_of(path)),
+            opened=_pictures,
+            folder=True,
+            alone="a folder of pictures",
+        ),
     ),
 )
 
 
 _FIJI = "open it in Fiji and save it as TIFF"
 _ITK = "SimpleITK.GetArrayFromImage(SimpleITK.ReadImage({file!r}))"
+_PAIR = "nibabel.load({file!r}).get_fdata().T"
 _PYTHON = {
-    ".nii": ("a NIfTI image", "nibabel.load({file!r}).get_fdata().T"),
-    ".nrrd": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
-    ".nhdr": ("an NRRD image", "nrrd.read({file!r}, index_order='C')[0]"),
-    ".mrc": ("an MRC image", "mrcfile.read({file!r})"),
-    ".rec": ("an MRC image", "mrcfile.read({file!r})"),
-    ".npy": ("an array of NumPy", "numpy.load({file!r})"),
+    ".hdr": ("the header of an Analyze image or of a pair of NIfTI files", _PAIR),
+    ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat({file!r})['NAME']"),
-    ".mha": ("a MetaImage", _ITK),
-    ".mhd": ("a MetaImage", _ITK),
     ".dcm": ("a DICOM image", _ITK),
     ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
     ".raw": ("raw bytes without a shape", "numpy.fromfile({file!r}, TYPE).reshape(Z, Y, X)"),
 }
 """By suffix: the format, and the Python expression that gives its array (z, y, x)."""
 _MICROSCOPES = (".czi", ".nd2", ".lif", ".lsm", ".oib", ".oif", ".dm3", ".dm4", ".vsi")
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".jp2", ".webp")
+_PICTURES = (".bmp", ".gif", ".jp2", ".webp")
 _ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".xz", ".zst", ".bz2")
 _KNOWN: Mapping[str, tuple[str, str]] = {
     **{
@@ -204,14 +287,22 @@ def other_format(path: Path) -> Other | None:
     inner, outer = Path(name.removesuffix(".gz")).suffix, Path(name).suffix
     suffix = next((s for s in (inner, outer) if s in _KNOWN), None)
     if suffix is None:
-        return None
+        return _compressed(path, inner) if outer == ".gz" else None
     title, way = _KNOWN[suffix]
     return Other(title, way.format(file=str(path), h5=f"{plain_stem(path)}.h5"))
 
 
+def _compressed(path: Path, inner: str) -> Other | None:
+    """Return what a file is that gzip packed, though its format is read by region."""
+    packed = next((it for it in FORMATS.values() if inner and inner in it.suffixes), None)
+    if packed is None or inner == ".gz" or f"{inner}.gz" in packed.suffixes:
+        return None
+    return Other(f"{packed.title} compressed by gzip", f"unpack it first: gunzip {path}")
+
+
 def plain_stem(path: Path) -> str:
     """Return a file name without the suffixes of such formats, and without its own."""
-    stem = path.stem
-    while Path(stem).suffix.lower() in _KNOWN:
+    stem, known = path.stem, {*_KNOWN, *NIFTI, *NRRD, *METAIMAGE, *MRC}
+    while Path(stem).suffix.lower() in known:
         stem = Path(stem).stem
     return stem

@@ -35,8 +35,9 @@ def open_volume(
 ) -> Volume:
     """Open a volume for reading by region; nothing is loaded.
 
-    "path.h5:dataset" or "path.h5", "stack.tif", a folder of TIFF files with a plane each, "image.zarr"
-    or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's "batch.bin", which are read whole, their
+    "path.h5:dataset" or "path.h5", "stack.tif", "scan.nii.gz", "array.npy", "picture.png", a folder of TIFF, PNG or
+    JPEG files with a plane each, "image.zarr" or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's
+    "batch.bin", which are read whole, their
     images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may be given
     separately, beside a Path. Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
     volumes/labels/neuron_ids, volumes/labels, labels, main for labels; then the only 3-D dataset. A Zarr folder with
@@ -91,7 +92,7 @@ def _load(volume: Volume) -> ArrayVolume:
     for start, stop in slabs(volume):
         array[:, start:stop] = volume.read((start, 0, 0), (stop, height, width), finite=False)
     loaded = ArrayVolume(array, volume.name, volume.resolution, volume.placed)
-    loaded.neighbours = volume.neighbours
+    loaded.neighbours, loaded.directions = volume.neighbours, volume.directions
     return loaded
 
 
@@ -146,7 +147,7 @@ def _format_of_folder(path: Path) -> Format:
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
-        f"{path} is not a file but a folder: no Zarr folder, and no TIFF files are in it"
+        f"{path} is not a file but a folder: no Zarr folder, and no TIFF, PNG or JPEG files are in it"
     )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from znnpy.data.volume import Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
+SAME = 1e-5  # by which voxel sizes may differ, relatively: headers hold them as float32
+TURNED = 1e-3  # by which parts of directions may differ
 _UNSET: Triple64 = (1.0, 1.0, 1.0)
 _NOWHERE: Triple64 = (0.0, 0.0, 0.0)
 
@@ -50,6 +54,7 @@ class Scene:
         """Return the position of a volume's first voxel, in voxels of the first image."""
         first = self.reference
         _check_resolution(first, volume)
+        _check_directions(first, volume)
         alike = volume.extent == first.extent and volume.offset in (first.offset, _NOWHERE)
         if not alike and not _says_where(first, volume):
             raise VolumeError(
@@ -72,10 +77,20 @@ class Scene:
 
 def _check_resolution(first: Volume, volume: Volume) -> None:
     sizes = {first.resolution, volume.resolution} - {_UNSET}
-    if len(sizes) > 1:
+    if len(sizes) > 1 and not np.allclose(first.resolution, volume.resolution, rtol=SAME, atol=0):
         raise VolumeError(
             f"{volume.name} has voxels of {volume.resolution} nm (z, y, x), {first.name} of "
             f"{first.resolution} nm; they must be equal"
+        )
+
+
+def _check_directions(first: Volume, volume: Volume) -> None:
+    if first.directions is None or volume.directions is None:
+        return
+    if not np.allclose(first.directions, volume.directions, atol=TURNED):
+        raise VolumeError(
+            f"{volume.name} has axes z, y, x in the directions {volume.directions} (right, front, up), {first.name} in "
+            f"{first.directions}; they must be equal: resample one to the other"
         )
 
 

@@ -15,6 +15,7 @@ from znnpy.errors import VolumeError
 Triple = tuple[int, int, int]
 Triple64 = tuple[float, float, float]
 Shape4 = tuple[int, int, int, int]
+Directions = tuple[Triple64, Triple64, Triple64]
 Array = NDArray[Any]
 
 
@@ -24,7 +25,8 @@ class Volume(Closing, ABC):
     `name` is "path:dataset" for messages; `dtype` the stored one in native byte order; `resolution`
     and `offset` are z, y, x in nanometres ((1, 1, 1) and (0, 0, 0) where the file says nothing); `placed` is
     the offset, or None where the file says nothing;
-    `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none.
+    `neighbours` are the offsets (z, y, x) of affinities, one a channel, None where there are none; `directions`
+    those of the axes z, y, x of a scan in the room, see `flat.geometry`, None where the file says nothing.
     `unnamed`: the file has four axes and does not say which they are; they were taken for c, z, y, x.
     `read` may be called from several threads at once. Use as a context manager, or call `close`.
     """
@@ -48,6 +50,7 @@ class Volume(Closing, ABC):
         self.placed = offset
         self.offset = offset or (0.0, 0.0, 0.0)
         self.neighbours: tuple[Triple, ...] | None = None
+        self.directions: Directions | None = None
 
     @property
     def channels(self) -> int:
@@ -176,6 +179,28 @@ def neighbours_of(found: Any, channels: int) -> tuple[Triple, ...] | None:
     return tuple((int(z), int(y), int(x)) for z, y, x in values)
 
 
+def directions_of(found: Any) -> Directions | None:
+    """Return the attribute `directions`: unit vectors of the axes z, y, x; None unless they span space."""
+    try:
+        values = np.asarray([] if found is None else found, np.float64)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if values.shape != (3, 3) or not np.isfinite(values).all():
+        return None
+    lengths = np.linalg.norm(values, axis=1)
+    if np.abs(lengths - 1).max() > UNIT or abs(np.linalg.det(values)) < FLAT:
+        return None
+    z, y, x = ((float(a), float(b), float(c)) for a, b, c in values)
+    return (z, y, x)
+
+
+def directions_attribute(volume: Volume) -> dict[str, list[list[float]]]:
+    """Return the attribute `directions` of what lies as a volume does; nothing where it has none."""
+    return {"directions": [list(axis) for axis in volume.directions]} if volume.directions else {}
+
+
+UNIT = 1e-3  # by which the length of a direction may differ from 1
+FLAT = 1e-3  # the volume that directions span at least: below it they lie in one plane
 SLAB = 1 << 26  # bytes: 64 MiB, large enough to read fast and small beside a machine's memory
 
 

@@ -22,6 +22,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy import plugins
 from znnpy.config.models import VolumeSection
 from znnpy.data.config_volumes import open_inputs
+from znnpy.data.fingerprint import fingerprint
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
@@ -33,7 +34,6 @@ from znnpy.infer.config_model import patch_model
 from znnpy.infer.job import Job
 from znnpy.infer.log import BlockLog
 from znnpy.infer.predict import VolumePrediction
-from znnpy.infer.provenance import fingerprint
 
 # Stands for the scene while a job travels: open files cannot be pickled.
 UNOPENED = Scene({"": ArrayVolume(np.zeros((1, 1, 1), np.uint8), "files to be opened")}, {})

@@ -15,10 +15,11 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, MaskTarget
 from znnpy.data.config_volumes import normalisations
+from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Normalisation
-from znnpy.data.volume import Triple
+from znnpy.data.volume import Triple, directions_attribute
 from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
@@ -27,7 +28,7 @@ from znnpy.infer.default_patch import Chosen, chosen_patch, patch_of, warnings_o
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
 from znnpy.infer.patch_search import Candidate, Needs, best_patch
 from znnpy.infer.predict import FLOAT32, Finish
-from znnpy.infer.provenance import fingerprint, norms_record, plan_record, weights_digest
+from znnpy.infer.provenance import norms_record, plan_record, weights_digest
 from znnpy.infer.tiling import AnyGrid, Tiling
 from znnpy.network import training_losses
 from znnpy.network.dense_conversion import densest
@@ -46,7 +47,8 @@ class Request:
     `patch`: output voxels of a run; where values depend on the patch, of a window. `mirror`: predict all
     voxels, with mirrored data around the volume, not only those that see no border. `grid`: only the
     voxels that a network with true strides gives, not all. `sources`: where the inputs and the mask
-    ("mask") lie, for fingerprints. `processes` on this machine share the memory.
+    ("mask") lie, for fingerprints. `processes` on this machine share the memory. `first`: write class numbers, of
+    which this is the first, instead of values.
     """
 
     node: Node
@@ -60,6 +62,7 @@ class Request:
     grid: bool = False
     sources: Mapping[str, Path] | None = None
     processes: int = 1
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Job:
         """The conversion of output values to what is written."""
         losses = training_losses(self.weights.config, self.weights.network)
         reading = None if self.request.logits else losses[self.request.node.name].reading
-        return Finish(reading, self.request.dtype, self.request.flips)
+        return Finish(reading, self.request.dtype, self.request.flips, self.request.first)
 
     @cached_property
     def order(self) -> list[Region]:
@@ -147,6 +150,10 @@ def plan_job(
     config = weights.config
     if request.flips and isinstance(config.data.target, AffinityTarget):
         raise ConfigError("flips change what affinities mean: predict affinities without them")
+    if request.first is not None and isinstance(config.data.target, AffinityTarget):
+        raise ConfigError(
+            "affinities are no classes: predict them without --labels, then segment them"
+        )
     # Strides become sparsity, so that every voxel is predicted (docs/design/inference.md,
     # "Pooling").
     network = weights.network if request.grid else densest(weights.network)
@@ -206,8 +213,9 @@ def plan_job(
         "region": [list(region.lower), list(region.upper), list(field.first), list(field.stride)],
     }
     shown = {**place(scene, field, region), "patch": list(candidate.patch), **(attributes or {})}
-    shape = (request.node.channels, *region.shape)
-    spec = OutputSpec(shape, request.dtype, block, shown, identity, phase)
+    labels = request.first is not None
+    shape = (1 if labels else request.node.channels, *region.shape)
+    spec = OutputSpec(shape, request.dtype, block, shown, identity, phase, channels=not labels)
     return Job(
         weights,
         network,
@@ -232,7 +240,12 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
     """Return a note that uint8 would clip values that are not probabilities, if so."""
     config, probable = weights.config, (AffinityTarget, BoundaryTarget, MaskTarget)
     reading = training_losses(config, weights.network)[request.node.name].reading
-    if request.dtype != np.uint8 or reading.functions or isinstance(config.data.target, probable):
+    if (
+        request.dtype != np.uint8
+        or request.first is not None
+        or reading.functions
+        or isinstance(config.data.target, probable)
+    ):
         return ()
     kind = config.data.target.kind
     return (
@@ -241,14 +254,18 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
     )
 
 
-def place(scene: Scene, field: Field, region: Region) -> dict[str, list[float]]:
-    """Return the attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted."""
+def place(scene: Scene, field: Field, region: Region) -> dict[str, Any]:
+    """Return the attributes `resolution` and `offset` (z, y, x, nanometres) of what is predicted.
+
+    And `directions`, as in `znnpy.data.flat.geometry`, of a scan.
+    """
     first, step = scene.reference, field.stride
     voxel = first.resolution
     corner = [a + i * n for a, i, n in zip(field.first, region.lower, step, strict=True)]
     return {
         "resolution": [size * n for size, n in zip(voxel, step, strict=True)],
         "offset": [o + size * a for o, size, a in zip(first.offset, voxel, corner, strict=True)],
+        **directions_attribute(first),
     }
 
 
@@ -274,17 +291,25 @@ def _identity(weights: Weights, network: Network, scene: Scene, request: Request
         "input": {n: fingerprint(v, sources.get(n)) for n, v in scene.images.items()},
         "mask": None if mask is None else fingerprint(mask, sources.get("mask")),
         "output": request.node.name,
-        "values": "as they are" if request.logits else weights.config.training.loss.kind,
+        "values": _values(weights, request),
         "borders": "mirror" if request.mirror else "valid",
         "flips": request.flips,
         "lanes of this CPU": LANES,
     }
 
 
+def _values(weights: Weights, request: Request) -> str:
+    if request.logits:
+        return "as they are"
+    kind = weights.config.training.loss.kind
+    return kind if request.first is None else f"class numbers from {request.first} by {kind}"
+
+
 def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Sizes:
     stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
     images = sum(node.channels for node in tiling.network.outputs)
-    written = images * request.dtype.itemsize
+    written = images if request.first is None else len(tiling.network.outputs)
+    written *= request.dtype.itemsize
     return Sizes(tiling, field, stored, written, images, bool(scene.masks))
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from znnpy.data.class_labels import class_numbers
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Normalisation
 from znnpy.data.volume import Array, Triple, mirror_read
@@ -99,12 +100,17 @@ class Finish:
     """The conversion of output values (channel, z, y, x): to probabilities as `reading` says, or none.
 
     `flips` takes the mean over all mirror images of the input (test-time augmentation). uint8 holds 0..255 for
-    0..1, rounded.
+    0..1, rounded. With `first` they become class numbers, one channel, of which it is the first.
     """
 
     reading: Reading | None = None
     dtype: np.dtype[Any] = FLOAT32
     flips: bool = False
+    first: int | None = None
+
+    def written(self, channels: int) -> int:
+        """Return the number of channels that are written of an output."""
+        return channels if self.first is None else 1
 
     def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
         """Return new float32 values (channel, z, y, x) to average or to keep; raise RunError if any is not finite."""
@@ -132,6 +138,8 @@ class Finish:
 
     def encoded(self, found: Floats) -> Array:
         """Return the values in the dtype that is written; `found` may be changed."""
+        if self.first is not None:
+            return class_numbers(found, self.first)[None].astype(self.dtype, copy=False)
         if self.dtype != np.uint8:
             return found.astype(self.dtype, copy=False)
         # In place: an output block may take gigabytes.
@@ -182,6 +190,7 @@ class VolumePrediction:
         self._model, self._scene, self._norms = model, scene, norms
         self._names = [node.name for node in model.network.inputs]
         self._outputs = {node.name: node.channels for node in model.network.outputs}
+        self._written = {name: self.finish.written(n) for name, n in self._outputs.items()}
         self._kept = Kept(kept)
         self._parts = parts
 
@@ -216,19 +225,21 @@ class VolumePrediction:
             here = (slice(None), *region.slices(patch.lower))
             return {name: values[here] for name, values in self._patch(patch, given).items()}
         whole = self._joined(given).taken()
+        if blends:
+            # Windows are averaged in float32 and rounded once, at the end.
+            whole = {name: self.finish.encoded(values) for name, values in whole.items()}
         if mask is not None:
             for values in whole.values():
                 # After patches are joined: values must not depend on which patches a mask spares.
                 values[:, ~mask] = 0
-        if blends:
-            # Windows are averaged in float32 and rounded once, at the end.
-            return {name: self.finish.encoded(values) for name, values in whole.items()}
         return whole
 
     def _joined(self, given: Input) -> Joined:
         """Return the joined patches of a region that hold wanted voxels."""
         region, mask, dtype = given.region, given.mask, self.finish.dtype
-        joined = self.grid.joined(region, self._outputs, dtype, self._parts)
+        # Windows are averaged before they become labels, patches are labels already.
+        kept = self._outputs if self.grid.blends else self._written
+        joined = self.grid.joined(region, kept, dtype, self._parts)
         for patch in self.grid.meeting(region) if given.arrays else ():
             part = patch.within(region)
             if mask is None or mask[part.slices(region.lower)].any():
@@ -245,7 +256,7 @@ class VolumePrediction:
         shape = self.field.shape
         whole = {
             name: np.empty((channels, *shape), self.finish.dtype)
-            for name, channels in self._outputs.items()
+            for name, channels in self._written.items()
         }
         pieces = self.grid.pieces(everything)
         for done, piece in enumerate(pieces, start=1):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Array, Triple, Volume, slabs
+from znnpy.data.volume import Array, Triple, Volume, directions_attribute, slabs
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
@@ -31,13 +31,17 @@ _WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity"
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a segmentation: `threshold` None is the usual one, empty `channels` are all."""
+    """The options of a segmentation: `threshold` None is the usual one, empty `channels` are all.
+
+    `first`: the number of the first class, of methods that number classes.
+    """
 
     method: str = "components"
     kind: Kind | None = None
     threshold: float | None = None
     min_size: int = 0
     channels: tuple[int, ...] = ()
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,13 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     Raises VolumeError when the estimated memory, with what the process takes already, exceeds `memory`
     bytes, or, if that is None, when the estimate exceeds what is available.
     """
-    found = meaning(volume, request.kind, request.channels)
     method = method_of(request.method)
+    if method.blocks is not None:
+        raise VolumeError(
+            f"{volume.name}: {method.title or method.name} is written block by block (znnpy segment --method "
+            f"{method.name}, znnpy.segment.by_blocks.write_by_blocks)"
+        )
+    found = meaning(volume, request.kind, request.channels)
     if found.kind not in method.kinds:
         needed = " or ".join(_WORDS[kind] for kind in method.kinds)
         raise VolumeError(
@@ -112,6 +121,7 @@ def write_labels(
     attributes = {
         "resolution": list(volume.resolution),
         "offset": list(volume.offset),
+        **directions_attribute(volume),
         "prediction": volume.name,
         "method": request.method,
         "threshold": found.threshold,
@@ -172,17 +182,22 @@ def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | 
         )
 
 
-def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meaning:
-    """Return what a prediction shows: as asked for, else affinities if the file names offsets, else boundaries.
-
-    Raises VolumeError, saying what to ask for, when the channels do not fit.
-    """
+def refuse_channels(volume: Volume, channels: Sequence[int]) -> None:
+    """Raise VolumeError for channels that a prediction does not have."""
     wrong = [c for c in channels if not 0 <= c < volume.channels]
     if wrong:
         raise VolumeError(
             f"{volume.name} has channels 0 to {volume.channels - 1}, but channel {wrong[0]} was "
             "asked for"
         )
+
+
+def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meaning:
+    """Return what a prediction shows: as asked for, else affinities if the file names offsets, else boundaries.
+
+    Raises VolumeError, saying what to ask for, when the channels do not fit.
+    """
+    refuse_channels(volume, channels)
     found: Kind = kind or ("affinity" if volume.neighbours else "boundary")
     used = tuple(channels) or tuple(range(volume.channels))
     if found == "affinity":

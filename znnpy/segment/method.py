@@ -20,7 +20,10 @@ class Method:
     it: returns new labels uint32 or uint64 (z, y, x), 0 unassigned, for probabilities float32 (C, z, y, x). C is 1
     but for affinities, whose `offsets` are (z, y, x); objects of fewer than `min_size` voxels are dropped afterwards
     too. `voxel_bytes`, `channel_bytes`: peak memory a voxel beside the probabilities, and more for each channel.
-    `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes. `title`: its name in errors.
+    `blocks(values, first)` instead of `find`: returns labels uint8 or uint16 (z, y, x), the first class `first`, for
+    channels as they are stored, of a part of the volume that depends on no other; they are written block by block,
+    restartable, whatever the memory. `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes.
+    `title`: its name in errors.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Method:
     thresholds: Mapping[Kind, float] = field(default_factory=dict)
     kinds: tuple[Kind, ...] = ("boundary", "foreground", "affinity")
     title: str = ""
+    blocks: Any = None
 
 
 # Peak bytes as measured on noise. Seeds of a watershed are surer, as what lies between is grown into anyway.
@@ -58,6 +62,14 @@ METHODS = Registry[Method](
             channel_bytes=100,
             kinds=("affinity",),
             title="the mutex watershed",
+        ),
+        Method(
+            name="classes",
+            summary="number of the channel that is largest, or, of one channel, 1 above a half; written block by block",
+            find=None,
+            blocks="znnpy.data.class_labels:class_numbers",
+            voxel_bytes=0,
+            title="a map of classes",
         ),
     ),
 )

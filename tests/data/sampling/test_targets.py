@@ -147,3 +147,22 @@ def test_one_hot() -> None:
         assert value[:, 0, 0].T.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
         assert weight[:, 0, 0].T.tolist() == [[1] * 3, [1] * 3, [1] * 3, [0] * 3]
     assert ClassesTarget(3).wrong(labels).ravel().tolist() == [False, False, False, True]
+
+
+def test_classes_from_a_number_on() -> None:
+    """Lower ones do not count; negative ones, fractions and NaN are as wrong as higher ones."""
+    labels = np.array([0, 1, 2, 3, 4, -1, 2.5, np.nan, 255]).reshape(1, 1, 1, 9)
+    target, known = ClassesTarget(3, ignore=255, first=1), np.ones((1, 1, 9), np.bool_)
+    counted = target.counted(labels, known)
+    assert counted.ravel().tolist() == [False, *[True] * 7, False]
+    wrong = target.wrong(labels)[0] & counted
+    assert wrong.ravel().tolist() == [False] * 4 + [True] * 4 + [False]
+    value, weight = target.compute(labels, counted & ~wrong)
+    assert value[:, 0, 0].T.tolist() == [[0] * 3, [1, 0, 0], [0, 1, 0], [0, 0, 1], *[[0] * 3] * 5]
+    assert weight[0, 0, 0].tolist() == [0, 1, 1, 1, 0, 0, 0, 0, 0]
+    assert target.selective
+    assert not ClassesTarget(3).selective
+    assert target.takes_span(1, 3, np.dtype(np.uint8))
+    assert not target.takes_span(0, 3, np.dtype(np.uint8))
+    assert not target.takes_span(1, 4, np.dtype(np.uint8))
+    assert "from 1 to 3" in target.wanted

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tifffile
 
+from znnpy.data.flat_array import FlatArray
 from znnpy.data.opening import open_volume
-from znnpy.data.tiff.volume import FlatArray
 from znnpy.errors import VolumeError
 
 RNG = np.random.default_rng(0)

@@ -107,7 +107,7 @@ def test_refused(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(VolumeError, match="it is gone"):
             volume.read_all()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VolumeError, match="no TIFF files"):
+    with pytest.raises(VolumeError, match="no TIFF, PNG or JPEG files"):
         open_volume(tmp_path / "empty")
 
 

@@ -16,7 +16,7 @@ import pytest
 from children import KILLED, WRITE, counted, forked
 
 from znnpy.data.opening import open_volume
-from znnpy.data.writing import hdf5_output
+from znnpy.data.writing import flat_output
 from znnpy.data.writing.block_output import Finished, OutputSpec
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.hdf5_output import Hdf5Output
@@ -168,7 +168,7 @@ def test_header_that_changed_is_refused(tmp_path: Path) -> None:
 def test_blocks_of_whole_rows_and_planes(
     tmp_path: Path, shape: tuple[int, int, int], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdf5_output, "FEW", few)
+    monkeypatch.setattr(flat_output, "FEW", few)
     with writer(tmp_path / "out.h5", block=shape) as out:
         for (z, y, x), (z1, y1, x1) in out.spec.blocks():
             out.write((z, y, x), DATA[:, z:z1, y:y1, x:x1])
@@ -179,7 +179,7 @@ def test_blocks_of_whole_rows_and_planes(
 
 def test_rows_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit of file sizes within a block, met by the compiled loop: one error, the rest kept."""
-    monkeypatch.setattr(hdf5_output, "FEW", 0)
+    monkeypatch.setattr(flat_output, "FEW", 0)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with writer(tmp_path / "out.h5") as out:
         out.write(CORNERS[0], block(CORNERS[0]))

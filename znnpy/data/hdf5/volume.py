@@ -20,7 +20,7 @@ from znnpy.data.decoded_size import inflated, lzf_length
 from znnpy.data.file_changes import Watch
 from znnpy.data.hdf5.safety import check_dataset, find_dataset, open_file, other_files
 from znnpy.data.safety_limits import Trust
-from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, directions_of, neighbours_of
 from znnpy.errors import VolumeError, reason, refuse_own
 
 Chunk = tuple[int, ...]
@@ -145,6 +145,7 @@ class Hdf5Volume(Volume):
             super().__init__(name, shape, data.dtype, resolution, placed)
             self.unnamed = data.ndim == 4
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
+            self.directions = directions_of(_small(data, "directions", "f"))
             self._chunks = ChunkCheck(data, name)
             for other in other_files(data, path):
                 self._watch.look(other)
@@ -217,13 +218,13 @@ def _triple(data: h5py.Dataset, name: str, key: str) -> Triple64 | None:
     return (z, y, x)
 
 
-def _small(data: h5py.Dataset, key: str) -> Any:
+def _small(data: h5py.Dataset, key: str, kinds: str = "ui") -> Any:
     """Return an attribute of at most 1024 plain numbers; None if it is absent or any other."""
     if key not in data.attrs:
         return None
     attribute: Any = data.attrs.get_id(key)
     size = math.prod(attribute.shape or (0,))
-    return data.attrs[key] if 0 < size <= 1024 and attribute.dtype.kind in "ui" else None
+    return data.attrs[key] if 0 < size <= 1024 and attribute.dtype.kind in kinds else None
 
 
 def _micrometres(size: Triple64 | None) -> Triple64 | None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from znnpy.data.file_changes import Watch
-from znnpy.data.safety_limits import Trust
-from znnpy.data.samples.in_memory import claim_size
+from znnpy.data.safety_limits import Trust, claim_size
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import VolumeError, reason
 

@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from znnpy.data.file_changes import Watch
-from znnpy.data.safety_limits import Trust
-from znnpy.data.samples.in_memory import claim_size, whole_volume
+from znnpy.data.safety_limits import Trust, claim_size
+from znnpy.data.samples.in_memory import whole_volume
 from znnpy.data.volume import Array, Volume
 from znnpy.errors import VolumeError, reason
 

@@ -25,7 +25,7 @@ class OneEach(Volume):
             images.resolution,
             images.placed,
         )
-        self.values = values
+        self.values, self.directions = values, images.directions
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
         values = self.values.read((lower[0], 0, 0), (upper[0], 1, 1), finite=False)

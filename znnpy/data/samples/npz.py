@@ -11,8 +11,8 @@ from typing import IO, Any
 import numpy as np
 
 from znnpy.data.file_changes import Watch
-from znnpy.data.safety_limits import SEARCHED, Trust
-from znnpy.data.samples.in_memory import claim_size, whole_volume
+from znnpy.data.safety_limits import SEARCHED, Trust, claim_size
+from znnpy.data.samples.in_memory import whole_volume
 from znnpy.data.volume import Array, Volume
 from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError, reason, refuse_own

@@ -55,7 +55,8 @@ class Held(Volume):
 
     def __init__(self, volume: Volume, first: Triple, array: Array) -> None:
         super().__init__(volume.name, volume.shape, volume.dtype, volume.resolution, volume.placed)
-        self.neighbours, self._first, self._array = volume.neighbours, first, array.view()
+        self.neighbours, self.directions = volume.neighbours, volume.directions
+        self._first, self._array = first, array.view()
         self._array.setflags(write=False)
 
     def _read(self, lower: Triple, upper: Triple) -> Array:

@@ -204,6 +204,8 @@ class _Seen:
         if target.ignore is not None:
             why = f", as data.target ignores {target.ignore}"
             way_out = f"; where {target.ignore} is a class, leave `ignore` out"
+        elif target.selective:
+            why = ", as data.target leaves labels below `first` out"
         warnings.warn(
             f"{name}: all labels that count are {self.low:g}{why}: they tell nothing apart{way_out}",
             stacklevel=4,

@@ -135,7 +135,7 @@ class Sampler:
     def selective(self) -> bool:
         """Whether some voxels may not count: they are masked, or have a label to ignore."""
         outputs = self._placing.outputs.values()
-        ignored = any(output.target.ignore is not None for output in outputs)
+        ignored = any(output.target.selective for output in outputs)
         return ignored or any(scene.masks for scene in self.scenes)
 
     def counted(self, number: int, positions: Range) -> float:

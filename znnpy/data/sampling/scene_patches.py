@@ -90,7 +90,7 @@ def are_slices(placing: Placing, material: Sequence[Material]) -> bool:
         not any(it.groups or it.scene.masks for it in material)
         and all(box.extent[0] == 1 for box in placing.boxes.values())
         and all(
-            it.target.margin == 0 and it.target.ignore is None for it in placing.outputs.values()
+            it.target.margin == 0 and not it.target.selective for it in placing.outputs.values()
         )
     )
 

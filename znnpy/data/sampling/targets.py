@@ -39,6 +39,11 @@ class Target(ABC):
     """Label of voxels that do not count; None: all count."""
 
     @property
+    def selective(self) -> bool:
+        """Whether some labels do not count."""
+        return self.ignore is not None
+
+    @property
     def of_zeros(self) -> str:
         """The meaning of label 0 (no object) to the network, for messages; "" where 0 is a label like others."""
         return ""
@@ -270,16 +275,30 @@ class MaskTarget(ImageTarget):
 
 @dataclass(frozen=True)
 class ClassesTarget(Target):
-    """One-hot channels of class numbers 0 to `classes` - 1, from labels of one channel."""
+    """One-hot channels of class numbers from `first` on, from labels of one channel; lower ones do not count."""
 
     classes: int
     channels: int | None = 1
     ignore: int | None = None
+    first: int = 0
 
     @property
     def margin(self) -> int:
         """0: voxels do not depend on their neighbours."""
         return 0
+
+    @property
+    def selective(self) -> bool:
+        """Whether some labels do not count."""
+        return self.ignore is not None or self.first > 0
+
+    def counted(self, labels: Array, known: Bool) -> Bool:
+        """Return which voxels count; negative numbers and NaN do, so that they are refused."""
+        found = super().counted(labels, known)
+        if self.first == 0:
+            return found
+        lower = ((labels >= 0) & (labels < self.first)).any(axis=0)
+        return np.asarray(found & ~lower)
 
     @property
     def segmentation(self) -> bool:  # type: ignore[override]
@@ -292,7 +311,8 @@ class ClassesTarget(Target):
 
     def compute(self, labels: Array, known: Bool) -> tuple[Float32, Float32]:
         """Return values and weights (classes, z, y, x)."""
-        one_hot: Bool = (np.arange(self.classes)[:, None, None, None] == labels[0]) & known
+        numbers = np.arange(self.first, self.first + self.classes)
+        one_hot: Bool = (numbers[:, None, None, None] == labels[0]) & known
         return one_hot.astype(np.float32), np.broadcast_to(known, one_hot.shape).astype(np.float32)
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
@@ -301,19 +321,20 @@ class ClassesTarget(Target):
 
     def takes_span(self, low: float, high: float, dtype: np.dtype[Any]) -> bool:
         """Return whether all values of a type from `low` to `high` are classes."""
-        return dtype.kind in "uib" and low >= 0 and high < self.classes
+        return dtype.kind in "uib" and low >= self.first and high < self.first + self.classes
 
     def wrong(self, labels: Array) -> Bool:
         """Return where labels (1, z, y, x) are no class."""
-        classes: Bool = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+        inside = (labels >= self.first) & (labels < self.first + self.classes)
+        classes: Bool = inside & (labels == np.floor(labels))
         return ~classes
 
     @property
     def wanted(self) -> str:
         """Return for messages: what values must be."""
         return (
-            f"the network has {self.classes} output channels, for whole class numbers from 0 to "
-            f"{self.classes - 1}"
+            f"the network has {self.classes} output channels, for whole class numbers from {self.first} to "
+            f"{self.first + self.classes - 1}"
         )
 
     def way_out(self, high: float) -> str:

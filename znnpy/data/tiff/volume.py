@@ -1,17 +1,11 @@
-"""A volume in a TIFF file, read page by page: plain stacks, ImageJ and OME.
-
-An uncompressed array that is one run of bytes is read in parts, without mapping it (`FlatArray`): a mapping
-would count the file's pages as the process's memory, and kill the process when the file is truncated or fails.
-"""
+"""A volume in a TIFF file, read page by page: plain stacks, ImageJ and OME."""
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import struct
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,65 +13,16 @@ import numpy as np
 import tifffile
 
 from znnpy.data.file_changes import Watch
+from znnpy.data.flat_array import FlatArray
 from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import COMPRESSION, SMALL
 from znnpy.data.tiff.codecs import explained, refuse_codec
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, nanometres
-from znnpy.errors import VolumeError, reason, refuse_own
+from znnpy.errors import VolumeError, refuse_own
 
 # What tifffile may call the axis along which pages are stacked, best first.
 _STACK_AXES = "ZIQTRAM"
 _CHANNEL_AXES = "CS"
-
-
-class FlatArray:
-    """An array in C order, at least 2-D, from byte `offset` of a file on; any number of threads may read.
-
-    Raises VolumeError when the file is shorter, or fails.
-    """
-
-    def __init__(self, path: Path, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-        self._path, self._offset, self._shape, self._dtype = path, offset, tuple(shape), dtype
-        self._file = os.open(path, os.O_RDONLY)
-        size, needed = os.fstat(self._file).st_size, math.prod(self._shape) * dtype.itemsize
-        if size < offset + needed:
-            self.close()
-            raise VolumeError(
-                f"{path} is truncated: it has {readable(size)} and declares {readable(needed)} of data"
-            )
-
-    def read(self, bounds: Sequence[tuple[int, int]]) -> Array:
-        """Return the part from a to b of each axis (a, b), in this machine's byte order."""
-        *leading, (first, last), (left, right) = bounds
-        rows, width = self._shape[-2:]
-        part = np.empty([b - a for a, b in bounds], self._dtype.newbyteorder("="))
-        planes = np.arange(math.prod(self._shape[:-2])).reshape(self._shape[:-2])
-        chosen = planes[tuple(slice(a, b) for a, b in leading)]
-        for place, plane in zip(
-            part.reshape(-1, *part.shape[-2:]), chosen.reshape(-1), strict=True
-        ):
-            found = self._items((int(plane) * rows + first) * width, (last - first) * width)
-            place[...] = found.reshape(-1, width)[:, left:right]
-        return part
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
-
-    def _items(self, start: int, count: int) -> Array:
-        values = np.empty(count, self._dtype)
-        place, rest = self._offset + start * self._dtype.itemsize, values.view(np.uint8).data
-        try:
-            while rest:
-                done = os.preadv(self._file, [rest], place)
-                if done == 0:
-                    raise VolumeError(f"{self._path} was cut while it was read")
-                place, rest = place + done, rest[done:]
-        except OSError as error:
-            raise VolumeError(f"{self._path} cannot be read: {reason(error)}") from error
-        return values
 
 
 class TiffVolume(Volume):
@@ -235,12 +180,12 @@ def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
         stack, channel = channel, []
     used = [*stack[:1], *channel[:1], "Y", "X"]
     extra = [a for a, n in zip(axes, shape, strict=True) if n > 1 and a not in used]
-    if not stack or extra or "Y" not in axes or "X" not in axes:
+    if extra or "Y" not in axes or "X" not in axes:
         raise VolumeError(
-            f"{path}: TIFF of shape {shape} with axes {axes}; expected a stack of pages z, y, x, "
-            "with or without channels, at one time"
+            f"{path}: TIFF of shape {shape} with axes {axes}; expected a stack of pages z, y, x, or "
+            "one page, with or without channels, at one time"
         )
-    found = [axes.index(channel[0]) if channel else None, axes.index(stack[0])]
+    found = [axes.index(names[0]) if names else None for names in (channel, stack)]
     return [*found, axes.index("Y"), axes.index("X")]
 
 

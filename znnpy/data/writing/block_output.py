@@ -31,7 +31,7 @@ class OutputSpec:
     `shape` (C, Z, Y, X); `block` (z, y, x): blocks lie on a grid that begins `phase` voxels before voxel
     0; those at both ends of an axis are cut. `job` is JSON-able: all that the values depend on, by names
     that people understand. An output that was begun is resumed only with an equal spec; only attributes
-    may differ, and those that it was begun with stay.
+    may differ, and those that it was begun with stay. Without `channels` the array is (Z, Y, X), and C is 1.
     """
 
     shape: Shape4
@@ -40,6 +40,7 @@ class OutputSpec:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=dict)
     phase: Triple = (0, 0, 0)
+    channels: bool = True
 
     @property
     def nbytes(self) -> int:

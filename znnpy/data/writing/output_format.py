@@ -17,6 +17,7 @@ class OutputFormat:
     `whole(destination, array, attributes)`: writes an array (z, y, x) atomically. `owns(path)`: whether what
     stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without
     a dataset's name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
+    `ready()`: raises VolumeError where a package is missing.
     """
 
     name: str
@@ -28,6 +29,7 @@ class OutputFormat:
     folder: bool = False
     has_datasets: bool = True
     from_voxel_0: bool = False
+    ready: Any = None
 
 
 HDF5 = OutputFormat(
@@ -49,13 +51,51 @@ ZARR = OutputFormat(
     has_datasets=False,
     from_voxel_0=True,
 )
-OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR))
+NIFTI = OutputFormat(
+    name="nifti",
+    title="NIfTI",
+    suffixes=(".nii", ".nii.gz"),
+    blocks="znnpy.data.writing.nifti_output:NiftiOutput",
+    whole="znnpy.data.writing.nifti_output:write_nifti",
+    owns="znnpy.data.flat.nifti:is_nifti",
+    ready="znnpy.data.flat.nifti:nibabel",
+    has_datasets=False,
+)
+NRRD = OutputFormat(
+    name="nrrd",
+    title="NRRD",
+    suffixes=(".nrrd",),
+    blocks="znnpy.data.writing.nrrd_output:NrrdOutput",
+    whole="znnpy.data.writing.nrrd_output:write_nrrd",
+    owns="znnpy.data.flat.nrrd:is_nrrd",
+    has_datasets=False,
+)
+METAIMAGE = OutputFormat(
+    name="metaimage",
+    title="MetaImage",
+    suffixes=(".mha",),
+    blocks="znnpy.data.writing.metaimage_output:MetaImageOutput",
+    whole="znnpy.data.writing.metaimage_output:write_metaimage",
+    owns="znnpy.data.flat.metaimage:is_metaimage",
+    has_datasets=False,
+)
+MRC = OutputFormat(
+    name="mrc",
+    title="MRC",
+    suffixes=(".mrc",),
+    blocks="znnpy.data.writing.mrc_output:MrcOutput",
+    whole="znnpy.data.writing.mrc_output:write_mrc",
+    owns="znnpy.data.flat.mrc:is_mrc",
+    ready="znnpy.data.flat.mrc:mrcfile",
+    has_datasets=False,
+)
+OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC))
 
 
 def by_suffix(path: Path) -> OutputFormat | None:
     """Return the format of an output of this name; None where no format has its suffix."""
-    suffix = path.suffix.lower()
-    return next((it for it in OUTPUTS.values() if suffix in it.suffixes), None)
+    name = path.name.lower()
+    return next((it for it in OUTPUTS.values() if name.endswith(it.suffixes)), None)
 
 
 def output_format(path: Path) -> OutputFormat:

@@ -33,9 +33,9 @@ def refuse_place(path: Path) -> None:
     """Raise VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
     if _is_read_only(path) or other_format(path):
-        stem, written = plain_stem(path), " and ".join(it.title for it in OUTPUTS.values())
+        stem, (*titles, last) = plain_stem(path), [it.title for it in OUTPUTS.values()]
         raise VolumeError(
-            f"{path} would be no {path.suffix} file: {written} are written, name a file "
+            f"{path} would be no {path.suffix} file: {', '.join(titles)} and {last} are written, name a file "
             f"{stem}.h5 or a folder {stem}.zarr"
         )
     output = output_format(path)
@@ -46,6 +46,8 @@ def refuse_place(path: Path) -> None:
     if output.folder and path.is_file():
         title = output.title.removeprefix("OME-")
         raise VolumeError(f"{path} is a file; a {title} output is a folder, name another")
+    if output.ready:
+        resolved(output.ready)()
     if not folder.is_dir():
         raise VolumeError(f"{path} cannot be written: there is no folder {folder}")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -51,9 +51,9 @@ class ZarrOutput(JournaledOutput):
     ) -> None:
         path, dataset = destination.path, destination.dataset
         self._group = dataset.strip("/")
-        if not channels and spec.shape[0] != 1:
+        self._channels = channels and spec.channels
+        if not self._channels and spec.shape[0] != 1:
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
-        self._channels = channels
         self._lasting: set[Path] = set()  # folders that this process found synced in theirs
         self._array = "/".join(part for part in (self._group, LEVEL) if part)
         super().__init__(destination, spec, attached=attached)

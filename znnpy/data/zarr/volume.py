@@ -22,7 +22,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 
 from znnpy.data.safety_limits import Trust
-from znnpy.data.volume import Array, Triple, Triple64, Volume, neighbours_of
+from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_of, neighbours_of
 from znnpy.data.zarr import ome
 from znnpy.data.zarr.safety import Declared, bound, check_size, declared
 from znnpy.data.zarr.store import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
@@ -55,6 +55,8 @@ class ZarrVolume(Volume):
         super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
         self.unnamed = axes is None and len(shape) == 4
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
+        self.directions = directions_of(picked.node.attributes.get("directions"))
+        self.directions = directions_of(picked.node.attributes.get("directions"))
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
         folder.see_chunks(picked.node.path, found.folders)

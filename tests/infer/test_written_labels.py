@@ -1,0 +1,132 @@
+"""Class numbers written at once are those of the values that would else be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+import zarr
+from jobs import LAYERS, Small, small
+
+from znnpy.config.models import AffinityTarget, LabelsTarget
+from znnpy.data.opening import open_volume
+from znnpy.data.scene import Scene
+from znnpy.data.writing import hdf5_output
+from znnpy.data.writing.destination import Destination
+from znnpy.errors import ConfigError, VolumeError
+from znnpy.infer import tiling
+from znnpy.infer.block_writer import run_job
+
+LABELS: dict[str, Any] = {"first": 0, "dtype": np.dtype(np.uint8)}
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Small:
+    return small(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"block": (3, 7, 6)}, {"flips": True}, {"block": (1, 17, 19)}]
+)
+def test_labels_are_the_largest_channels(tiny: Small, more: dict[str, Any]) -> None:
+    wanted = tiny.run("values.h5", **more).argmax(axis=0)
+    found = tiny.run("labels.h5", **LABELS, **more)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, wanted)
+    assert 0 < found.mean() < 1
+    shifted = tiny.run("shifted.h5", **{**LABELS, "first": 7}, **more)
+    assert np.array_equal(shifted, wanted + 7)
+
+
+def test_windows_are_averaged_before(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiling, "patch_dependence", lambda network: "so the test says")
+    wanted = tiny.run("values.h5", block=(4, 10, 6)).argmax(axis=0)
+    assert np.array_equal(tiny.run("labels.h5", block=(4, 10, 6), **LABELS), wanted)
+
+
+def test_one_channel_is_decided_at_a_half(tmp_path: Path) -> None:
+    layers = [*LAYERS[:2], {"conv": {"channels": 1, "size": [3, 2, 3]}}]
+    tiny = small(tmp_path, network={"layers": layers})
+    wanted = tiny.run("values.h5")[0] > 0.5
+    assert wanted.any()
+    assert np.array_equal(tiny.run("labels.h5", **LABELS), wanted)
+
+
+def test_what_a_mask_leaves_out_is_0(tiny: Small) -> None:
+    wanted = tiny.run("values.h5").argmax(axis=0) + 1
+    with h5py.File(tiny.folder / "mask.h5", "w") as file:
+        file["mask"] = np.random.default_rng(1).integers(0, 2, wanted.shape).astype(np.uint8)
+    with (
+        open_volume(tiny.folder / "raw.h5") as raw,
+        open_volume(tiny.folder / "mask.h5", "mask") as mask,
+    ):
+        job = tiny.job(Scene({"input": raw}, {}, {"mask": mask}), "l.h5", **{**LABELS, "first": 1})
+        run_job(job, Destination(tiny.folder / "l.h5", "p"))
+        inside = mask.read_all()[0] > 0
+    with h5py.File(tiny.folder / "l.h5") as file:
+        assert np.array_equal(file["p"][...], np.where(inside, wanted, 0))
+
+
+def test_other_formats(tiny: Small) -> None:
+    wanted = tiny.run("values.h5").argmax(axis=0)
+    for name in ("l.zarr", "l.nii.gz"):
+        with tiny.scene().reference as volume:
+            job = tiny.job(Scene({"input": volume}, {}), name, **LABELS)
+            run_job(job, Destination(tiny.folder / name, ""))
+    assert np.array_equal(zarr.open_array(tiny.folder / "l.zarr", path="0", mode="r")[...], wanted)
+    assert np.array_equal(np.asarray(nibabel.load(tiny.folder / "l.nii.gz").dataobj).T, wanted)
+
+
+def test_a_stopped_one_goes_on(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = tiny.run("whole.h5", block=(3, 7, 6), **LABELS)
+    real, count = hdf5_output.Hdf5Output.write, []
+
+    def write(self: Any, lower: Any, values: Any) -> None:
+        count.append(lower)
+        if len(count) == 4:
+            raise KeyboardInterrupt
+        real(self, lower, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hdf5_output.Hdf5Output, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            tiny.run("l.h5", block=(3, 7, 6), **LABELS)
+    with pytest.raises(VolumeError, match="begun by another job"):
+        tiny.run("l.h5", block=(3, 7, 6))
+    with pytest.raises(
+        VolumeError, match=r"values was .*class numbers from 0.*now .*class numbers from 1"
+    ):
+        tiny.run("l.h5", block=(3, 7, 6), **{**LABELS, "first": 1})
+    assert np.array_equal(tiny.run("l.h5", block=(3, 7, 6), **LABELS), wanted)
+
+
+def test_blocks_take_less_memory(tmp_path: Path) -> None:
+    """Of 40 classes labels of a block take a 160th of its values."""
+    layers = [*LAYERS[:2], {"conv": {"channels": 40, "size": [3, 2, 3]}}]
+    tiny = small(tmp_path, network={"layers": layers})
+    with tiny.scene().reference as volume:
+        scene = Scene({"input": volume}, {})
+        values, labels = tiny.job(scene), tiny.job(scene, **LABELS)
+    assert labels.spec.nbytes * 160 == values.spec.nbytes
+    assert labels.spec.shape == (1, *values.spec.shape[1:])
+    assert labels.memory < values.memory
+
+
+def test_affinities_are_no_classes(tiny: Small) -> None:
+    data = tiny.weights.config.data
+    for target, good in (
+        (AffinityTarget(kind="affinity"), False),
+        (LabelsTarget(kind="labels"), True),
+    ):
+        changed = data.model_copy(update={"target": target})
+        config = tiny.weights.config.model_copy(update={"data": changed})
+        tiny.weights.__dict__["config"] = config
+        if good:
+            tiny.run("l.h5", **LABELS)
+        else:
+            with pytest.raises(ConfigError, match="affinities are no classes"):
+                tiny.run("a.h5", **LABELS)

@@ -1,0 +1,173 @@
+"""Class numbers of predictions, written block by block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+import zarr
+from called import status_of
+
+from znnpy.data.class_labels import class_numbers
+from znnpy.data.opening import open_volume
+from znnpy.data.volume import ArrayVolume
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.hdf5_output import Hdf5Output
+from znnpy.errors import VolumeError
+from znnpy.segment.by_blocks import block_of, write_by_blocks
+from znnpy.segment.job import Request, segment
+
+RNG = np.random.default_rng(0)
+CLASSES = Request("classes")
+
+
+def prediction(path: Path, array: Any, **attributes: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        file["prediction"] = array
+        file["prediction"].attrs.update(attributes)
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "u2"])
+@pytest.mark.parametrize("channels", [2, 3, 300])
+def test_the_largest_channel_the_first_of_equal_ones(dtype: str, channels: int) -> None:
+    values = RNG.integers(0, 5, (channels, 4, 5, 6)).astype(dtype)
+    found = class_numbers(values)
+    assert np.array_equal(found, values.argmax(axis=0))
+    assert found.dtype == (np.uint8 if channels < 257 else np.uint16)
+    assert np.array_equal(class_numbers(values, 3), values.argmax(axis=0) + 3)
+    assert class_numbers(values[:2], 254).dtype == np.uint8
+    assert class_numbers(values[:2], 255).dtype == np.uint16
+
+
+def test_one_channel() -> None:
+    values = np.array([0, 0.5, 0.51, 1], np.float32).reshape(1, 1, 1, 4)
+    assert class_numbers(values).ravel().tolist() == [0, 0, 1, 1]
+    whole = np.array([0, 127, 128, 255], np.uint8).reshape(1, 1, 1, 4)
+    assert class_numbers(whole, 1).ravel().tolist() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("suffix", ["h5", "zarr", "nii.gz", "nrrd"])
+@pytest.mark.parametrize("memory", [None, 8 * 1000])
+def test_written_by_blocks(tmp_path: Path, suffix: str, memory: int | None) -> None:
+    values = RNG.random((4, 9, 12, 11)).astype(np.float32)
+    path = prediction(tmp_path / "p.h5", values, resolution=[40, 4, 5], offset=[80, 8, 0])
+    out = Destination.named(str(tmp_path / f"l.{suffix}"), "labels")
+    with open_volume(path, "prediction") as volume:
+        spec = write_by_blocks(out, volume, CLASSES, memory)
+        assert (len(spec.blocks()) > 20) == (memory is not None)
+    with open_volume(out.name, role="labels") as found:
+        assert found.dtype == np.uint8
+        assert np.array_equal(found.read_all()[0], values.argmax(axis=0))
+        assert found.resolution == pytest.approx((40, 4, 5))
+        assert found.offset == pytest.approx((80, 8, 0))
+    shape = {
+        "h5": lambda: h5py.File(out.path)["labels"].shape,
+        "zarr": lambda: zarr.open_array(out.path, path="0", mode="r").shape,
+        "nii.gz": lambda: nibabel.load(out.path).shape[::-1],
+        "nrrd": lambda: (9, 12, 11),
+    }[suffix]()
+    assert shape == (9, 12, 11)
+
+
+def test_some_channels(tmp_path: Path) -> None:
+    values = RNG.random((4, 3, 5, 6)).astype(np.float32)
+    path = prediction(tmp_path / "p.h5", values)
+    with open_volume(path, "prediction") as volume:
+        write_by_blocks(
+            Destination(tmp_path / "l.h5", "l"), volume, Request("classes", channels=(1, 3))
+        )
+    with h5py.File(tmp_path / "l.h5") as file:
+        assert np.array_equal(file["l"], values[[1, 3]].argmax(axis=0))
+
+
+def test_a_stopped_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = RNG.random((3, 8, 9, 10)).astype(np.float32)
+    path, there = prediction(tmp_path / "p.h5", values), Destination(tmp_path / "l.h5", "l")
+    real, written = Hdf5Output.write, list[Any]()
+
+    def write(self: Hdf5Output, lower: Any, block: Any) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(lower)
+        real(self, lower, block)
+
+    with open_volume(path, "prediction") as volume:
+        with monkeypatch.context() as patched:
+            patched.setattr(Hdf5Output, "write", write)
+            with pytest.raises(KeyboardInterrupt):
+                write_by_blocks(there, volume, CLASSES, 8 * 1080)
+        assert not there.path.exists()
+        for other in (Request("classes", first=1), Request("classes", channels=(0, 1))):
+            with pytest.raises(VolumeError, match="begun by another job"):
+                write_by_blocks(there, volume, other, 8 * 1080)
+        monkeypatch.setattr(
+            Hdf5Output, "write", lambda *given: (written.append(given[1]), real(*given))
+        )
+        spec = write_by_blocks(there, volume, CLASSES, 8 * 1080)
+    assert len(written) == len(set(written)) == len(spec.blocks())
+    with h5py.File(there.path) as file:
+        assert np.array_equal(file["l"], values.argmax(axis=0))
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 100_000, 1 << 26])
+@pytest.mark.parametrize("extent", [(5, 6, 7), (1, 300, 400), (300, 1, 1), (1, 1, 900)])
+def test_blocks_are_no_larger_than_asked_for(extent: tuple[int, int, int], size: int) -> None:
+    volume = ArrayVolume(np.zeros((3, *extent), np.float32))
+    block = block_of(volume, size)
+    assert all(1 <= n <= whole for n, whole in zip(block, extent, strict=True))
+    assert np.prod(block) * 12 <= max(size, 12)
+    assert np.prod(block) * 12 * 8 >= min(size, volume.nbytes)
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    there = Destination(tmp_path / "l.h5", "l")
+    volume = ArrayVolume(np.zeros((2, 3, 4, 5), np.float32), "p.h5:p")
+    for request, words in (
+        (Request("classes", threshold=0.3), "takes no --threshold"),
+        (Request("classes", kind="foreground", min_size=3), "takes no --min-size or --kind"),
+        (Request("classes", channels=(2,)), "has channels 0 to 1, but channel 2"),
+        (Request("classes", first=65_535), "do not fit into uint16"),
+    ):
+        with pytest.raises(VolumeError, match=words):
+            write_by_blocks(there, volume, request)
+    with pytest.raises(VolumeError, match="holds uint64; expected probabilities"):
+        write_by_blocks(there, ArrayVolume(np.zeros((3, 4, 5), np.uint64), "p.h5:p"), CLASSES)
+    nan = ArrayVolume(np.full((2, 3, 4, 5), np.nan, np.float32), "p.h5:p")
+    with pytest.raises(VolumeError, match="must be finite"):
+        write_by_blocks(there, nan, CLASSES)
+    with pytest.raises(VolumeError, match="is written block by block"):
+        segment(volume, CLASSES)
+    assert not there.path.exists()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = (RNG.random((3, 4, 5, 6)) * 255).astype(np.uint8)
+    path = prediction(tmp_path / "p.h5", values)
+    line = ("segment", path, "--method", "classes", "--output", tmp_path / "l.nii.gz", "--first", 1)
+    assert status_of(*line) == 0
+    assert "l.nii.gz  (4, 5, 6) (z, y, x): class numbers, uint8" in capsys.readouterr().out
+    found = np.asarray(nibabel.load(tmp_path / "l.nii.gz").dataobj).T
+    assert np.array_equal(found, values.argmax(axis=0) + 1)
+    assert status_of(*line) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert status_of(*line, "--min-size", 3, "--overwrite") == 1
+    assert "--method classes takes no --min-size" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = prediction(tmp_path / "p.h5", RNG.random((2, 3, 4, 5)).astype(np.float32))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Hdf5Output, "_put", full)
+    with (
+        open_volume(path) as volume,
+        pytest.raises(VolumeError, match="cannot be written: No space"),
+    ):
+        write_by_blocks(Destination(tmp_path / "l.h5", "l"), volume, CLASSES)

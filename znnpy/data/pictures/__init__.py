@@ -1,0 +1,1 @@
+"""Reads PNG and JPEG pictures, a slice each, and folders of them."""

@@ -1,0 +1,121 @@
+"""Labels whose voxels depend on no others: written block by block, so that a stopped process goes on."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+from znnpy.data.class_labels import MOST, label_type
+from znnpy.data.fingerprint import fingerprint
+from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, directions_attribute
+from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.preflight import refuse_loss, refuse_output
+from znnpy.dataset_path import split_source
+from znnpy.errors import VolumeError, reason, refuse_own
+from znnpy.registry import resolved
+from znnpy.segment.job import Request, method_of, refuse_channels
+
+
+def write_by_blocks(
+    destination: Destination, volume: Volume, request: Request, memory: int | None = None
+) -> OutputSpec:
+    """Write the labels of a prediction; blocks that an earlier process wrote are kept. Return what was written.
+
+    Blocks are small beside `memory` bytes, or of 64 MiB of the prediction. Raises VolumeError for predictions that are
+    no probabilities, options that the method does not take, outputs in the way and disks that fail.
+    """
+    channels = _channels(volume, request)
+    refuse_output(destination)
+    refuse_loss(destination, [volume])
+    size = SLAB if memory is None else min(SLAB, memory // PARTS)
+    spec = _spec(volume, request, channels, size)
+    try:
+        with suppress(Finished), open_output(destination, spec) as output:
+            for lower, upper in spec.blocks():
+                if (lower, upper) not in output.done:
+                    values = volume.read(lower, upper)
+                    values = values[list(channels)] if request.channels else values
+                    # After reading: a file that changes meanwhile would give a block of both.
+                    volume.verify()
+                    output.write(lower, _labels(values, request)[None])
+                    # Not kept while the next one is read.
+                    del values
+            output.finish()
+    except OSError as error:
+        refuse_own(error)
+        raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
+    return spec
+
+
+def _labels(values: Array, request: Request) -> Array:
+    found: Array = resolved(method_of(request.method).blocks)(values, request.first)
+    return found
+
+
+def _channels(volume: Volume, request: Request) -> tuple[int, ...]:
+    options = {
+        "--threshold": request.threshold is not None,
+        "--min-size": request.min_size > 0,
+        "--kind": request.kind is not None,
+    }
+    given = [name for name, is_there in options.items() if is_there]
+    if given:
+        raise VolumeError(f"--method {request.method} takes no {' or '.join(given)}")
+    if volume.dtype.kind not in "uf" or (volume.dtype.kind == "u" and volume.dtype.itemsize > 2):
+        raise VolumeError(
+            f"{volume.name} holds {volume.dtype}; expected probabilities or logits as floats, uint8 or uint16"
+        )
+    refuse_channels(volume, request.channels)
+    channels = request.channels or tuple(range(volume.channels))
+    if request.first + len(channels) > MOST:
+        raise VolumeError(
+            f"{volume.name}: {len(channels)} classes from {request.first} on do not fit into uint16"
+        )
+    return channels
+
+
+def _spec(volume: Volume, request: Request, channels: tuple[int, ...], size: int) -> OutputSpec:
+    path, _ = split_source(volume.name)
+    z, y, x = volume.extent
+    shape: Shape4 = (1, z, y, x)
+    job = {
+        "prediction": fingerprint(volume, path),
+        "method": request.method,
+        "channels": list(channels),
+        "first": request.first,
+    }
+    attributes = {
+        "resolution": list(volume.resolution),
+        "offset": list(volume.offset),
+        **directions_attribute(volume),
+        "prediction": volume.name,
+        "method": request.method,
+    }
+    kind = label_type(request.first + max(2, len(channels)) - 1)
+    block = block_of(volume, size)
+    return OutputSpec(shape, kind, block, attributes, job, channels=False)
+
+
+def block_of(volume: Volume, size: int) -> Triple:
+    """Return blocks of whole planes, of parts of planes where these are large, of about `size` bytes of all channels.
+
+    As deep as the storage units of the volume if that fits.
+    """
+    depth, height, width = volume.extent
+    voxel = volume.channels * volume.dtype.itemsize
+    z, y, x = min(depth, volume.chunk[0]), height, width
+    while z * y * x * voxel > size and max(y, z, x) > 1:
+        # Along x last, as rows of a file are contiguous.
+        if y > LEAST or (z == 1 and x == 1):
+            y = math.ceil(y / 2)
+        elif z > 1:
+            z = math.ceil(z / 2)
+        else:
+            x = math.ceil(x / 2)
+    deeper = max(1, size // (z * y * x * voxel))
+    return (min(depth, z * deeper), y, x)
+
+
+PARTS = 8  # of the memory, one of which a block takes: it is copied once or twice, and the process has its own
+LEAST = 64  # rows of a block, unless a plane of so few is too large
