@@ -50,18 +50,22 @@ from znnpy.train.validation import Validation
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of `train`: how far the run is; `signal` is the number of the signal that stopped it, or None."""
+    """Result of `train`: how far the run is; `signal` is the number of the signal that stopped it, or None.
+
+    `early`: whether training ended before all iterations, as validations were no longer better.
+    """
 
     directory: Path
     iteration: int
     iterations: int
     signal: int | None
     evaluations: tuple[Evaluation, ...] = ()
+    early: bool = False
 
     @property
     def finished(self) -> bool:
-        """Whether all iterations are done."""
-        return self.iteration >= self.iterations
+        """Whether all iterations are done, or as many as were worth it."""
+        return self.early or self.iteration >= self.iterations
 
 
 def train(
@@ -136,7 +140,8 @@ class _Session:
             )
         if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
-        return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
+        found = self._finish(done)
+        return Outcome(self._run.path, done, training.iterations, None, found, best.enough)
 
     def _left(self) -> bool:
         """Whether anything is left to train, or to validate: a signal may have come just before the end."""
