@@ -32,6 +32,7 @@ from znnpy.train.loop import Loop
 from znnpy.train.patch_sources import open_sampler
 from znnpy.train.progress import Quiet
 from znnpy.train.run_writer import Pace, RunKeeper
+from znnpy.train.session import train
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import read_run
 
@@ -283,6 +284,8 @@ def test_a_run_that_ended_early_is_finished_until_it_may_go_on(tmp_path: Path) -
     before = final(tmp_path / "run")
     assert "raise training.validation.patience" in znnpy("train", config, *EARLY).stderr
     assert final(tmp_path / "run") == before
+    outcome = train(load_config(config, EARLY[1::2]), reporter=Quiet())
+    assert (outcome.finished, outcome.early, outcome.iteration) == (True, True, ended)
     more = ["--set", "training.validation.patience=4", "--set", f"training.iterations={ended + 1}"]
     znnpy("train", config, *EARLY, *more)
     assert list(validations(tmp_path)) == list(range(1, ended + 2))

@@ -17,6 +17,7 @@ from znnpy.config import load_config
 from znnpy.config.template import template
 from znnpy.config.unet_section import UnetSection
 from znnpy.layers.edges import EDGE_KINDS
+from znnpy.network import initial_parameters, trained_network
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 
@@ -215,6 +216,9 @@ def trained(*settings: str, volume: int = 0) -> None:
     if "training.plan=plan.json" in settings:
         pinned = [setting for setting in given if setting != "training.plan=plan.json"]
         write_plan(load_config("config.yaml", pinned), Path("plan.json"))
+    if any(setting.startswith("training.start_from") for setting in settings):
+        random = load_config("config.yaml", [it for it in given if "start_from" not in it])
+        np.savez("weights.npz", **initial_parameters(trained_network(random), 1))
     config = load_config("config.yaml", given)
     assert train(config, reporter=Quiet()).finished
     assert list(Path("run/checkpoints").iterdir())

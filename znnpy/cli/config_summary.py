@@ -22,7 +22,7 @@ from znnpy.engine.memory_planning import MemoryPlan, estimated_work, planned_wit
 from znnpy.engine.step_tasks import Settings
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest_outputs import finest
-from znnpy.infer.config_model import pinned_plan, plan_room, saved_bytes
+from znnpy.infer.config_model import frozen_of, pinned_plan, plan_room, saved_bytes
 from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import (
     Network,
@@ -43,7 +43,9 @@ from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.scheduler.core_count import available_cores
 from znnpy.train.best import best_of
+from znnpy.train.first_weights import first_weights
 from znnpy.train.patch_sources import nothing_in
+from znnpy.train.start import contents_of
 from znnpy.train.survey import survey
 
 MOST_TASKS = 3000  # of an update, as estimated, up to which they are declared to be counted
@@ -187,6 +189,8 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     network = trained_network(config)
     make_targets(config, network)
     best_of(config, network)  # refuses a score that there will not be
+    frozen_of(config, network)
+    first = first_weights(config, network, contents_of(config))
     geometry = trained_geometry(config, network)
     predicted = densest(finest(network))
     prediction = Tiling.of(config, predicted).words()
@@ -233,6 +237,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             if config.data.train
             else [f"{nothing_in('data.train')}: this is a look at the network alone"]
         )
+        + ([text.removeprefix("warning: ") for text in first.notes()] if first else [])
         + doubtful_outputs(network, training.loss)
         + left_out(training, network)
         + unused_windows(config, predicted),

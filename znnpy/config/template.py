@@ -137,6 +137,9 @@ training:
   # schedule: {kind: poly, every: 900, power: 0.9, warmup: {iterations: 100, start: 0.01}}
   # schedule: {kind: one_cycle, every: 1000, pct_start: 0.3, div_factor: 25, final_div_factor: 10000, anneal: cosine}
   # ema: {decay: 0.999}            # moving average of the weights, which is validated and predicted from
+  # start_from: weights.npz        # weights to begin with: a run or npz file, or in full:
+  # start_from: {weights: weights.npz, checkpoint: latest, rename: {"encoder.*": "*", "head*": null}}
+  # freeze: ["c*"]                 # patterns of parameters that stay as they are
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
   conv: auto                       # auto, direct, fft or spectral

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from znnpy.config.schedule_section import ConstantSchedule, Schedule
 from znnpy.fields import (
@@ -18,6 +18,7 @@ from znnpy.fields import (
     Size3,
     Strict,
     shorthand,
+    shown,
     wrong,
 )
 from znnpy.learning.losses import AnyLoss
@@ -60,6 +61,31 @@ class OutputSection(Strict):
     """Settings of one output of the network."""
 
     weight: Factor = Field(default=1.0, description="Weight of this output's loss in the sum.")
+
+
+def _renamed(given: dict[str, str | None]) -> dict[str, str | None]:
+    for theirs, ours in given.items():
+        if theirs.count("*") > 1 or (ours or "").count("*") > theirs.count("*"):
+            text = "must have one * at most, and none in the new name without one in the old"
+            raise wrong(f"{text}; found {shown(theirs)}: {shown(ours)}", theirs)
+    return given
+
+
+class StartSection(Strict):
+    """Weights that training begins with: those of another run, or of a file."""
+
+    weights: FilePath = Field(
+        description="Run directory, or npz file: a checkpoint of a run, or arrays by the names of parameters."
+    )
+    checkpoint: Literal["best", "latest"] | Annotated[Int, Field(ge=0, lt=10**9)] = Field(
+        default="latest",
+        description="Which checkpoint of a run: best, latest or a number of iterations.",
+    )
+    rename: Annotated[dict[str, str | None], AfterValidator(_renamed)] = Field(
+        default={},
+        description="Names of parameters there, and those they have here; a * in both stands for the same text, null "
+        "leaves them out. The first that fits a name counts.",
+    )
 
 
 class TrainingSection(Strict):
@@ -114,6 +140,15 @@ class TrainingSection(Strict):
         default=None,
         description="Exponential moving average of the weights (EMA), which is validated, saved, evaluated and "
         "predicted from (default: none).",
+    )
+    start_from: Annotated[StartSection | None, shorthand("weights", str)] = Field(
+        default=None,
+        description="Weights of another run or of an npz file to begin with, instead of random ones (default: none); "
+        "the optimiser's state begins anew.",
+    )
+    freeze: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="Patterns (*, ?) of the names of parameters that training leaves as they are.",
     )
     clip_norm: Positive | None = Field(
         default=None,

@@ -28,7 +28,7 @@ WHO = "Model"
 
 # Keys of `Model` that are checked by the sections `training` and `run` of a config, under the same
 # names.
-LEARNING = ("batch", "microbatch", "seed", "loss", "conv", "clip_norm", "precision")
+LEARNING = ("batch", "microbatch", "seed", "loss", "conv", "clip_norm", "freeze", "precision")
 RUNNING = ("max_memory", "policy", "steal_seed")
 
 

@@ -21,6 +21,7 @@ from znnpy.errors import ZnnpyError
 from znnpy.geometry import Geometry, fit, refuse_single_values
 from znnpy.network import Network, load_network, logits_network, objectives
 from znnpy.network.folding import folded
+from znnpy.network.freezing import frozen
 from znnpy.network.objectives import Objectives, refuse_apart, refuse_untrainable
 from znnpy.plan import Plan
 
@@ -76,7 +77,7 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
         party = Party.of(arguments.ranks, microbatches, run, arguments.distributed)
     # Inputs are staged for the samples of this rank alone.
     own = len(party.numbers) * microbatch if party else learning.batch
-    settings, sizes = _settings(losses, arguments, party), (network, geometry, microbatch)
+    settings, sizes = _settings(network, losses, arguments, party), (network, geometry, microbatch)
     limit, states = settings.max_memory, settings.states
     # Planning declares every task, which takes minutes for a network that no machine holds.
     refuse_hopeless(*sizes, training, limit, staged=own, states=states)
@@ -151,8 +152,11 @@ def _planned(
     return party.planned(arguments.plan, plan_as) if party else plan_as(arguments.plan)
 
 
-def _settings(losses: Objectives, arguments: Arguments, party: Party | None) -> Settings:
+def _settings(
+    network: Network, losses: Objectives, arguments: Arguments, party: Party | None
+) -> Settings:
     running = arguments.running
+    freeze = arguments.learning.freeze if arguments.training else ()
     return Settings(
         losses,
         arguments.optimizer,
@@ -163,6 +167,7 @@ def _settings(losses: Objectives, arguments: Arguments, party: Party | None) -> 
         arguments.record,
         running.max_memory,
         party,
+        frozen(network, freeze, lambda index: f"Model: freeze.{index}"),
     )
 
 

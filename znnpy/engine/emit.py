@@ -232,12 +232,13 @@ def emit_update(
     optimizer: Optimizer,
     clip_norm: float | None,
     exchange: Exchange | None = None,
+    frozen: frozenset[str] = frozenset(),
 ) -> None:
     """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters."""
     emit_gradients(step, build, losses, exchange)
     # With rank 0 handing out weights the others move nothing and wait for them.
     if exchange is None or exchange.moves:
-        emit_updates(step, build, optimizer, clip_norm)
+        emit_updates(step, build, optimizer, clip_norm, frozen)
         step.stage += 1
     if exchange:
         exchange.hand_out(step, build)

@@ -27,7 +27,7 @@ from znnpy.scheduler import Executor, SerialExecutor
 
 def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
     """Compile the kernels of a layout's graphs, without memory for them."""
-    build = Build.new(Arena(), layout, settings.states)
+    build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
     _compile(declare_all(build, settings, settings.exchange), settings, report)
 
 

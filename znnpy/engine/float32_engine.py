@@ -34,7 +34,9 @@ class SingleEngine:
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
         self._arena = Arena.of(plan.arena, plan.sharing)
-        self._build = Build.new(self._arena, layout, settings.states, plan.workspace)
+        self._build = Build.new(
+            self._arena, layout, settings.states, plan.workspace, settings.frozen
+        )
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
             # compiling the same ones at once.

@@ -263,7 +263,8 @@ class DoubleEngine:
     def _clip_scale(self, gradients: ByName) -> float:
         if self.settings.clip_norm is None:
             return 1.0
-        norm = float(np.sqrt(sum((g**2).sum() for g in gradients.values())))
+        moving = [g for name, g in gradients.items() if name not in self.settings.frozen]
+        norm = float(np.sqrt(sum((g**2).sum() for g in moving)))
         # 1e-6 as in PyTorch's `clip_grad_norm_` and in the float32 kernel (`clip_scale`): no
         # division by 0.
         return min(1.0, self.settings.clip_norm / (norm + 1e-6))
@@ -271,6 +272,8 @@ class DoubleEngine:
     def _update(self, name: str, gradient: Doubles, learning_rate: float, update: int) -> None:
         """Update one parameter by its optimiser's float64 formula (`learning/optimizers.py`)."""
         optimizer, value = self.settings.optimizer, self._parameters[name]
+        if name in self.settings.frozen:
+            return
         # Filters have five axes; biases and norms are never decayed.
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
         if optimizer.decoupled:

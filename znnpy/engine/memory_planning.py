@@ -94,7 +94,7 @@ class _OneMicrobatch:
         arena = Arena()
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.
-        build = _alone(Build.new(arena, layout, settings.states))
+        build = _alone(Build.new(arena, layout, settings.states, frozen=settings.frozen))
         declared = declare_all(build, settings, settings.exchange, updates=1)
         step = declared["update" if layout.training else "forward"][0]
         # Read after all tasks are declared: emitters reserve as they go.
@@ -261,7 +261,7 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
 
 def estimated_work(layout: Layout, settings: Settings) -> float:
     """Return T1, the estimated seconds of all tasks of one update on one core."""
-    build = Build.new(Arena(), layout, settings.states)
+    build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
     return sum(task.cost for task in declare_update(build, settings, 0, settings.exchange))
 
 
@@ -281,4 +281,6 @@ def declared_layers(layout: Layout) -> list[list[Total]]:
 
 def _without_memory(plan: MemoryPlan, settings: Settings) -> Build:
     """Return a build whose buffers lie as planned, without memory."""
-    return Build.new(Arena(None, plan.sharing), plan.layout, settings.states)
+    return Build.new(
+        Arena(None, plan.sharing), plan.layout, settings.states, frozen=settings.frozen
+    )

@@ -200,7 +200,7 @@ class Model(Closing):
             raise ZnnpyError(
                 "averaged_parameters: the optimizer of this model keeps no average (ema)"
             )
-        return averaged(found, states) if self._iteration else found
+        return averaged(found, states, self._settings.frozen) if self._iteration else found
 
     @in_turn
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:

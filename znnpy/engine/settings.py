@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -25,6 +25,8 @@ class Training:
     """Factors of the losses of several outputs, which are added, by output node (default: 1 each)."""
     clip_norm: float | None = None
     """Gradients are scaled down to this Euclidean norm over all parameters (default: they are not)."""
+    freeze: Sequence[str] = ()
+    """Patterns (`*`, `?`) of the names of parameters that updates leave as they are."""
     microbatch: int | None = None
     """Samples that are computed at once, by one fixed plan; must divide the batch (default: the batch).
 

@@ -29,6 +29,7 @@ class Settings:
     record: int = 0
     max_memory: int | None = None  # bytes
     party: Party | None = None  # of several ranks
+    frozen: frozenset[str] = frozenset()  # parameters that updates leave as they are
 
     @property
     def states(self) -> int:
@@ -90,5 +91,13 @@ def declare_update(
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step()
-    emit_update(step, build, settings.losses, settings.optimizer, settings.clip_norm, exchange)
+    emit_update(
+        step,
+        build,
+        settings.losses,
+        settings.optimizer,
+        settings.clip_norm,
+        exchange,
+        settings.frozen,
+    )
     return step.tasks

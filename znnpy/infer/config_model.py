@@ -22,6 +22,7 @@ from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.patch_search import Candidate, best_patch, counted_workers, covering
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.tiling import Tiling
+from znnpy.network.freezing import frozen
 from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
 from znnpy.plan.record import read_plan
@@ -59,6 +60,7 @@ def training_model(
     # A run's own plan first: it goes on as it was begun, even if the file has changed since.
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
+    frozen_of(config, network)
     # What is left of run.max_memory beside the copy that each checkpoint is written from.
     with plan_room(config, network) as most:
         return _trained(config, network, plan, most, record, report, ranks, cut_for)
@@ -88,6 +90,7 @@ def _trained(
         training=Training(
             factors={node.name: training.weight(node.name) for node in network.outputs},
             clip_norm=training.clip_norm,
+            freeze=training.freeze,
             microbatch=training.microbatch,
         ),
         hardware=Hardware(
@@ -126,6 +129,15 @@ def plan_room(config: Config, network: Network) -> Iterator[int | None]:
         of = f"{readable(most)}, of which {error.has} are left beside {copy}"
         has = error.has if saved < most / 100 else of
         raise TooLargeError(error.needs, has, error.hint) from None
+
+
+def frozen_of(config: Config, network: Network) -> frozenset[str]:
+    """Return the names of the parameters that a config's training leaves as they are; ConfigError names the line."""
+    return frozen(
+        network,
+        config.training.freeze,
+        lambda index: config.place("training", "freeze", index),
+    )
 
 
 def saved_bytes(config: Config, network: Network) -> int:

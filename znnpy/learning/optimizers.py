@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -65,9 +65,16 @@ AVERAGE = "average"
 """The state that an exponential moving average of a parameter is kept in, beside those of the optimiser."""
 
 
-def averaged(parameters: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, Any]:
+def averaged(
+    parameters: Mapping[str, Any], states: Mapping[str, Any], frozen: Collection[str] = ()
+) -> dict[str, Any]:
     """Return arrays by parameter, with the moving averages among the states in place of what is learned."""
-    return {name: states.get(f"{name}/{AVERAGE}", values) for name, values in parameters.items()}
+    # The average of what is frozen never begins.
+    moved = {name: states.get(f"{name}/{AVERAGE}") for name in parameters if name not in frozen}
+    return {
+        name: values if (average := moved.get(name)) is None else average
+        for name, values in parameters.items()
+    }
 
 
 def average_share(decay: float, update: int) -> float:

@@ -161,8 +161,7 @@ def best(run: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoi
 
     Those after the newest checkpoint do not count: what was trained since then is not saved, and may not be trusted.
     """
-    saved = listed(run / DIRECTORY)
-    paths = [path for path in listed(run / BEST) if saved and path.name <= saved[0].name]
+    paths = _bests(run)
     found = _first_readable(paths, contents, warn)
     if found is None:
         why = "can be read" if paths else "is saved yet; validations of data.validation choose it"
@@ -172,15 +171,34 @@ def best(run: Path, contents: Contents, warn: Callable[[str], None]) -> Checkpoi
 
 def of_iteration(run: Path, iteration: int, contents: Contents) -> Checkpoint:
     """Load the checkpoint of an iteration; RunError, which names those that there are, if there is none."""
+    return load(_path_in(run, iteration), contents)
+
+
+def path_in(run: Path, which: str | int) -> Path:
+    """Return the path of a run's checkpoint, latest, best or of an iteration; RunError if there is none."""
+    if isinstance(which, int):
+        return _path_in(run, which)
+    paths = _bests(run) if which == "best" else listed(run / DIRECTORY)
+    if not paths:
+        raise RunError(f"{run} has no {which} checkpoint")
+    return paths[0]
+
+
+def _path_in(run: Path, iteration: int) -> Path:
     folders = (run / DIRECTORY, run / BEST)
     for folder in folders:
         if (path := path_of(folder, iteration)).exists():
-            return load(path, contents)
+            return path
     names = {path.name for folder in folders for path in listed(folder)}
     known = sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
     raise RunError(
         f"{run} has no checkpoint of iteration {iteration} (there are: {', '.join(map(str, known))})"
     )
+
+
+def _bests(run: Path) -> list[Path]:
+    saved = listed(run / DIRECTORY)
+    return [path for path in listed(run / BEST) if saved and path.name <= saved[0].name]
 
 
 def _first_readable(

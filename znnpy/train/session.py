@@ -16,7 +16,7 @@ from znnpy.engine.model import Model
 from znnpy.errors import RunError, ZnnpyError
 from znnpy.evaluation.volume import Evaluation, refuse_labels
 from znnpy.geometry.finest_outputs import finest, trained_geometry
-from znnpy.infer.config_model import training_model
+from znnpy.infer.config_model import frozen_of, training_model
 from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
 from znnpy.network.dense_conversion import densest
@@ -50,18 +50,22 @@ from znnpy.train.validation import Validation
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of `train`: how far the run is; `signal` is the number of the signal that stopped it, or None."""
+    """Result of `train`: how far the run is; `signal` is the number of the signal that stopped it, or None.
+
+    `early`: whether training ended before all iterations, as validations were no longer better.
+    """
 
     directory: Path
     iteration: int
     iterations: int
     signal: int | None
     evaluations: tuple[Evaluation, ...] = ()
+    early: bool = False
 
     @property
     def finished(self) -> bool:
-        """Whether all iterations are done."""
-        return self.iteration >= self.iterations
+        """Whether all iterations are done, or as many as were worth it."""
+        return self.early or self.iteration >= self.iterations
 
 
 def train(
@@ -122,7 +126,8 @@ class _Session:
             self._reporter.note(f"warning: {text}")
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
-            self._world.broadcast([done, for_others(self._config)])
+            begun = self._standing.checkpoint is not None
+            self._world.broadcast([done, begun, for_others(self._config)])
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
@@ -135,7 +140,8 @@ class _Session:
             )
         if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
-        return Outcome(self._run.path, done, training.iterations, None, self._finish(done))
+        found = self._finish(done)
+        return Outcome(self._run.path, done, training.iterations, None, found, best.enough)
 
     def _left(self) -> bool:
         """Whether anything is left to train, or to validate: a signal may have come just before the end."""
@@ -148,6 +154,7 @@ class _Session:
     def _train(self, stack: ExitStack) -> int:
         """Train; first open everything that may be refused, before the run directory changes."""
         trained_geometry(self._config, self._network)  # names the line, as what follows does not
+        frozen_of(self._config, self._network)  # so does this
         data, scored = self._config.data, finest(self._network)
         # Opens the training volumes and draws one sample: what fails, fails before anything is
         # compiled or written.
@@ -222,14 +229,14 @@ class _Session:
         strategy = model.strategy
         ranks = f", ranks: {self._world.size}, strategy: {strategy.name}" if strategy else ""
         self._reporter.note(f"{planned}, threads: {model.threads}{ranks}")
-        if found := standing.checkpoint:
+        if found := standing.state:
             resume(model, found.parameters, found.optimizer_state, found.iteration)
         return model
 
     def _tell_state(self) -> None:
         """Send the state that the run starts from to the other ranks."""
-        checkpoint, contents = self._standing.checkpoint, contents_of(self._config)
-        self._world.broadcast(checkpoint and state_as_bytes(checkpoint, contents))
+        state, contents = self._standing.state, contents_of(self._config)
+        self._world.broadcast(state and state_as_bytes(state, contents))
 
     def _loop(
         self, stack: ExitStack, model: Model, source: PeriodicSource, validation: Sampler | None

@@ -14,7 +14,7 @@ from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest_outputs import finest
-from znnpy.infer.config_model import Weights
+from znnpy.infer.config_model import Weights, frozen_of
 from znnpy.learning.optimizers import averaged
 from znnpy.network import (
     Network,
@@ -30,6 +30,7 @@ from znnpy.train import checkpoint as checkpoints
 from znnpy.train.best import Best, best_of
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import differences, versions
+from znnpy.train.first_weights import first_weights
 from znnpy.train.log import CHANGED, RunLog, drop_after, up_to
 from znnpy.train.npz_reader import Kind
 from znnpy.train.progress import Reporter
@@ -71,7 +72,8 @@ class SavedRun:
         found = self.checkpoint.parameters
         # Before the first update there is no average yet.
         if self.config.training.ema and self.checkpoint.iteration:
-            found = averaged(found, self.checkpoint.optimizer_state)
+            frozen = frozen_of(self.config, self.network)
+            found = averaged(found, self.checkpoint.optimizer_state, frozen)
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 
@@ -81,7 +83,7 @@ class Standing:
     """The state from which a run starts or resumes: its plan and newest checkpoint (None: at the start).
 
     `validated` is the last iteration whose validation is in the log, `best` the best of them. `changed`: keys of the
-    config with which training goes on another way, in words.
+    config with which training goes on another way, in words. `first`: other weights than random ones to begin with.
     """
 
     plan: dict[str, Any] | None
@@ -89,11 +91,17 @@ class Standing:
     validated: int = 0
     best: Best = field(default_factory=Best)
     changed: str = ""
+    first: Checkpoint | None = None
 
     @property
     def iteration(self) -> int:
         """The number of updates done."""
         return self.checkpoint.iteration if self.checkpoint else 0
+
+    @property
+    def state(self) -> Checkpoint | None:
+        """The state to go on or begin with; None: random weights."""
+        return self.checkpoint or self.first
 
 
 def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
@@ -104,7 +112,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """
     best = best_of(config, trained_network(config))
     if not run.started:
-        return Standing(None, None, best=best)
+        return Standing(None, None, best=best, first=_first_state(config, reporter))
     # The config first: everything after it is read by what it says.
     before = load_config(run / CONFIG)
     _refuse_changes(run, before, config)
@@ -123,7 +131,8 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
             f"{checkpoint.next_sample}, and batches of {config.training.batch} have come to {trained}; "
             "put the file back, or start anew with --overwrite"
         )
-    standing = Standing(plan, checkpoint)
+    first = None if checkpoint else _first_state(config, reporter)
+    standing = Standing(plan, checkpoint, first=first)
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
     # Up to the checkpoint: later validations are cut off with the log and made again.
@@ -137,6 +146,23 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if changed and standing.iteration:
         reporter.note(f"from iteration {standing.iteration} on: {changed}")
     return replace(standing, validated=validated, best=best, changed=changed)
+
+
+def _first_state(config: Config, reporter: Reporter) -> Checkpoint | None:
+    """Return the state that a run begins with by `training.start_from`, which is noted."""
+    contents = contents_of(config)
+    found = first_weights(config, trained_network(config), contents)
+    if found is None:
+        return None
+    for text in found.notes():
+        reporter.note(text)
+    # As the optimiser begins.
+    states = {
+        name: np.zeros(kind.shape, kind.dtype) for name, kind in contents.optimizer_state.items()
+    }
+    return Checkpoint(
+        0, found.parameters, states, config.training.learning_rate, config.training.seed, 0
+    )
 
 
 def take_up(

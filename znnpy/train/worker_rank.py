@@ -85,19 +85,23 @@ def follow(world: World) -> int | None:
         share_host(members, world.rank)
         told = world.broadcast()
         if told is not None:
-            iteration, config = told
-            _train(config_from(config), members, world, stop, iteration)
+            iteration, begun, config = told
+            _train(config_from(config), members, world, stop, (iteration, begun))
         # Rank 0 comes here when it has evaluated; ending earlier would end it, too.
         world.exchange(None)
     return stop.requested
 
 
 def _train(
-    config: Config, members: list[Member], world: World, stop: CommonStop, iteration: int
+    config: Config,
+    members: list[Member],
+    world: World,
+    stop: CommonStop,
+    standing: tuple[int, bool],
 ) -> None:
     """Make all updates; releases the data before rank 0 evaluates the network."""
     with ExitStack() as stack:
-        loop = _loop(stack, config, members, world, stop, iteration)
+        loop = _loop(stack, config, members, world, stop, standing)
         with suppress(TrainingError):  # rank 0 has the same, and ends us when it says so
             loop.run()
 
@@ -108,13 +112,15 @@ def _loop(
     members: list[Member],
     world: World,
     stop: CommonStop,
-    iteration: int,
+    standing: tuple[int, bool],
 ) -> Loop:
+    """Return the loop; `standing`: the iteration that the run is at, and whether it has a checkpoint."""
+    iteration, begun = standing
     network, training = trained_network(config), config.training
     source = training_source(stack, config, network, world, iteration)
     # The order of calls is that of `_Session._train`, exchange by exchange.
     config = with_threads(config, members, world.rank)
-    model, saved = _model(config, network, world, iteration)
+    model = _model(config, network, world, iteration)
     stack.enter_context(model)
     # This rank's own first sample, as rank 0 draws its: what cannot be read shows before the first
     # update.
@@ -127,18 +133,21 @@ def _loop(
         stack.enter_context(closing(batches)),
         pace_of(config, model),
         partial(learning_rate, training),
-        Bystander(saved, partial(verify_all, [source], world), partial(world.exchange, None)),
+        Bystander(
+            iteration if begun else -1,
+            partial(verify_all, [source], world),
+            partial(world.exchange, None),
+        ),
         stop,
         world=world,
     )
 
 
-def _model(config: Config, network: Network, world: World, iteration: int) -> tuple[Model, int]:
-    """Return the model at the state of the run, planned as by rank 0, and the iteration that is saved."""
+def _model(config: Config, network: Network, world: World, iteration: int) -> Model:
+    """Return the model at the state of the run, planned as by rank 0."""
     state = world.broadcast()
     model = training_model(config, network, None, ranks=world)
-    if state is None:
-        return model, -1
-    parameters, states = state_from_bytes(state, contents_of(config))
-    resume(model, parameters, states, iteration)
-    return model, iteration
+    if state is not None:
+        parameters, states = state_from_bytes(state, contents_of(config))
+        resume(model, parameters, states, iteration)
+    return model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from znnpy_kernels.layers.gradient_norms import clip_scale, sum_of_squares
 from znnpy_kernels.layers.moving_averages import moving_average
 
@@ -21,14 +23,21 @@ NORM_PARTIALS = Use("partial norms", SMALL)
 SCALE = Use("clip scale", SMALL)
 
 
-def emit_updates(step: Step, build: Build, optimizer: Optimizer, clip_norm: float | None) -> None:
-    """Declare the update of every parameter and of running statistics.
+def emit_updates(
+    step: Step,
+    build: Build,
+    optimizer: Optimizer,
+    clip_norm: float | None,
+    frozen: frozenset[str] = frozenset(),
+) -> None:
+    """Declare the update of every parameter that is not frozen, and of running statistics.
 
-    With `clip_norm` all wait for the norm over all gradients.
+    With `clip_norm` all wait for the norm over their gradients.
     """
+    moving = [parameter for parameter in build.moving if parameter.name not in frozen]
     # Clipping is the one thing that makes every update wait for the whole backward pass.
-    scale = None if clip_norm is None else _emit_clip(step, build, clip_norm)
-    for parameter in build.moving:
+    scale = None if clip_norm is None else _emit_clip(step, build, moving, clip_norm)
+    for parameter in moving:
         _emit_update(step, build, parameter, optimizer, scale)
     for node in build.layout.network.nodes:
         if node.norm is not None and node.norm.running:
@@ -88,9 +97,10 @@ def _emit_update(
         )
 
 
-def _emit_clip(step: Step, build: Build, clip_norm: float) -> Buffer:
+def _emit_clip(
+    step: Step, build: Build, parameters: Sequence[Parameter], clip_norm: float
+) -> Buffer:
     """Declare the tasks of the norm over all gradients; return the buffer of the factor by which all are scaled."""
-    parameters = build.moving
     # One float64 for each parameter, added in order.
     partials = build.scratch(Name(NORM_PARTIALS), 2 * len(parameters))
     scale = build.scratch(Name(SCALE), 1)

@@ -73,11 +73,21 @@ class Build:
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, arena: Arena, layout: Layout, states: int, workspace: int = 0) -> Build:
-        """Reserve everything except scratch, with `states` buffers per parameter for the optimiser."""
+    def new(
+        cls,
+        arena: Arena,
+        layout: Layout,
+        states: int,
+        workspace: int = 0,
+        frozen: frozenset[str] = frozenset(),
+    ) -> Build:
+        """Reserve everything except scratch, with `states` buffers per parameter for the optimiser.
+
+        `frozen`: parameters that no task writes.
+        """
         # First of all: ranks of one host map each other's parameters, which must lie at the same
         # distances whatever a rank stages (docs/design/distributed.md, "Ranks of one host").
-        parameters = reserve_parameters(arena, layout, states)
+        parameters = reserve_parameters(arena, layout, states, frozen)
         slots = gradient_slots(arena, parameters, layout.slots)
         replicas = [Replica(arena, number) for number in range(layout.replicas)]
         sets = [_Set(replica, reserve_feature_maps(replica, layout)) for replica in replicas]

@@ -128,8 +128,13 @@ class Parameter:
         return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
 
 
-def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, Parameter]:
-    """Reserve parameters by name, with gradients and `states` buffers for those that are trained."""
+def reserve_parameters(
+    arena: Arena, layout: Layout, states: int, frozen: frozenset[str] = frozenset()
+) -> dict[str, Parameter]:
+    """Reserve parameters by name, with gradients and `states` buffers for those that are trained.
+
+    `frozen`: those that no task writes.
+    """
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
@@ -143,7 +148,8 @@ def reserve_parameters(arena: Arena, layout: Layout, states: int) -> dict[str, P
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
         pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
         floats = pieces[-1].start + pieces[-1].floats
-        stored = values = _kept(arena, Name(VALUES, name), floats)
+        filled = Filled.OUTSIDE if name in frozen else Filled.EARLIER
+        stored = values = _kept(arena, Name(VALUES, name), floats, filled)
         # A second buffer: the stored filters must survive for the update.
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
@@ -183,9 +189,9 @@ def _with_states(arena: Arena, parameter: Parameter, states: int) -> Parameter:
     return replace(parameter, states=own)
 
 
-def _kept(arena: Arena, name: Name, floats: int) -> Buffer:
+def _kept(arena: Arena, name: Name, floats: int, filled: Filled = Filled.EARLIER) -> Buffer:
     # Filled by an earlier step, or by Python before the first one.
-    return Buffer(name, arena.reserve(floats, name.use), floats, Filled.EARLIER)
+    return Buffer(name, arena.reserve(floats, name.use), floats, filled)
 
 
 def _groups(layout: Layout, edge: Edge) -> int:
