@@ -51,7 +51,7 @@ def _matches(path: Path) -> dict[Key, Path]:
     found = _members(path) if path.is_dir() else _named(path)
     if not found:
         raise VolumeError(f"no file is named {path}")
-    return dict(sorted(found.items(), key=lambda item: [_by_number(part) for part in item[0]]))
+    return dict(sorted(found.items(), key=lambda item: [by_number(part) for part in item[0]]))
 
 
 def _members(folder: Path) -> dict[Key, Path]:
@@ -135,7 +135,7 @@ def _listed(paths: Sequence[Path]) -> str:
     return f"{names} and {len(paths) - SHOWN} more" if len(paths) > SHOWN else names
 
 
-def _by_number(name: str) -> list[tuple[int, int, str]]:
+def by_number(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key: the name cut into words and numbers, numbers by size."""
     parts = re.findall(r"[0-9]+|[^0-9]+", name)
     return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts]

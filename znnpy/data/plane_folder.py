@@ -16,6 +16,7 @@ from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import COMPRESSION, SMALL, Trust
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.errors import VolumeError
+from znnpy.volume_sets import by_number
 
 
 def files_of(folder: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -25,7 +26,7 @@ def files_of(folder: Path, suffixes: Sequence[str]) -> list[Path]:
         for path in folder.iterdir()
         if path.suffix.lower() in suffixes and not path.name.startswith(".")
     ]
-    return sorted(found, key=number_order)
+    return sorted(found, key=lambda path: by_number(path.name))
 
 
 class PlaneFolder(Volume):
@@ -118,9 +119,3 @@ def _gap(planes: Sequence[Path]) -> str:
     first, after = planes[gaps[0]].name, planes[gaps[0] + 1].name
     more = f", and {len(gaps) - 1} more such gaps" if len(gaps) > 1 else ""
     return f"{first} is followed by {after}{more}; what is missing there is no plane of the volume"
-
-
-def number_order(path: Path) -> list[tuple[int, int, str]]:
-    """Return a sort key: the name cut into words and numbers, numbers by size."""
-    parts = re.findall(r"[0-9]+|[^0-9]+", path.name)
-    return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts]

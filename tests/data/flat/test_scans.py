@@ -343,3 +343,18 @@ def test_without_its_package(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(VolumeError, match=rf'{extra.upper()} .*pip install "znnpy\[{extra}\]"'):
         open_volume(tmp_path / name)
+
+
+def test_voxels_at_the_end_of_their_file(tmp_path: Path) -> None:
+    """As headers for others' files say by -1."""
+    array = values((4, 5, 6), "<i2")
+    (tmp_path / "a.dat").write_bytes(b"a header of any length" + array.tobytes())
+    (tmp_path / "a.nhdr").write_text(
+        "NRRD0004\ntype: int16\ndimension: 3\nsizes: 6 5 4\nendian: little\nencoding: raw\nbyte skip: -1\n"
+        "data file: a.dat\n"
+    )
+    (tmp_path / "a.mhd").write_text(
+        "NDims = 3\nDimSize = 6 5 4\nElementType = MET_SHORT\nHeaderSize = -1\nElementDataFile = a.dat\n"
+    )
+    for name in ("a.nhdr", "a.mhd"):
+        read(tmp_path / name, array[None])

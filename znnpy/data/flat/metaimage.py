@@ -10,7 +10,7 @@ import numpy as np
 
 from znnpy.data.file_changes import Watch
 from znnpy.data.flat.geometry import LPS, NOWHERE, Place, placed, sized
-from znnpy.data.flat.text_header import arranged, head_of, other_file, refuse_missing
+from znnpy.data.flat.text_header import arranged, head_of, last_bytes, other_file, refuse_missing
 from znnpy.data.flat.volume import Layout, open_flat
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Volume
@@ -106,10 +106,7 @@ def _layout(
     packed = _true(fields, "CompressedData")
     skip = int(fields.get("HeaderSize", "0"))
     if skip == -1:
-        needed = dtype.itemsize
-        for n in shape:
-            needed *= n
-        skip = max(0, where.stat().st_size - needed)
+        skip = last_bytes(where, shape, dtype)
     begin = start if local else max(0, skip)
     return Layout(
         path=where,

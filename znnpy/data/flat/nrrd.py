@@ -13,7 +13,7 @@ import numpy as np
 from znnpy.data.extras import required
 from znnpy.data.file_changes import Watch
 from znnpy.data.flat.geometry import LPS, NOWHERE, Place, placed, sized
-from znnpy.data.flat.text_header import arranged, head_of, other_file, refuse_missing
+from znnpy.data.flat.text_header import arranged, head_of, last_bytes, other_file, refuse_missing
 from znnpy.data.flat.volume import Layout, Packed, open_flat
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Volume, nanometres
@@ -138,10 +138,7 @@ def _layout(
     if skip == -1:
         if packed:
             raise VolumeError(f"{path} skips -1 bytes, which compressed data cannot")
-        needed = dtype.itemsize
-        for n in shape:
-            needed *= n
-        begin, skip = max(0, where.stat().st_size - needed), 0
+        begin, skip = last_bytes(where, shape, dtype), 0
     return Layout(
         path=where,
         # Bytes are skipped in what was decompressed, but the header before is not compressed.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
 
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Shape4
@@ -42,6 +45,11 @@ def other_file(path: Path, name: str, trust: Trust, title: str) -> Path:
     if not found.is_file():
         raise VolumeError(f"{path}: its voxels lie in {found}, which is not there")
     return found
+
+
+def last_bytes(path: Path, shape: Shape4, dtype: np.dtype[Any]) -> int:
+    """Return the byte at which voxels begin that end with their file."""
+    return max(0, path.stat().st_size - math.prod(shape) * dtype.itemsize)
 
 
 def arranged(sizes: Sequence[int], channel: int | None, path: Path) -> tuple[Shape4, bool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import lzma
 import math
 import os
 import zlib
@@ -26,7 +25,7 @@ from znnpy.errors import VolumeError, reason
 Packed = Literal["", "gzip", "zlib", "bz2"]
 PIECE = 1 << 24  # bytes that are decompressed at once
 # What streams raise on data that are cut or damaged.
-DAMAGE = (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError)
+DAMAGE = (EOFError, zlib.error, OSError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
