@@ -146,15 +146,15 @@ CASES = {
     "what a task touches": """
         from znnpy.engine.memory.allocation import Build
         from znnpy.engine.memory.regions import Buffer, Name, Region, Use
-        from znnpy.engine.tasks.dependencies import DependencyTracker
+        from znnpy.engine.tasks.buffer_sharing import gate
 
         TAPS = Use("taps of maxima")
 
-        def touch(build: Build, tracker: DependencyTracker) -> None:
+        def touch(build: Build) -> None:
             taps = build.shared(Name(TAPS, "pool1", (3, (1, 2, 2))), 16)
-            tracker.declare([taps.region(0, 4, section=1)], [taps.region(strand=2)])
-            tracker.declare(["taps"], [])  # error: list-item
-            tracker.declare([("taps", "pool1")], [])  # error: list-item
+            gate([taps.region(0, 4, section=1).key, taps.region(strand=2).key], 0)
+            gate(["taps"], 0)  # error: list-item
+            gate([("taps", "pool1")], 0)  # error: list-item
             Region(("taps", "pool1"), 0, 4)  # error: arg-type
             Region("taps")  # error: arg-type
             build.shared("taps", 16)  # error: arg-type

@@ -60,7 +60,7 @@ def check(
     monkeypatch.setattr(autotune, "remember", known.setdefault)
     monkeypatch.setattr(autotune, "compile_all", lambda *_: None)
     monkeypatch.setattr(
-        autotune, "timed", lambda shape, methods, *_: estimated_costs(shape, methods)
+        autotune, "timed", lambda shape, methods, *_, **__: estimated_costs(shape, methods)
     )
 
     def run(*words: str, config: str = CONFIG) -> tuple[int, str, str]:
@@ -259,11 +259,11 @@ def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     assert re.search(r"^before that +up to .* to measure layers", out, re.M)
     rows = json.loads(check("--json")[1])["algorithms"]
     assert {row["why"] for row in rows} == {"unmeasured", "estimated"}
-    _, out, _ = check("--measure")
+    _, out, told = check("--measure")
     found = re.search(
         r"^fingerprint .*: machines that show the same one compute the same", out, re.M
     )
-    assert found
+    assert found, told
     assert "before that" not in out
     assert "unmeasured" not in out
     assert "measured" in out

@@ -229,7 +229,8 @@ def test_what_follows_from_filters_is_made_once_an_update_where_there_is_memory(
     algorithm: str,
 ) -> None:
     def tasks(batch: int, microbatch: int | None, limit: int | None = None) -> tuple[int, int]:
-        options = {"plan": by(algorithm), "threads": 1, "max_memory": limit}
+        # Cut for so many, tasks are as short as can be, however many microbatches there are.
+        options = {"plan": by(algorithm), "threads": 1, "max_memory": limit, "cut_for": 4096}
         with made(WIDE, batch, microbatch, **options) as model:
             parts = [what.part for what in identities(model.task_graph)]
             return parts.count(MADE_OF_FILTERS[algorithm]), model.memory

@@ -73,9 +73,9 @@ class Graphs:
             settings = self._settings
             # Gates are added here and not when tasks are declared: planning declares them without
             # places in memory.
-            workers = self._build.layout.sharers
-            runs = [in_runs(tasks, workers) for tasks in self._declared[name]]
-            steps = [gated(tasks, self._sharing) for tasks in runs]
+            # Before leaves are joined: a run with a gate within it would hand over memory too early.
+            leaves = [gated(tasks, self._sharing) for tasks in self._declared[name]]
+            steps = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
             graph = connect(steps).build(settings.policy)
             # Derived filters are made once in a while by few tasks: threads of their own would
             # mostly be parked.

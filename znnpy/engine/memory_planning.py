@@ -99,7 +99,7 @@ class _OneMicrobatch:
         step = declared["update" if layout.training else "forward"][0]
         # Read after all tasks are declared: emitters reserve as they go.
         uses = Counter(arena.uses)
-        runs = in_runs(step, layout.sharers)
+        runs = in_runs(step, layout.sharers, len(layout.numbers))
         uses[TASKS] = _task_bytes(layout, step, runs)
         if arena.most_scratch:
             uses[WORKERS.told] = buffer_bytes(arena.most_scratch * layout.workers)
@@ -158,7 +158,8 @@ def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
 def _alone(build: Build) -> Build:
     """Return a build of the first microbatch alone: the others are alike."""
     layout = build.layout
-    return replace(build, layout=replace(layout, numbers=layout.numbers[:1]))
+    alone = replace(layout, numbers=layout.numbers[:1], planned=len(layout.numbers))
+    return replace(build, layout=alone)
 
 
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
@@ -189,7 +190,7 @@ def _spared(
         saved = sparing.to(aim)
         # Without slack: time between uses is given up before anything is computed twice.
         tasks = [*repeated(step[:end], saved.names), *step[end:]]
-        found = share(sizes, in_runs(tasks, build.layout.sharers))
+        found = share(sizes, in_runs(tasks, build.layout.sharers, build.layout.planned))
         if found.bytes < best.bytes:
             best = replace(found, again=saved.names, replicas=kept.replicas)
             seconds = saved.seconds
@@ -254,7 +255,7 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     # n in flight take work * count / workers in time, and their chains span * count / n: solved for
     # the n at which these are CHAIN_SHARE of the former.
     leaves = declare_gradients(one.build, settings)
-    graph = connect([gated(in_runs(leaves, layout.sharers), one.kept)]).build()
+    graph = connect([in_runs(gated(leaves, one.kept), layout.sharers, layout.planned)]).build()
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     return max(1, min(most, wanted))
 
@@ -270,7 +271,7 @@ def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
     declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
     steps = declared["update" if plan.layout.training else "forward"]
     workers = plan.layout.sharers
-    runs = [gated(in_runs(tasks, workers), plan.sharing) for tasks in steps]
+    runs = [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
     return connect(runs).build(settings.policy)
 
 

@@ -316,7 +316,8 @@ class Model(Closing):
     def task_graph_for(self, threads: int) -> TaskGraph:
         """The tasks, and the order that they keep, on so many threads; without memory, not to be run.
 
-        The policy is this model's. More threads take more memory, so that less waits for buffers.
+        The policy is this model's, and so is what it is cut for, if that was set. More threads take more memory, so
+        that less waits for buffers.
         """
         # The bound of `Model(threads=...)`.
         workers = max(1, whole_number_of("threads", threads, 0, 4096))

@@ -12,11 +12,11 @@ from typing import Protocol
 
 from znnpy.network.types import Triple
 
-# Of a task: some hundred times what a steal takes, so that scheduling costs little.
-# Larger: workers wait for the last task of a pass. Smaller: dispatch and edges of the graph take a
-# larger share.
+# Of a task that splits no sum, where neither work nor workers are known or many: some hundred times what a steal takes,
+# so that scheduling costs little. Larger: workers wait for the last task of a pass. Smaller: dispatch and edges of the
+# graph take a larger share.
 TARGET_SECONDS = 1e-4
-# Short passes are cut as well, so that workers need not wait for a single one at their end.
+# Of these, short passes are cut as well, so that workers need not wait for a single one at their end.
 # LEAST_SECONDS bounds FEWEST: below it the dispatch of a task is no longer small beside its work.
 FEWEST, LEAST_SECONDS = 4, 2e-5
 
@@ -60,7 +60,7 @@ class Grain:
     def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
         wanted = max(round(seconds / self.seconds), min(FEWEST, int(seconds / self.least)))
-        return _evenly(extent, wanted, least)
+        return evenly(extent, wanted, least)
 
 
 LEAF_SECONDS, LEAVES = 2.5e-5, 16
@@ -77,10 +77,11 @@ def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]
     length would be more than LEAVES, there are the geometric mean of both.
     """
     leaves = seconds / LEAF_SECONDS
-    return _evenly(extent, round(min(leaves, (leaves * LEAVES) ** 0.5)), least)
+    return evenly(extent, round(min(leaves, (leaves * LEAVES) ** 0.5)), least)
 
 
-def _evenly(extent: int, wanted: int, least: int) -> list[tuple[int, int]]:
+def evenly(extent: int, wanted: int, least: int = 1) -> list[tuple[int, int]]:
+    """Return `wanted` ranges low..high that cover 0..extent, or fewer of `least` each; one at least."""
     # `least` wins over the number of tasks that are wanted, but there is always one range.
     wanted = max(1, min(extent // least, wanted))
     # Integer arithmetic: the cuts, and so the bits of sums over them, are the same on every machine

@@ -24,7 +24,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in window_ranges(target, edge):
+            for low, high in window_ranges(target, edge, cut=build.layout.grain.ranges):
                 step.add(
                     average_forward,
                     forward_words(build, edge, batch, block, low, high)
@@ -43,7 +43,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     target = build.maps.backward[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in window_ranges(target, edge):
+            for low, high in window_ranges(target, edge, cut=build.layout.grain.ranges):
                 seen = seen_planes(build, edge, gradient, low, high)
                 step.add(
                     average_backward,

@@ -46,7 +46,9 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     for batch in range(target.batch):
         for block in range(target.blocks):
             # In training maps are small and stay in a cache, so narrow ranges cost nothing there.
-            for low, high in window_ranges(target, edge, 1 if keep_taps else PLANES):
+            for low, high in window_ranges(
+                target, edge, 1 if keep_taps else PLANES, build.layout.grain.ranges
+            ):
                 wide = read_planes(build, edge, source, low, high)
                 kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
                 step.add(

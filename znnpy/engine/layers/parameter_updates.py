@@ -13,6 +13,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
 from znnpy.engine.memory.staging import SHARE_AT
+from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.learning.optimizers import AVERAGE
@@ -38,6 +39,9 @@ def emit_updates(
     # Clipping is the one thing that makes every update wait for the whole backward pass.
     scale = None if clip_norm is None else _emit_clip(step, build, moving, clip_norm)
     for parameter in moving:
+        # Many tasks of many microbatches read them: one gate in place of an edge from each to each update.
+        if len(build.layout.numbers) > 1:
+            join(step, parameter.stored)
         _emit_update(step, build, parameter, optimizer, scale)
     for node in build.layout.network.nodes:
         if node.norm is not None and node.norm.running:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
@@ -11,7 +13,7 @@ from znnpy.geometry import voxels
 from znnpy.layers.windows import sides
 from znnpy.network.types import Edge
 from znnpy.plan import ranges
-from znnpy.plan.partition import TARGET_SECONDS
+from znnpy.plan.partition import Cut, evenly
 
 SECONDS_PER_VOXEL = 4e-11  # estimated cost of one tap for one channel of one voxel, on one core
 # Bytes of one task's outputs: half of an L2 cache of 1 MiB, so that the next layer finds them there.
@@ -23,15 +25,16 @@ def block_seconds(tensor: Tensor, edge: Edge) -> float:
     return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_VOXEL
 
 
-def window_ranges(tensor: Tensor, edge: Edge, least: int = 1) -> list[tuple[int, int]]:
+def window_ranges(
+    tensor: Tensor, edge: Edge, least: int = 1, cut: Cut = ranges
+) -> list[tuple[int, int]]:
     """Return the ranges of planes of each task, so small that the next layer finds its input in the cache.
 
-    At least `least` planes, which share what they read, stay together.
+    At least `least` planes, which share what they read, stay together. `cut`: the layout's where tasks leave no sums.
     """
-    slabs = voxels(tensor.shape) * LANES * 4 / SLAB_BYTES
-    # By time or by bytes, whichever makes more tasks.
-    wanted = max(block_seconds(tensor, edge), slabs * TARGET_SECONDS)
-    return ranges(tensor.extent, wanted, least)
+    by_time = cut(tensor.extent, block_seconds(tensor, edge), least)
+    by_bytes = evenly(tensor.extent, ceil(voxels(tensor.shape) * LANES * 4 / SLAB_BYTES), least)
+    return max(by_time, by_bytes, key=len)
 
 
 def read_planes(build: Build, edge: Edge, source: Tensor, low: int, high: int) -> tuple[int, int]:

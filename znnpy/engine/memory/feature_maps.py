@@ -63,7 +63,8 @@ class Layout:
     `batch`: samples of one microbatch. `numbers`: the microbatches of an update that are computed here, of
     `microbatches` in all. `replicas`: how many of them may be in flight at once, each with feature maps of its own.
     `filters_kept`: what is derived from filters (spectra, transposed copies) is made once for all microbatches.
-    `cut_for`: workers that have enough tasks; 0: `workers`.
+    `cut_for`: workers that have enough tasks; 0: `workers`. `planned`: microbatches for which each of `numbers` stands,
+    as all are alike where memory is planned.
     """
 
     network: Network
@@ -78,6 +79,7 @@ class Layout:
     replicas: int = 1
     filters_kept: bool = False
     cut_for: int = 0
+    planned: int = 1
 
     @classmethod
     def of_batch(
@@ -110,7 +112,7 @@ class Layout:
             )
             for edge in convolutions(self.network)
         )
-        return Grain.of(work * len(self.numbers), self.sharers)
+        return Grain.of(work * len(self.numbers) * self.planned, self.sharers)
 
     @property
     def filters_pass(self) -> bool:

@@ -38,8 +38,8 @@ from znnpy.engine.tasks.declaration import Declared
 from znnpy.graph import GraphBuilder, GraphError
 
 Ints = NDArray[np.int64]
-MOST_ROWS = 1 << 14
-"""Tasks that one looks back at when edges that others imply are left out; a bit for each pair of them takes 32 MiB.
+MOST_ROWS = 1 << 15
+"""Tasks that one looks back at when edges that others imply are left out; a bit for each pair of them takes 128 MiB.
 
 Graphs of fewer tasks have no edge too many. Beyond, edges to tasks further back stay, which cost a token each.
 """

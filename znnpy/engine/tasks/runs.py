@@ -24,11 +24,15 @@ A worker alone shares with nobody; four let what follows begin before a pass is 
 """
 
 
-def in_runs(tasks: Sequence[Declared], workers: int) -> list[Declared]:
-    """Return the tasks of a step for so many workers: leaves of one part of a pass joined while they are short."""
+def in_runs(tasks: Sequence[Declared], workers: int, microbatches: int = 1) -> list[Declared]:
+    """Return the tasks of a step for so many workers: leaves of one part of a pass joined while they are short.
+
+    Gates are among them: no run crosses one. `microbatches`: for which those of one stand, all alike.
+    """
     passes = defaultdict[tuple[str | None, Pass], float](float)
     for task in tasks:
-        passes[_pass(task.what)] += task.cost
+        times = 1 if task.what.serves is Pass.UPDATE else microbatches
+        passes[_pass(task.what)] += task.cost * times
     pieces = TASKS_EACH * workers if workers > 1 else TASKS_ALONE
     made, run = list[Declared](), _Run()
     for task in tasks:
