@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy_kernels.winograd.line_transforms import NEW
-
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Edge, Triple
+from znnpy.plan.algorithms.winograd import lattice_steps, new_voxels
 
 
 def pass_words(
     build: Build, edge: Edge, source: Tensor, target: Tensor, *, backward: bool
 ) -> Mapping[str, int]:
     """Return the words that all tasks of a forward pass, or of a data gradient from `source` to `target`, have."""
-    dilation = build.layout.geometry.dilations[edge.name]
+    dilation = dilation_of(build, edge)
     cropped = firsts(build.layout.cropped(edge))
-    # Tiles of the data gradient begin two taps before the gradient; what is cropped is never
+    # Tiles of the data gradient begin two taps of three before the gradient; what is cropped is never
     # computed.
+    z, y, x = (taps - 1 for taps in edge.size)
     outside = (
-        2 * dilation[0] - cropped[0],
-        2 * dilation[1] - cropped[1],
-        2 * dilation[2] - cropped[2],
+        z * dilation[0] - cropped[0],
+        y * dilation[1] - cropped[1],
+        x * dilation[2] - cropped[2],
     )
     return {
         "inputs": source.channels,
@@ -34,18 +34,28 @@ def pass_words(
     }
 
 
-def tile_planes(target: Tensor, dilation: Triple) -> int:
+def dilation_of(build: Build, edge: Edge) -> Triple:
+    """Return the voxels from tap to tap; 1 along axes of one tap, whose voxels are a single lattice."""
+    return lattice_steps(edge.size, build.layout.geometry.dilations[edge.name])
+
+
+def tile_planes(target: Tensor, size: Triple, dilation: Triple) -> int:
     """Return the number of tiles along the cut axis; the last ones may lie outside."""
-    apart = dilation[target.cut]
+    apart, new = dilation[target.cut], new_voxels(size)[target.cut]
     # Tile t begins at t // d * 4 d + t % d: slabs of 4 d planes, d tiles each
     # (docs/design/winograd.md).
-    return -(-target.extent // (NEW * apart)) * apart
+    return -(-target.extent // (new * apart)) * apart
 
 
-def tile_words(target: Tensor, dilation: Triple, low: int, high: int) -> dict[str, int]:
+def tile_words(
+    target: Tensor, size: Triple, dilation: Triple, low: int, high: int
+) -> dict[str, int]:
     """Return the argument words of tiles low..high along the cut axis."""
     # All tiles along the axis that is not cut.
-    z, y = (-(-n // (NEW * d)) * d for n, d in zip(target.shape[:2], dilation[:2], strict=True))
+    z, y, _ = (
+        -(-n // (new * d)) * d
+        for n, new, d in zip(target.shape, new_voxels(size), dilation, strict=True)
+    )
     if target.cut == 0:
         return {"z0": low, "z1": high, "y0": 0, "y1": y}
     return {"z0": 0, "z1": z, "y0": low, "y1": high}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from znnpy_kernels.winograd.forward import scratch_floats, winograd
-from znnpy_kernels.winograd.line_transforms import NEW
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import place_words, tile_planes, tile_words
 from znnpy.engine.convolution.winograd.filters import made
@@ -21,7 +20,13 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, ranges
-from znnpy.plan.algorithms.winograd import backward_shape, is_staged, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd import (
+    backward_shape,
+    is_staged,
+    new_voxels,
+    refusal,
+    winograd_seconds,
+)
 from znnpy.plan.partition import TARGET_SECONDS
 
 
@@ -48,8 +53,10 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
     """Return the shape of an edge between images of these tensors; PlanError if winograd cannot run it."""
     shape = build.layout.conv_shape(edge)
-    if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
-        raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of channels")
+    if why := refusal(shape.size, shape.stride):
+        raise PlanError(f"{edge.name}: {why}")
+    if source.lanes == 1 or target.lanes == 1:
+        raise PlanError(f"{edge.name}: winograd runs between blocks of channels")
     return shape
 
 
@@ -72,34 +79,34 @@ class _Slabs(NamedTuple):
 
 def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     """Declare the tasks of whole slabs of tiles, each of which reads all filters."""
-    source, target, dilation = ends.source, ends.target, ends.dilation
+    source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
     words = {
         **ends.words,
-        **ends.build.worker_scratch(scratch_floats(source.channels, target.channels)),
+        **ends.build.worker_scratch(scratch_floats(size, source.channels, target.channels)),
         "filters": points.address,
     }
     tasks = [
         _Slabs(batch, low, high)
         for batch in range(target.batch)
-        for low, high in _cuts(target, dilation, seconds)
+        for low, high in _cuts(target, size, dilation, seconds)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
-        first, last = _planes(target, dilation, task.low, task.high)
+        first, last = _planes(target, size, dilation, task.low, task.high)
         # Some lattices of a slab: tasks write every d-th plane of the same range, side by side.
         strand = -1 if task.high - task.low >= dilation[target.cut] else task.low
         step.add(
-            winograd,
+            WINOGRAD[size],
             {
                 **words,
                 **place_words("source", source, task.batch),
                 **place_words("target", target, task.batch),
-                **tile_words(target, dilation, task.low, task.high),
+                **tile_words(target, size, dilation, task.low, task.high),
                 **finish.words(task.batch, blocks, leaf),
             },
             what=ends.task(Part.WINOGRAD),
-            cost=seconds * (task.high - task.low) / tile_planes(target, dilation),
+            cost=seconds * (task.high - task.low) / tile_planes(target, size, dilation),
             reads=[
                 points.region(),
                 *source.regions(task.batch, *ends.seen(first, last)),
@@ -113,10 +120,10 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     finish.emit_sum(step)
 
 
-def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
+def _cuts(target: Tensor, size: Triple, dilation: Triple, seconds: float) -> list[tuple[int, int]]:
     """Return ranges of tiles along the cut axis: some slabs of all lattices, or some lattices of one slab."""
     apart = dilation[target.cut]
-    slabs = tile_planes(target, dilation) // apart
+    slabs = tile_planes(target, size, dilation) // apart
     # Slabs are only cut by lattices where one takes well over a task's time: neighbouring lattices
     # share cache lines.
     if seconds / slabs <= 2 * TARGET_SECONDS:
@@ -125,12 +132,12 @@ def _cuts(target: Tensor, dilation: Triple, seconds: float) -> list[tuple[int, i
     return [(s * apart + a, s * apart + b) for s in range(slabs) for a, b in pairwise(cuts)]
 
 
-def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+def _planes(target: Tensor, size: Triple, dilation: Triple, low: int, high: int) -> tuple[int, int]:
     """Return the planes among which those of some tiles lie."""
-    apart = dilation[target.cut]
+    apart, new = dilation[target.cut], new_voxels(size)[target.cut]
     slab, first = divmod(low, apart)
     if high - low >= apart:
-        return slab * NEW * apart, min(target.extent, high // apart * NEW * apart)
-    # Some lattices of one slab: planes start, start + apart ... up to NEW of each lattice.
-    start = slab * NEW * apart + first
-    return start, min(target.extent, start + (NEW - 1) * apart + high - low)
+        return slab * new * apart, min(target.extent, high // apart * new * apart)
+    # Some lattices of one slab: planes start, start + apart ... up to `new` of each lattice.
+    start = slab * new * apart + first
+    return start, min(target.extent, start + (new - 1) * apart + high - low)
