@@ -45,7 +45,9 @@ def test_methods_bear_the_name_and_their_parts_are_known(name):
     ("size", "stride", "takers"),
     [
         ((3, 3, 3), ONE, {"direct", "fft", "spectral", "winograd"}),
-        ((1, 3, 3), ONE, {"direct", "fft", "spectral"}),
+        ((1, 3, 3), ONE, {"direct", "fft", "spectral", "winograd"}),
+        ((1, 1, 1), ONE, {"direct", "fft", "spectral"}),
+        ((1, 3, 5), ONE, {"direct", "fft", "spectral"}),
         ((3, 3, 3), (1, 2, 2), {"direct", "spectral"}),
     ],
 )

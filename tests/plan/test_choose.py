@@ -14,7 +14,7 @@ from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.algorithms.spectral import dense
-from znnpy.plan.choose import DIRECT, candidates
+from znnpy.plan.choose import DIRECT, candidates, estimated_seconds
 from znnpy.plan.joint_choice import cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
 from znnpy.plan.types import SHARED
@@ -238,6 +238,15 @@ def test_only_images_of_inputs_lie_planar_in_forward_passes_alone():
     assert Method("winograd") not in candidates(first)
     assert Method("winograd") in candidates(second)
     assert (dense(first).planar, dense(second).planar) == (True, False)  # lanes go over tiles
+
+
+@pytest.mark.parametrize("size", [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 1, 3)])
+def test_flat_filters_are_tried_by_minimal_filtering(size):
+    """With many channels it is the least by estimate, too."""
+    _, shape = in_a_row(64, size=size)
+    assert Method("winograd") in candidates(shape)
+    direct, found = (estimated_seconds(shape, Method(name)) for name in ("direct", "winograd"))
+    assert found < direct
 
 
 def test_an_input_that_not_only_convolutions_read_lies_in_blocks():

@@ -1,4 +1,6 @@
-"""Transforms packed filters of 3^3 taps to the 6^3 points of Winograd's minimal filtering (`line_transforms`: G g).
+"""Transforms packed filters to the points of Winograd's minimal filtering (`line_transforms`: G g).
+
+Of 3^3 taps to 6^3 points, and so for each form of tiles (`forms`): along an axis of one tap there is one point.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
@@ -31,7 +33,7 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.atomics import fence_seq_cst
 from znnpy_kernels.machine.inlining import inlined
@@ -39,7 +41,8 @@ from znnpy_kernels.simd.codegen import DOUBLE, FLOAT, Value, float_pointer, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.streaming_stores import stream_vector
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
-from znnpy_kernels.winograd.line_transforms import PLANE, TAPS, TARGET_SCALES, filter_matrix
+from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Triple, axes_of, name_of
+from znnpy_kernels.winograd.line_transforms import TARGET_SCALES, filter_matrix
 
 # A register holds half a vector of LANES floats as float64.
 DOUBLES_BYTES = 2 * VECTOR_BYTES  # of a vector of filters as float64
@@ -55,15 +58,17 @@ GROUP = 128 // VECTOR_BYTES  # vectors at once
 # From tap to tap along z within a column: float64 of all vectors of a group.
 SLOT = GROUP * DOUBLES_BYTES
 COLUMN = TAPS * SLOT + 64  # so that columns do not fall on one set of the caches
-# Of all planes of a group.
-PLANES = PLANE * COLUMN
+# Of all planes of a group of cubes, the largest.
+PLANES = POINTS * POINTS * COLUMN
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
 SCRATCH_FLOATS = (PLANES + TAPS**3 * TILE) // 4
 
 
 def points_line(builder: ir.IRBuilder, taps: list[Value]) -> list[Value]:
-    """G g, scaled by place: POINTS values from TAPS taps, each sum in the order of its taps."""
+    """G g, scaled by place: POINTS values from TAPS taps, each sum in the order of its taps; of one tap, itself."""
+    if len(taps) == 1:
+        return taps
     # Not fused and in the order of the taps: forward and data gradient, and every CPU, have the same bits.
     return [_sum(builder, taps, row) for row in _MATRIX.tolist()]
 
@@ -84,22 +89,23 @@ def _load(b: ir.IRBuilder, kind: ir.VectorType, start: Value, half: int) -> Valu
 
 @intrinsic
 def points_plane(
-    typingctx: Any, source: Any, step_y: Any, step_x: Any, target: Any, step: Any
+    typingctx: Any, form: Any, source: Any, step_y: Any, step_x: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """TAPS x TAPS vectors of floats, transformed along x and y, to vectors of doubles [x][y]."""
+    """The vectors of floats of all taps along y and x, transformed along x and y, to vectors of doubles [x][y]."""
+    _, high, wide = axes_of(form)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step_y, step_x, target, step) = builder, args
+        b, (_, source, step_y, step_x, target, step) = builder, args
 
         def row(y: int, half: int) -> list[Value]:
             start = b.add(source, b.mul(step_y, word(y)))
-            starts = [b.add(start, b.mul(step_x, word(x))) for x in range(TAPS)]
+            starts = [b.add(start, b.mul(step_x, word(x))) for x in range(wide.taps)]
             return [b.fpext(_load(b, _FLOATS, start, half), _DOUBLES) for start in starts]
 
         # One half of the lanes after the other: TAPS rows of POINTS values in float64 are what the registers
         # hold.
         for half in range(2):
-            rows = [points_line(b, row(y, half)) for y in range(TAPS)]
+            rows = [points_line(b, row(y, half)) for y in range(high.taps)]
             columns = [points_line(b, list(column)) for column in zip(*rows, strict=True)]
             into = b.add(target, word(8 * HALF * half))
             # [x][y]: columns of one x lie together, in the order of the points that are written.
@@ -108,20 +114,21 @@ def points_plane(
                 b.store(value, b.inttoptr(place, _DOUBLES.as_pointer()), align=8)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), codegen
+    return types.void(form, *[types.int64] * 5), codegen
 
 
 @intrinsic
 def points_depth(
-    typingctx: Any, source: Any, step_z: Any, target: Any, step: Any
+    typingctx: Any, form: Any, source: Any, step_z: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """TAPS vectors of doubles, transformed along z, to vectors of floats that pass by the caches."""
+    """The vectors of doubles of all taps along z, transformed, to vectors of floats that pass by the caches."""
+    count = axes_of(form)[0].taps
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step_z, target, step) = builder, args
+        b, (_, source, step_z, target, step) = builder, args
 
         def points(half: int) -> list[Value]:
-            starts = [b.add(source, b.mul(step_z, word(z))) for z in range(TAPS)]
+            starts = [b.add(source, b.mul(step_z, word(z))) for z in range(count)]
             taps = [_load(b, _DOUBLES, start, half) for start in starts]
             # Rounded once, after all three axes.
             return [b.fptrunc(point, _FLOATS) for point in points_line(b, taps)]
@@ -133,7 +140,7 @@ def points_depth(
             stream_vector(b, _joined(b, low, high), place)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4), codegen
+    return types.void(form, *[types.int64] * 4), codegen
 
 
 def _joined(b: ir.IRBuilder, low: Value, high: Value) -> Value:
@@ -143,43 +150,55 @@ def _joined(b: ir.IRBuilder, low: Value, high: Value) -> Value:
 
 
 @inlined
-def _transformed(source: int, tap: int, vectors: int, planes: int, target: int, point: int) -> None:
+def _transformed(
+    form: Any, source: int, tap: int, vectors: int, planes: int, target: int, point: int
+) -> None:
     """Write the points of vectors that lie one behind the other; `tap`, `point`: bytes from one to the next."""
+    row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
+    columns = form.points_x * form.points_y
     for first in range(0, vectors, GROUP):
         count = min(GROUP, vectors - first)
         for number in range(count):
-            # Taps along z of a vector become TAPS planes, which stand in SLOTs of each column.
-            for z in range(TAPS):
-                here = source + (first + number) * VECTOR_BYTES + z * TAPS * TAPS * tap
+            # Taps along z of a vector become as many planes, which stand in SLOTs of each column.
+            for z in range(form.taps_z):
+                here = source + (first + number) * VECTOR_BYTES + z * plane
                 there = planes + z * SLOT + number * DOUBLES_BYTES
-                points_plane(here, TAPS * tap, tap, there, COLUMN)
-        # Column by column: the POINTS of a column along z are PLANE points apart, and all vectors of a group
+                points_plane(form, here, row, tap, there, COLUMN)
+        # Column by column: the points of a column along z are `columns` points apart, and all vectors of a group
         # are written side by side.
-        for column in range(PLANE):
+        for column in range(columns):
             for number in range(count):
                 here = planes + column * COLUMN + number * DOUBLES_BYTES
                 there = target + column * point + (first + number) * VECTOR_BYTES
-                points_depth(here, SLOT, there, PLANE * point)
+                points_depth(form, here, SLOT, there, columns * point)
 
 
-@kernel(AT)
-def winograd_filters(args: Any, worker: int) -> None:
-    """Write the points of some vectors of filters. Words: see the module."""
-    planes, tap = args[AT.scratch] + 4 * worker * args[AT.scratch_worker], 4 * args[AT.source_tap]
-    point = 4 * args[AT.target_point]
-    _transformed(args[AT.source], tap, args[AT.vectors], planes, args[AT.target], point)
-    # Streaming stores are not ordered by the release that ends a task: only a fence makes them visible to the
-    # next one.
-    fence_seq_cst()
+def _filters(taps: Triple) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_filters{name_of(taps)}")
+    def winograd_filters(args: Any, worker: int) -> None:
+        """Write the points of some vectors of filters. Words: see the module."""
+        planes = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+        tap, point = 4 * args[AT.source_tap], 4 * args[AT.target_point]
+        _transformed(form, args[AT.source], tap, args[AT.vectors], planes, args[AT.target], point)
+        # Streaming stores are not ordered by the release that ends a task: only a fence makes them visible to the
+        # next one.
+        fence_seq_cst()
+
+    return winograd_filters
 
 
 @inlined
-def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, step: int) -> None:
+def _gathered(
+    taps: int, source: int, inputs: int, width: int, outputs: int, target: int, step: int
+) -> None:
     """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output."""
     row, loose = 4 * width, scratch_tile()
-    for tap in range(TAPS**3):
+    for tap in range(taps):
         # From the last tap backwards: the data gradient's filters are flipped along all axes.
-        here, into = source + (TAPS**3 - 1 - tap) * inputs * row, target + tap * TILE
+        here, into = source + (taps - 1 - tap) * inputs * row, target + tap * TILE
         # A whole tile is transposed from where it lies; others are filled up with zeros first.
         if outputs == LANES and inputs == LANES:
             transpose_tile(here, row, into, step)
@@ -188,11 +207,10 @@ def _gathered(source: int, inputs: int, width: int, outputs: int, target: int, s
             transpose_tile(loose, VECTOR_BYTES, into, step)
 
 
-@kernel(EXCHANGED)
-def winograd_exchanged(args: Any, worker: int) -> None:
-    """Write the points of some filters as the data gradient reads them. Words: see the module."""
+@inlined
+def _exchanged(form: Any, args: Any, planes: int) -> None:
     at = EXCHANGED
-    planes = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+    taps = form.taps_z * form.taps_y * form.taps_x
     tile, point = planes + PLANES, 4 * args[at.target_point]
     blocks = cover(args[at.inputs], LANES)
     # Blocks lie side by side in the target: a vector of each input block for each output.
@@ -202,8 +220,27 @@ def winograd_exchanged(args: Any, worker: int) -> None:
         count = min(LANES, args[at.outputs] - first)
         for block in range(blocks):
             before = block * LANES
-            source = args[at.source] + 4 * (TAPS**3 * before * args[at.width] + first)
-            inputs = min(LANES, args[at.inputs] - before)
-            _gathered(source, inputs, args[at.width], count, tile + block * VECTOR_BYTES, step)
-        _transformed(tile, TILE, count * blocks, planes, args[at.target] + first * step, point)
-    fence_seq_cst()
+            source = args[at.source] + 4 * (taps * before * args[at.width] + first)
+            inputs, into = min(LANES, args[at.inputs] - before), tile + block * VECTOR_BYTES
+            _gathered(taps, source, inputs, args[at.width], count, into, step)
+        target = args[at.target] + first * step
+        _transformed(form, tile, TILE, count * blocks, planes, target, point)
+
+
+def _exchanging(taps: Triple) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x."""
+    form = FORMS[taps]
+
+    @kernel(EXCHANGED, name=f"winograd_exchanged{name_of(taps)}")
+    def winograd_exchanged(args: Any, worker: int) -> None:
+        """Write the points of some filters as the data gradient reads them. Words: see the module."""
+        at = EXCHANGED
+        _exchanged(form, args, args[at.scratch] + 4 * worker * args[at.scratch_worker])
+        fence_seq_cst()
+
+    return winograd_exchanged
+
+
+FILTERS = {taps: _filters(taps) for taps in FORMS}
+EXCHANGING = {taps: _exchanging(taps) for taps in FORMS}
+"""Kernels by the taps of filters along z, y, x."""

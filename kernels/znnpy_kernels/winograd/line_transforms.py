@@ -4,7 +4,8 @@
 
 The polynomials are evaluated at 0, +-sqrt(1/2), +-sqrt(2) and infinity: with a * b = 1 numbers neither
 grow nor shrink much, and three transformed axes lose about as many bits as a transform by FFT.
-Along z, y and x one after the other it is the same for cubes: POINTS^3 products for NEW^3 outputs.
+Along z, y and x one after the other it is the same for cubes: POINTS^3 products for NEW^3 outputs. Along an axis
+of one tap (`forms`) a line is a single value, which all transforms leave as it is.
 
 Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 """
@@ -36,21 +37,19 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.forms import TAPS, Axis, axes_of
 
-# F(4, 3): larger tiles take fewer products, but their transforms lose more bits and do not fit 32 registers.
-TAPS, NEW = 3, 4
-# As many products as a line of outputs has voxels to see: the least possible (Winograd 1980).
-POINTS = TAPS + NEW - 1
 # LOW * HIGH = 1 keeps the magnitudes of powers near 1: see docs/design/winograd.md, *Rounding*.
 LOW, HIGH = sqrt(0.5), sqrt(2.0)
 # Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
 # LOW is the first pair's factor in output 1, HIGH^2 the second pair's in output 2: there they enter as they are.
 TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
-PLANE = POINTS * POINTS
-# Rows of a plane that are made of the same sums, in pairs: more of them at once do not fit registers.
-SOURCE_ROWS = (0,), (1, 2), (3, 4), (5,)
+Rows = tuple[tuple[int, ...], ...]
+# By the taps across rows: rows of a plane that are made of the same sums, in pairs: more of them at once do not fit
+# registers.
+SOURCE_ROWS: dict[int, Rows] = {TAPS: ((0,), (1, 2), (3, 4), (5,)), 1: ((0,),)}
 # Outputs 0 and 2 take the even sums, 1 and 3 the odd ones; 0 and 3 one product more.
-TARGET_ROWS = (0, 2), (1, 3)
+TARGET_ROWS: dict[int, Rows] = {TAPS: ((0, 2), (1, 3)), 1: ((0,),)}
 # A line of values, transformed: emits code.
 Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
 
@@ -71,6 +70,8 @@ def filter_matrix() -> Any:
 def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
     """B' d: POINTS values from as many voxels."""
     b = builder
+    if len(d) == 1:
+        return d
 
     def plus(low: Value, factor: float, value: Value) -> Value:
         return multiply_add(b, value, _constant(factor), low)
@@ -93,6 +94,8 @@ def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
 def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     """A' m: NEW outputs from POINTS products with filters times TARGET_SCALES."""
     b = builder
+    if len(m) == 1:
+        return m
 
     def plus(low: Value, factor: float, value: Value) -> Value:
         return multiply_add(b, value, _constant(factor), low)
@@ -115,13 +118,18 @@ def _constant(value: float) -> Value:
 
 
 def _rows(
-    b: ir.IRBuilder, line: Line, rows: tuple[int, ...], column: Callable[[int], list[Value]]
+    b: ir.IRBuilder,
+    line: Line,
+    rows: tuple[int, ...],
+    columns: int,
+    column: Callable[[int], list[Value]],
 ) -> list[Value]:
     """Return these rows of a plane whose columns `column` loads, transformed along both axes, one after the other."""
     # The first axis is transformed for all columns, but only these rows are kept; the others are made again, as
     # they would not fit the registers.
-    columns = [[made[row] for row in rows] for made in (line(b, column(x)) for x in range(POINTS))]
-    return [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
+    made = (line(b, column(x)) for x in range(columns))
+    kept = [[values[row] for row in rows] for values in made]
+    return [value for row in zip(*kept, strict=True) for value in line(b, list(row))]
 
 
 def _at(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
@@ -156,107 +164,137 @@ def _along(b: ir.IRBuilder, step: Value, count: int) -> list[Value]:
     return made[:count]
 
 
-def _asking(rows: int, columns: int) -> Any:
-    """The intrinsic `(source, step_y, step_x)` that asks for rows x columns vectors, into the L1 cache."""
+def _pair(form: Any, axes: tuple[int, int]) -> tuple[Axis, Axis]:
+    """Two axes of a form's type: across the rows of a plane, and along them."""
+    rows, columns = (axes_of(form)[axis] for axis in axes)
+    return rows, columns
 
-    def ask(typingctx: Any, source: Any, step_y: Any, step_x: Any) -> tuple[Signature, Any]:
+
+def asking_of(axes: tuple[int, int], *, new: bool = False, write: bool = False) -> Any:
+    """The intrinsic `(form, source, step_row, step_column)` that asks for a plane's new columns, into the L1 cache.
+
+    `axes`: those of the plane; `new`: of new rows alone, as outputs have; `write`: to be written.
+    """
+
+    def ask(
+        typingctx: Any, form: Any, source: Any, step_row: Any, step_column: Any
+    ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, axes)
+
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (source, step_y, step_x) = builder, args
-            along = _along(b, step_x, columns)
-            for row, by in product(_places(b, source, step_y, range(rows)), along):
-                prefetch(b, b.add(row, by), write=False, level=1)
+            b, (_, source, step_row, step_column) = builder, args
+            # New columns alone: the first two of a tile are those of its neighbour, which has just been read.
+            along = _along(b, step_column, wide.new)
+            rows = range(high.new if new else high.points)
+            for row, by in product(_places(b, source, step_row, rows), along):
+                prefetch(b, b.add(row, by), write=write, level=1)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 3), codegen
+        return types.void(form, *[types.int64] * 3), codegen
 
     return intrinsic(ask)
 
 
-# NEW columns: the first two of a tile are those of its neighbour, which has just been read.
-ask_to_read = _asking(POINTS, NEW)
+def source_plane_of(axes: tuple[int, int]) -> Any:
+    """The intrinsic `(form, source, step_row, step_column, target, step)`.
+
+    A plane of voxels, as many as points, transformed along both `axes`, to vectors `step` bytes from each other.
+    """
+
+    def source_plane(
+        typingctx: Any,
+        form: Any,
+        source: Any,
+        step_row: Any,
+        step_column: Any,
+        target: Any,
+        step: Any,
+    ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, axes)
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, source, step_row, step_column, target, step) = builder, args
+            rows = _places(b, source, step_row, range(high.points))
+            along = _along(b, step_column, wide.points)
+
+            # Loaded again for each pair of rows: from the L1 cache, where registers would be spilt.
+            def column(x: int) -> list[Value]:
+                return [load_vector(b, float_pointer(b, b.add(row, along[x]))) for row in rows]
+
+            for made in SOURCE_ROWS[high.taps]:
+                places = [wide.points * row + x for row in made for x in range(wide.points)]
+                values = _rows(b, source_line, made, wide.points, column)
+                for number, value in zip(places, values, strict=True):
+                    store_vector(b, value, _at(b, target, number, step))
+            return context.get_dummy_value()
+
+        return types.void(form, *[types.int64] * 5), codegen
+
+    return intrinsic(source_plane)
 
 
-@intrinsic
-def source_plane(
-    typingctx: Any, source: Any, step_row: Any, step_column: Any, target: Any, step: Any
-) -> tuple[Signature, Any]:
-    """POINTS x POINTS voxels, transformed along both axes, to vectors `step` bytes from each other."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step_row, step_column, target, step) = builder, args
-        rows, along = _places(b, source, step_row, range(POINTS)), _along(b, step_column, POINTS)
-
-        # Loaded again for each pair of rows: from the L1 cache, where registers would be spilt.
-        def column(x: int) -> list[Value]:
-            return [load_vector(b, float_pointer(b, b.add(row, along[x]))) for row in rows]
-
-        for made in SOURCE_ROWS:
-            places = [POINTS * row + x for row in made for x in range(POINTS)]
-            for number, value in zip(places, _rows(b, source_line, made, column), strict=True):
-                store_vector(b, value, _at(b, target, number, step))
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), codegen
-
-
-def _slots(b: ir.IRBuilder, first: Value, count: int) -> list[Value]:
-    """Return the numbers of `count` slots of a ring of POINTS, from slot `first` on."""
+def _slots(b: ir.IRBuilder, first: Value, count: int, ring: int) -> list[Value]:
+    """Return the numbers of `count` slots of a ring of `ring`, from slot `first` on."""
     numbers = [b.add(first, word(number)) for number in range(count)]
-    past = [b.icmp_signed(">=", number, word(POINTS)) for number in numbers]
+    past = [b.icmp_signed(">=", number, word(ring)) for number in numbers]
     # A comparison and a selection: a division by POINTS for each slot would take longer than the transform.
     return [
-        b.select(over, b.sub(number, word(POINTS)), number)
+        b.select(over, b.sub(number, word(ring)), number)
         for over, number in zip(past, numbers, strict=True)
     ]
 
 
 @intrinsic
 def source_depth(
-    typingctx: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
+    typingctx: Any, form: Any, source: Any, first: Any, slot: Any, target: Any, step: Any
 ) -> tuple[Signature, Any]:
-    """Transform one value of each of POINTS planes in a ring, from slot `first` on, across the planes.
+    """Transform one value of each of a tile's planes along y in a ring, from slot `first` on, across the planes.
 
     `slot`, `step`: bytes from slot to slot and from point to point.
     """
+    points = axes_of(form)[1].points
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, first, slot, target, step) = builder, args
-        places = [b.add(source, b.mul(slot, n)) for n in _slots(b, first, POINTS)]
+        b, (_, source, first, slot, target, step) = builder, args
+        places = [b.add(source, b.mul(slot, n)) for n in _slots(b, first, points, points)]
         values = [load_vector(b, float_pointer(b, place)) for place in places]
         for number, value in enumerate(source_line(b, values)):
             store_vector(b, value, _at(b, target, number, step))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), codegen
+    return types.void(form, *[types.int64] * 5), codegen
 
 
 @intrinsic
 def target_depth(
-    typingctx: Any, source: Any, step: Any, target: Any, first: Any, slot: Any
+    typingctx: Any, form: Any, source: Any, step: Any, target: Any, first: Any, slot: Any
 ) -> tuple[Signature, Any]:
-    """POINTS products, `step` bytes from each other, to NEW planes in a ring, from slot `first` on."""
+    """Products of a tile's points along y, `step` bytes apart, to its new planes in a ring, from slot `first` on."""
+    _, points, new = axes_of(form)[1]
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, step, target, first, slot) = builder, args
+        b, (_, source, step, target, first, slot) = builder, args
         # All are read before any is written: the outputs take the place of the first rows.
-        values = [load_vector(b, _at(b, source, number, step)) for number in range(POINTS)]
-        for number, value in zip(_slots(b, first, NEW), target_line(b, values), strict=True):
+        values = [load_vector(b, _at(b, source, number, step)) for number in range(points)]
+        slots = _slots(b, first, new, points)
+        for number, value in zip(slots, target_line(b, values), strict=True):
             store_vector(b, value, float_pointer(b, b.add(target, b.mul(slot, number))))
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), codegen
+    return types.void(form, *[types.int64] * 5), codegen
 
 
 def target_plane_of(at: Any) -> Any:
-    """The intrinsic `(arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
+    """The intrinsic `(form, arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
-    NEW x NEW outputs of a plane of vectors `step` bytes from each other, with the epilogue of
+    New outputs along z and x of a plane of vectors `step` bytes from each other, with the epilogue of
     `direct.epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
     columns lie as far from each other as the target's.
     """
 
     def target_plane(
         typingctx: Any,
+        form: Any,
         arguments: Any,
         bias: Any,
         values: Any,
@@ -267,20 +305,22 @@ def target_plane_of(at: Any) -> Any:
         step_row: Any,
         step_column: Any,
     ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, (0, 2))
+
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (arguments, bias, values, values_row, *others) = builder, args
+            b, (_, arguments, bias, values, values_row, *others) = builder, args
             source, step, target, step_row, step_column = others
 
             def column(x: int) -> list[Value]:
-                return [
-                    load_vector(b, _at(b, source, POINTS * row + x, step)) for row in range(POINTS)
-                ]
+                numbers = [wide.points * row + x for row in range(high.points)]
+                return [load_vector(b, _at(b, source, number, step)) for number in numbers]
 
             def field(name: str) -> Value:
                 return argument(b, arguments, getattr(at, name))
 
-            along = _along(b, step_column, NEW)
-            for made in TARGET_ROWS:
+            along = _along(b, step_column, wide.new)
+            together = TARGET_ROWS[high.taps]
+            for made in together:
 
                 def places(start: Value, step: Value, made: tuple[int, ...] = made) -> list[Value]:
                     rows = _places(b, start, step, made)
@@ -290,15 +330,15 @@ def target_plane_of(at: Any) -> Any:
                 done = finished(
                     b,
                     field,
-                    _rows(b, target_line, made, column),
+                    _rows(b, target_line, made, wide.points, column),
                     # The bias is the same for all outputs of a block: loaded where it is used.
-                    lambda: [load_vector(b, float_pointer(b, bias))] * NEW * len(TARGET_ROWS[0]),
+                    lambda: [load_vector(b, float_pointer(b, bias))] * wide.new * len(together[0]),
                     lambda: [load_vector(b, place) for place in places(values, values_row)],
                 )
                 for value, place in zip(done, where, strict=True):
                     store_vector(b, value, place)
             return context.get_dummy_value()
 
-        return types.void(arguments, *[types.int64] * 8), codegen
+        return types.void(form, arguments, *[types.int64] * 8), codegen
 
     return intrinsic(target_plane)

@@ -28,7 +28,6 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
-from znnpy_kernels.winograd.line_transforms import POINTS
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
 # 28 sums, a filter and a broadcast of 32 registers; with two vectors 14 * 2 sums and two filters. Of 16: 12
@@ -168,18 +167,25 @@ compiled_odd_bytes, compiled_room = inlined(odd_bytes), inlined(room)
 
 @inlined
 def multiply(
-    inputs: int, outputs: int, count: int, filters: int, points: int, point: int, start: int
+    many: int,
+    inputs: int,
+    outputs: int,
+    count: int,
+    filters: int,
+    points: int,
+    point: int,
+    start: int,
 ) -> None:
     """Products of `count` tiles with all filters, from block `start` on, in the place of the tiles or behind them.
 
-    Points lie `point` bytes from each other, tiles side by side; `outputs` counts blocks.
+    Of `many` points, `point` bytes from each other, tiles side by side; `outputs` counts blocks.
     """
-    block = POINTS * point
+    block = many * point
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
     # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
     # other.
     singles, pairs = cover(count, ROWS[0]), cover(count, ROWS[1])
-    for number in range(POINTS):
+    for number in range(many):
         source = points + number * point
         target = source + start * block
         # Two vectors of outputs at a time, for which a broadcast is used twice.

@@ -6,7 +6,8 @@
 
 A group of tiles is all those along z and x of its task and `rows` of them along y, of one lattice. What waits
 between stages is [block][column][row][tile][lane]: 4 rows a tile along y, and before the columns two more, which
-neighbours share. Values are those of `forward`, bit by bit.
+neighbours share. Values are those of `forward`, bit by bit. Each is a family, of the forms of tiles (`forms`): with one
+tap along an axis, columns are 6 in place of 36, or rows one a tile.
 
 Argument words of the first and last: those of `planes`, where y0 is the first tile along y, y1 is not read, and
 
@@ -29,20 +30,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
-from znnpy_kernels.winograd.line_transforms import NEW, PLANE, POINTS, source_depth, target_depth
+from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
+from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
-    LOOSE_BYTES,
     along_zx,
     clear_bias_gradient,
+    compiled_loose_bytes,
+    compiled_plane,
     finish,
+    loose_bytes,
     place,
     places_bytes,
+    plane,
     transform,
 )
 from znnpy_kernels.winograd.products import (
@@ -58,95 +63,143 @@ AT = words(planes.AT, "rows planes")
 COLUMNS = words(
     "source target inputs blocks filters tiles rows column0 column1 scratch scratch_worker"
 )
-SHARED = POINTS - NEW  # rows that a tile along y shares with the next
 
 
-def waiting_floats(rows: int, tiles: int, *, seen: bool) -> int:
+def waiting_floats(taps: Triple, rows: int, tiles: int, *, seen: bool) -> int:
     """Floats of a block that wait before the columns, if `seen`, or behind them; `rows` tiles along y."""
+    form = FORMS[taps]
     # Odd numbers of vectors from column to column, or columns would fall on one set of the caches.
-    return PLANE * odd_bytes((NEW * rows + SHARED * seen) * tiles) // 4
+    shared = (form.points_y - form.new_y) * seen
+    return int(plane(form)) * odd_bytes((form.new_y * rows + shared) * tiles) // 4
 
 
-def planes_floats(tiles: int) -> int:
+def planes_floats(taps: Triple, tiles: int) -> int:
     """Floats of scratch that each worker needs for planes of so many tiles along z and x."""
-    return (LOOSE_BYTES + places_bytes(tiles)) // 4
+    return int(loose_bytes(FORMS[taps]) + places_bytes(tiles)) // 4
 
 
-def columns_floats(inputs: int, outputs: int, tiles: int) -> int:
+def columns_floats(taps: Triple, inputs: int, outputs: int, tiles: int) -> int:
     """Floats of scratch that each worker needs for the columns of so many tiles in all."""
-    blocks: int = room(-(-inputs // LANES), -(-outputs // LANES))[0]
-    return blocks * POINTS * odd_bytes(tiles) // 4
+    blocks = room(-(-inputs // LANES), -(-outputs // LANES))[0]
+    return int(blocks * FORMS[taps].points_y * odd_bytes(tiles)) // 4
 
 
 @inlined
-def _placed(args: Any, places: Any) -> Any:
+def _placed(form: Any, args: Any, places: Any) -> Any:
     """Note where all tiles along z and x begin that do so inside; return their number."""
     count = 0
-    for number in range(along_zx(args)):
-        count = place(args, number, places, count)
+    for number in range(along_zx(form, args)):
+        count = place(form, args, number, places, count)
     return count
 
 
-@kernel(AT)
-def winograd_planes(args: Any, worker: int) -> None:
-    """Voxels of some blocks, transformed along z and x. Words: see the module."""
-    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-    places, y = longs(scratch + LOOSE_BYTES), origin(args[AT.y0], args[AT.dilation_y])
-    count, rows = _placed(args, places), NEW * args[AT.rows] + SHARED
-    column = compiled_odd_bytes(rows * count)
-    # Blocks outside, rows within: voxels are read in the order of memory.
-    for block in range(cover(args[AT.inputs], LANES)):
-        for row in range(rows):
-            slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
-            seen = y + row * args[AT.dilation_y]
-            for tile in range(count):
-                here = slot + tile * VECTOR_BYTES
-                transform(args, block, places, tile, count, seen, scratch, here, column)
+@inlined
+def _seen_rows(form: Any, rows: int) -> Any:
+    """Rows of voxels of so many tiles along y: neighbours share two."""
+    return form.new_y * rows + form.points_y - form.new_y
 
 
-@kernel(COLUMNS)
-def winograd_columns(args: Any, worker: int) -> None:
-    """Some columns of planes times those of filters. Words: see the module."""
-    at = COLUMNS
-    points, inputs = args[at.scratch] + 4 * worker * args[at.scratch_worker], args[at.inputs]
-    rows, tiles, blocks = args[at.rows], args[at.tiles], cover(inputs, LANES)
-    _, start = compiled_room(blocks, args[at.blocks])
-    row, total = tiles * VECTOR_BYTES, rows * tiles
-    point = compiled_odd_bytes(total)
-    before = compiled_odd_bytes((NEW * rows + SHARED) * tiles)
-    behind = compiled_odd_bytes(NEW * rows * tiles)
-    for number in range(args[at.column0], args[at.column1]):
-        for block in range(blocks):
-            source = args[at.source] + (block * PLANE + number) * before
-            target = points + block * POINTS * point
-            for tile in range(total):
-                # Tiles along y begin NEW rows apart: `tile` counts a row's tiles, so NEW - 1 rows more for each
-                # row before.
-                here = source + tile * VECTOR_BYTES + tile // tiles * (NEW - 1) * row
-                source_depth(here, 0, row, target + tile * VECTOR_BYTES, point)
-        filters = args[at.filters] + number * POINTS * inputs * args[at.blocks] * VECTOR_BYTES
-        multiply(inputs, args[at.blocks], total, filters, points, point, start)
-        for block in range(args[at.blocks]):
-            source = points + (start + block) * POINTS * point
-            target = args[at.target] + (block * PLANE + number) * behind
-            for tile in range(total):
-                there = target + tile * VECTOR_BYTES + tile // tiles * (NEW - 1) * row
-                target_depth(source + tile * VECTOR_BYTES, point, there, 0, row)
+def _planes(taps: Triple) -> Kernel:
+    """Return the kernel of the first stage, for filters of so many taps."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_planes{name_of(taps)}")
+    def winograd_planes(args: Any, worker: int) -> None:
+        """Voxels of some blocks, transformed along z and x. Words: see the module."""
+        scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+        places = longs(scratch + compiled_loose_bytes(form))
+        y = origin(args[AT.y0], args[AT.dilation_y], form.new_y)
+        count, rows = _placed(form, args, places), _seen_rows(form, args[AT.rows])
+        column = compiled_odd_bytes(rows * count)
+        step = compiled_plane(form) * column
+        # Blocks outside, rows within: voxels are read in the order of memory.
+        for block in range(cover(args[AT.inputs], LANES)):
+            for row in range(rows):
+                slot = args[AT.planes] + block * step + row * count * VECTOR_BYTES
+                seen = y + row * args[AT.dilation_y]
+                for tile in range(count):
+                    here = slot + tile * VECTOR_BYTES
+                    transform(form, args, block, places, tile, count, seen, scratch, here, column)
+
+    return winograd_planes
 
 
-@kernel(AT)
-def winograd_images(args: Any, worker: int) -> None:
-    """Outputs of some blocks from their planes. Words: see the module."""
-    clear_bias_gradient(args)
-    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-    places, y = longs(scratch + LOOSE_BYTES), origin(args[AT.y0], args[AT.dilation_y])
-    count, rows = _placed(args, places), NEW * args[AT.rows]
-    column = compiled_odd_bytes(rows * count)
-    for block in range(args[AT.blocks]):
-        for row in range(rows):
-            slot = args[AT.planes] + block * PLANE * column + row * count * VECTOR_BYTES
-            made = y + row * args[AT.dilation_y]
-            # Tiles may reach below the target: rows beyond are not finished.
-            for tile in range(count if made < args[AT.target_size_y] else 0):
-                here = slot + tile * VECTOR_BYTES
-                finish(args, block, places, tile, made, scratch, here, column)
+@inlined
+def _to_points(form: Any, source: int, tiles: int, total: int, target: int, point: int) -> None:
+    """Rows of one column and block, `tiles` wide, to points of `total` tiles, along y."""
+    row = tiles * VECTOR_BYTES
+    for tile in range(total):
+        # Tiles along y begin their new rows apart: `tile` counts a row's tiles, so as many rows less one more for
+        # each row before.
+        here = source + tile * VECTOR_BYTES + tile // tiles * (form.new_y - 1) * row
+        source_depth(form, here, 0, row, target + tile * VECTOR_BYTES, point)
+
+
+@inlined
+def _to_rows(form: Any, source: int, point: int, tiles: int, total: int, target: int) -> None:
+    """Points of `total` tiles of one block to rows of a column, `tiles` wide, along y."""
+    row = tiles * VECTOR_BYTES
+    for tile in range(total):
+        there = target + tile * VECTOR_BYTES + tile // tiles * (form.new_y - 1) * row
+        target_depth(form, source + tile * VECTOR_BYTES, point, there, 0, row)
+
+
+def _columns(taps: Triple) -> Kernel:
+    """Return the kernel of the second stage, for filters of so many taps."""
+    form = FORMS[taps]
+
+    @kernel(COLUMNS, name=f"winograd_columns{name_of(taps)}")
+    def winograd_columns(args: Any, worker: int) -> None:
+        """Some columns of planes times those of filters. Words: see the module."""
+        at = COLUMNS
+        points, inputs = args[at.scratch] + 4 * worker * args[at.scratch_worker], args[at.inputs]
+        rows, tiles, blocks = args[at.rows], args[at.tiles], cover(inputs, LANES)
+        _, start = compiled_room(blocks, args[at.blocks])
+        total, many, plane = rows * tiles, form.points_y, compiled_plane(form)
+        point = compiled_odd_bytes(total)
+        before = compiled_odd_bytes(_seen_rows(form, rows) * tiles)
+        behind = compiled_odd_bytes(form.new_y * rows * tiles)
+        for number in range(args[at.column0], args[at.column1]):
+            for block in range(blocks):
+                source = args[at.source] + (block * plane + number) * before
+                _to_points(form, source, tiles, total, points + block * many * point, point)
+            filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
+            multiply(many, inputs, args[at.blocks], total, filters, points, point, start)
+            for block in range(args[at.blocks]):
+                target = args[at.target] + (block * plane + number) * behind
+                source = points + (start + block) * many * point
+                _to_rows(form, source, point, tiles, total, target)
+
+    return winograd_columns
+
+
+def _images(taps: Triple) -> Kernel:
+    """Return the kernel of the last stage, for filters of so many taps."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_images{name_of(taps)}")
+    def winograd_images(args: Any, worker: int) -> None:
+        """Outputs of some blocks from their planes. Words: see the module."""
+        clear_bias_gradient(args)
+        scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+        places = longs(scratch + compiled_loose_bytes(form))
+        y = origin(args[AT.y0], args[AT.dilation_y], form.new_y)
+        count, rows = _placed(form, args, places), form.new_y * args[AT.rows]
+        column = compiled_odd_bytes(rows * count)
+        step = compiled_plane(form) * column
+        for block in range(args[AT.blocks]):
+            for row in range(rows):
+                slot = args[AT.planes] + block * step + row * count * VECTOR_BYTES
+                made = y + row * args[AT.dilation_y]
+                # Tiles may reach below the target: rows beyond are not finished.
+                for tile in range(count if made < args[AT.target_size_y] else 0):
+                    here = slot + tile * VECTOR_BYTES
+                    finish(form, args, block, places, tile, count, made, scratch, here, column)
+
+    return winograd_images
+
+
+PLANES = {taps: _planes(taps) for taps in FORMS}
+COLUMNS_OF = {taps: _columns(taps) for taps in FORMS}
+IMAGES = {taps: _images(taps) for taps in FORMS}
+"""Kernels of the stages by the taps of filters along z, y, x."""

@@ -1,4 +1,6 @@
-"""Weight gradients of 3^3 filters by Winograd's minimal filtering: 6^3 products of 6^3 voxels and 4^3 gradients.
+"""Weight gradients by Winograd's minimal filtering: of 3^3 filters 6^3 products of 6^3 voxels and 4^3 gradients.
+
+A kernel for each form of tiles (`forms`): along an axis of one tap a tile is one voxel and one gradient, and one point.
 
 A group of tiles at a time: transform planes of the source and of the output gradient; then for each
 column of points transform along z, and add the products of all tiles to the sums of each point. At the
@@ -18,7 +20,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
 
 Tasks with different targets may run concurrently. The result depends on which tiles a task takes. Scratch
 of a worker, in this order: places of the tiles, voxels of one tile that reaches beyond its images,
-planes of a group [block][tile][z][PLANE], a column of points [z][block][tile], all sums
+planes of a group [block][column][z][tile], a column of points [z][block][tile] if z is transformed, all sums
 [column][z][input][block].
 
 Transforms of Winograd's minimal filtering for filter gradients: six voxels, four gradients, three taps.
@@ -38,28 +40,25 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.codegen import Value, load_vector, multiply_add, store_vector, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
+from znnpy_kernels.winograd.forms import FORMS, Axis, Triple, axes_of, name_of
 from znnpy_kernels.winograd.line_transforms import (
     HIGH,
     LOW,
-    NEW,
-    PLANE,
-    POINTS,
-    TAPS,
     _at,
     _constant,
-    ask_to_read,
+    asking_of,
     filter_matrix,
     source_line,
-    source_plane,
+    source_plane_of,
 )
-from znnpy_kernels.winograd.products import IMAGES, add_products
+from znnpy_kernels.winograd.products import IMAGES, add_products, compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.tiles import origin, tiles_along
 
 Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
@@ -69,24 +68,60 @@ AT = words(
     "dilation_z dilation_y dilation_x gradient gradient_block gradient_z gradient_y blocks "
     "gradient_size_z gradient_size_y gradient_size_x z0 z1 y0 y1 target scratch scratch_worker",
 )
-# 16 tiles: see docs/design/winograd.md, *Filter gradient*.
-GROUP = 16  # tiles at once: more leave the L2 cache, with fewer sums are read more often
-CUBE = POINTS**3
-# A tile's voxels at a border; at the end a cube of points of one pair of images.
-CUBE_BYTES = CUBE * VECTOR_BYTES
-# Words z, y, x: 384 bytes are six lines, and a vector follows.
-PLACES_BYTES = 3 * 8 * GROUP  # three words a tile; whole cache lines
-PLANE_BYTES = PLANE * VECTOR_BYTES
-# Steps from slot to slot and from column to column of planes, for one block of channels: odd numbers of
-# lines, so that columns do not fall on one set of the caches.
-SLOT = GROUP * VECTOR_BYTES
-COLUMN, GRADIENT_COLUMN = (POINTS * GROUP | 1) * VECTOR_BYTES, (NEW * GROUP | 1) * VECTOR_BYTES
-PLANES, GRADIENT_PLANES = PLANE * COLUMN, PLANE * GRADIENT_COLUMN
+# Tiles at once: more leave the L2 cache, with fewer sums are read more often (docs/design/winograd.md, *Filter
+# gradient*); tiles that are one plane have fewer sums.
+GROUP, THIN_GROUP = 16, 48
+# Words z, y, x: whole cache lines, and a vector follows.
+PLACES_BYTES = 3 * 8 * THIN_GROUP  # three words a tile
+_ask_to_read, _source_plane = asking_of((1, 2)), source_plane_of((1, 2))
+_ask_for_gradients = asking_of((1, 2), new=True)
+
+
+def _group(points_z: int) -> int:
+    """Tiles at once, of so many points along z."""
+    return THIN_GROUP if points_z == 1 else GROUP
+
+
+_compiled_group = inlined(_group)
+
+
+@inlined
+def _is_thin(form: Any) -> Any:
+    """Whether a tile is one plane."""
+    return form.points_z == 1
+
+
+@inlined
+def _slot(form: Any) -> Any:
+    """From plane to plane along z, and from block to block of a column of points."""
+    return _compiled_group(form.points_z) * VECTOR_BYTES
+
+
+@inlined
+def _plane(form: Any) -> Any:
+    """The number of columns."""
+    return form.points_y * form.points_x
+
+
+@inlined
+def _steps(form: Any) -> Any:
+    """Bytes from column to column, and from block to block, of planes of voxels."""
+    column = compiled_odd_bytes(form.points_z * _compiled_group(form.points_z))
+    return column, _plane(form) * column
+
+
+@inlined
+def _gradient_steps(form: Any) -> Any:
+    """The same of planes of gradients."""
+    column = compiled_odd_bytes(form.new_z * _compiled_group(form.points_z))
+    return column, _plane(form) * column
 
 
 def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
     """A y: POINTS values from NEW gradients."""
     b = builder
+    if len(y) == 1:
+        return y
 
     def pair(at: float) -> list[Value]:
         # A polynomial in at^2, even and odd powers apart: both places of a pair share them.
@@ -99,6 +134,8 @@ def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
 
 def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     """G' m: TAPS taps from POINTS sums; G has the same magnitudes at a place and its opposite."""
+    if len(m) == 1:
+        return m
     # So a pair of places needs one product, of the sum or of the difference by the tap's parity.
     b, matrix = builder, filter_matrix()
     low, high = (
@@ -113,141 +150,182 @@ def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     return [b.fadd(m[0], tap(0)), tap(1), b.fadd(m[5], tap(2))]
 
 
-def _depth_of(line: Line, count: int) -> Any:
-    """The intrinsic `(source, step, target, target_step)`: `count` vectors of a column, transformed."""
+Count = Callable[[Axis], int]
+"""Of values that a line is made of."""
+
+
+def _depth_of(line: Line, count: Count) -> Any:
+    """The intrinsic `(form, source, step, target, target_step)`: the vectors of a column along z, transformed."""
 
     def depth(
-        typingctx: Any, source: Any, step: Any, target: Any, target_step: Any
+        typingctx: Any, form: Any, source: Any, step: Any, target: Any, target_step: Any
     ) -> tuple[Signature, Any]:
+        values = count(axes_of(form)[0])
+
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (source, step, target, target_step) = builder, args
-            column = [load_vector(b, _at(b, source, z, step)) for z in range(count)]
+            b, (_, source, step, target, target_step) = builder, args
+            column = [load_vector(b, _at(b, source, z, step)) for z in range(values)]
             for z, value in enumerate(line(b, column)):
                 store_vector(b, value, _at(b, target, z, target_step))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4), codegen
+        return types.void(form, *[types.int64] * 4), codegen
 
     return intrinsic(depth)
 
 
-def _plane_of(line: Line, count: int) -> Any:
-    """The intrinsic `(source, step_y, step_x, target, target_step)`: a plane of count x count vectors."""
+def _plane_of(line: Line, count: Count) -> Any:
+    """The intrinsic `(form, source, step_y, step_x, target, target_step)`: a plane of vectors, transformed."""
 
     def plane(
-        typingctx: Any, source: Any, step_y: Any, step_x: Any, target: Any, target_step: Any
+        typingctx: Any,
+        form: Any,
+        source: Any,
+        step_y: Any,
+        step_x: Any,
+        target: Any,
+        target_step: Any,
     ) -> tuple[Signature, Any]:
+        _, high, wide = (count(axis) for axis in axes_of(form))
+
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (source, step_y, step_x, target, target_step) = builder, args
-            rows = [b.add(source, b.mul(step_y, word(y))) for y in range(count)]
+            b, (_, source, step_y, step_x, target, target_step) = builder, args
+            rows = [b.add(source, b.mul(step_y, word(y))) for y in range(high)]
             columns = [
                 line(b, [load_vector(b, _at(b, row, x, step_x)) for row in rows])
-                for x in range(count)
+                for x in range(wide)
             ]
             made = [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
             for number, value in enumerate(made):
                 store_vector(b, value, _at(b, target, number, target_step))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5), codegen
+        return types.void(form, *[types.int64] * 5), codegen
 
     return intrinsic(plane)
 
 
-source_depth = _depth_of(source_line, POINTS)
+def _points(axis: Axis) -> int:
+    return axis.points
 
 
-gradient_plane, gradient_depth = _plane_of(gradient_line, NEW), _depth_of(gradient_line, NEW)
+def _new(axis: Axis) -> int:
+    return axis.new
 
 
-filter_plane, filter_depth = _plane_of(filter_line, POINTS), _depth_of(filter_line, POINTS)
+_source_depth = _depth_of(source_line, _points)
+_gradient_plane, _gradient_depth = _plane_of(gradient_line, _new), _depth_of(gradient_line, _new)
+_filter_plane, _filter_depth = _plane_of(filter_line, _points), _depth_of(filter_line, _points)
 
 
-def gradient_floats(inputs: int, outputs: int) -> int:
-    """Floats of scratch that each worker needs for a layer."""
-    rows, blocks = -(-inputs // LANES), -(-outputs // LANES)
-    planes = rows * PLANES + blocks * GRADIENT_PLANES
-    sums = CUBE * inputs * blocks * VECTOR_BYTES
-    column = POINTS * _point_bytes(rows + blocks)
-    return (PLACES_BYTES + CUBE_BYTES + planes + column + sums) // 4
-
-
-def _point_bytes(blocks: int) -> int:
-    # An odd number of vectors, as in `products.odd_bytes`.
-    return (blocks * GROUP | 1) * VECTOR_BYTES
-
-
-_compiled_point_bytes = inlined(_point_bytes)
+def gradient_floats(taps: Triple, inputs: int, outputs: int) -> int:
+    """Floats of scratch that each worker needs for a layer with filters of so many taps."""
+    form, rows, blocks = FORMS[taps], -(-inputs // LANES), -(-outputs // LANES)
+    plane, group = form.points_y * form.points_x, _group(form.points_z)
+    columns = rows * odd_bytes(form.points_z * group) + blocks * odd_bytes(form.new_z * group)
+    loose = form.points_z * plane * VECTOR_BYTES
+    column = form.points_z * odd_bytes((rows + blocks) * group)
+    return int(PLACES_BYTES + loose + plane * columns + column + loose * inputs * blocks) // 4
 
 
 @inlined
 def _fetch(
-    sizes: Any, row: Any, dilation: Any, base: int, place: Any, count: int, loose: int
+    sizes: Any, row: Any, dilation: Any, base: int, place: Any, counts: Any, loose: int
 ) -> Any:
-    """Address and steps of a tile's voxels, count^3, from a place on: zeros beyond the images."""
+    """Address and steps of a tile's voxels, counts z, y, x, from a place on: zeros beyond the images."""
     steps = 4 * row[0] * dilation[0], 4 * row[1] * dilation[1], 4 * row[2] * dilation[2]
     here = base + 4 * (place[0] * row[0] + place[1] * row[1] + place[2] * row[2])
-    seen = (
-        min(count, cover(sizes[0] - place[0], dilation[0])),
-        min(count, cover(sizes[1] - place[1], dilation[1])),
-        min(count, cover(sizes[2] - place[2], dilation[2])),
-    )
     # Inside, voxels are read where they lie; only tiles at a border are copied.
-    if seen[0] == count and seen[1] == count and seen[2] == count:
+    whole_z = place[0] + (counts[0] - 1) * dilation[0] < sizes[0]
+    whole_y = place[1] + (counts[1] - 1) * dilation[1] < sizes[1]
+    whole_x = place[2] + (counts[2] - 1) * dilation[2] < sizes[2]
+    if whole_z and whole_y and whole_x:
         return here, steps[0], steps[1], steps[2]
+    seen = (
+        min(counts[0], cover(sizes[0] - place[0], dilation[0])),
+        min(counts[1], cover(sizes[1] - place[1], dilation[1])),
+        min(counts[2], cover(sizes[2] - place[2], dilation[2])),
+    )
     target = loose
-    for z in range(count):
-        for y in range(count):
-            for x in range(count):
+    for z in range(counts[0]):
+        for y in range(counts[1]):
+            for x in range(counts[2]):
                 inside = z < seen[0] and y < seen[1] and x < seen[2]
                 from_ = here + z * steps[0] + y * steps[1] + x * steps[2]
                 store(target, load(from_) if inside else splat(0.0))
                 target += VECTOR_BYTES
-    return loose, count * count * VECTOR_BYTES, count * VECTOR_BYTES, VECTOR_BYTES
+    return loose, counts[1] * counts[2] * VECTOR_BYTES, counts[2] * VECTOR_BYTES, VECTOR_BYTES
 
 
 @inlined
-def _transform(args: Any, places: Any, count: int, loose: int, source: int, gradient: int) -> None:
+def _ahead(form: Any) -> Any:
+    """Tiles ahead whose voxels are asked for."""
+    # A plane is transformed before what is asked for comes from memory; of six planes one tile is enough.
+    return 2 if _is_thin(form) else 1
+
+
+@inlined
+def _place(places: Any, tile: int) -> Any:
+    return places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
+
+
+@inlined
+def _voxel(base: int, row: Any, place: Any) -> Any:
+    """Address of a voxel."""
+    return base + 4 * (place[0] * row[0] + place[1] * row[1] + place[2] * row[2])
+
+
+@inlined
+def _transform(
+    form: Any, args: Any, places: Any, count: int, loose: int, source: int, gradient: int
+) -> None:
     """Planes of all tiles and blocks of a group."""
+    points = form.points_z, form.points_y, form.points_x
+    new = form.new_z, form.new_y, form.new_x
+    (column, step), (gradient_column, gradient_step) = _steps(form), _gradient_steps(form)
     dilation = args[AT.dilation_z], args[AT.dilation_y], args[AT.dilation_x]
     rows = args[AT.source_z], args[AT.source_y], LANES
-    gradient_rows = args[AT.gradient_z], args[AT.gradient_y], LANES
-    for tile in range(count):
-        place = places[3 * tile], places[3 * tile + 1], places[3 * tile + 2]
-        after = 3 * min(tile + 1, count - 1)
-        # The next tile's place, or this one's again at the end.
-        next_z, next_y, next_x = places[after], places[after + 1], places[after + 2]
-        for block in range(cover(args[AT.inputs], LANES)):
-            base = args[AT.source] + 4 * block * args[AT.source_block]
-            sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
-            here, z_step, y_step, x_step = _fetch(sizes, rows, dilation, base, place, POINTS, loose)
-            target = source + block * PLANES + tile * VECTOR_BYTES
-            ahead = base + 4 * (next_z * rows[0] + next_y * rows[1] + next_x * rows[2])
-            for z in range(POINTS):
+    sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
+    # The block outermost: its voxels lie together in memory.
+    for block in range(cover(args[AT.inputs], LANES)):
+        base = args[AT.source] + 4 * block * args[AT.source_block]
+        for tile in range(count):
+            place = _place(places, tile)
+            here, z_step, y_step, x_step = _fetch(sizes, rows, dilation, base, place, points, loose)
+            target = source + block * step + tile * VECTOR_BYTES
+            ahead = _voxel(base, rows, _place(places, min(tile + _ahead(form), count - 1)))
+            for z in range(form.points_z):
                 deep = ahead + 4 * z * rows[0] * dilation[0]
                 # Asked for plane by plane, so that requests spread over the transforms.
-                ask_to_read(deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
-                source_plane(here + z * z_step, y_step, x_step, target + z * SLOT, COLUMN)
-        for block in range(args[AT.blocks]):
-            base = args[AT.gradient] + 4 * block * args[AT.gradient_block]
-            sizes = args[AT.gradient_size_z], args[AT.gradient_size_y], args[AT.gradient_size_x]
-            here, z_step, y_step, x_step = _fetch(
-                sizes, gradient_rows, dilation, base, place, NEW, loose
-            )
-            target = gradient + block * GRADIENT_PLANES + tile * VECTOR_BYTES
-            for z in range(NEW):
-                into = target + z * SLOT
-                gradient_plane(here + z * z_step, y_step, x_step, into, GRADIENT_COLUMN)
+                _ask_to_read(form, deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
+                into = target + z * _slot(form)
+                _source_plane(form, here + z * z_step, y_step, x_step, into, column)
+    rows = args[AT.gradient_z], args[AT.gradient_y], LANES
+    sizes = args[AT.gradient_size_z], args[AT.gradient_size_y], args[AT.gradient_size_x]
+    for block in range(args[AT.blocks]):
+        base = args[AT.gradient] + 4 * block * args[AT.gradient_block]
+        for tile in range(count):
+            place = _place(places, tile)
+            here, z_step, y_step, x_step = _fetch(sizes, rows, dilation, base, place, new, loose)
+            target = gradient + block * gradient_step + tile * VECTOR_BYTES
+            ahead = _voxel(base, rows, _place(places, min(tile + _ahead(form), count - 1)))
+            for z in range(form.new_z):
+                if _is_thin(form):
+                    step_y, step_x = 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2]
+                    _ask_for_gradients(form, ahead, step_y, step_x)
+                into = target + z * _slot(form)
+                _gradient_plane(form, here + z * z_step, y_step, x_step, into, gradient_column)
 
 
 @inlined
-def _point(args: Any, count: int, here: int, sums: int) -> None:
-    """Add the products of one point of all tiles of a group."""
+def _point(
+    args: Any, count: int, source: int, step: int, gradient: int, gradient_step: int, sums: int
+) -> None:
+    """Add the products of one point of all tiles of a group; steps: bytes from block to block."""
     inputs, blocks = args[AT.inputs], args[AT.blocks]
-    gradients = here + cover(inputs, LANES) * GROUP * VECTOR_BYTES
     row = blocks * VECTOR_BYTES
     for block in range(cover(inputs, LANES)):
-        source, images = here + block * GROUP * VECTOR_BYTES, min(LANES, inputs - block * LANES)
+        here, images = source + block * step, min(LANES, inputs - block * LANES)
         target = sums + block * LANES * row
         # Two vectors of gradients share a broadcast voxel, as in `multiply`.
         parts = cover(images, IMAGES[1])
@@ -257,94 +335,114 @@ def _point(args: Any, count: int, here: int, sums: int) -> None:
                 # Equal parts again: IMAGES[1] at most.
                 many = images * (part + 1) // parts - first
                 add_products(
-                    2, source + 4 * first, gradients + 2 * pair * GROUP * VECTOR_BYTES,
-                    GROUP * VECTOR_BYTES, count, target + first * row + 2 * pair * VECTOR_BYTES,
-                    row, many,
+                    2, here + 4 * first, gradient + 2 * pair * gradient_step, gradient_step,
+                    count, target + first * row + 2 * pair * VECTOR_BYTES, row, many,
                 )  # fmt: skip
                 first += many
         if blocks % 2:
             last = blocks - 1
             add_products(
-                1, source, gradients + last * GROUP * VECTOR_BYTES, GROUP * VECTOR_BYTES, count,
+                1, here, gradient + last * gradient_step, gradient_step, count,
                 target + last * VECTOR_BYTES, row, images,
             )  # fmt: skip
 
 
 @inlined
-def _multiply(args: Any, count: int, source: int, gradient: int, column: int, sums: int) -> None:
-    """Transforms along z and products, column by column."""
+def _deep(form: Any, args: Any, count: int, source: int, gradient: int, column: int) -> Any:
+    """Transform a column of all blocks along z, from planes; return the step from point to point."""
     rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
-    point = _compiled_point_bytes(rows + blocks)
-    step = args[AT.inputs] * blocks * VECTOR_BYTES
-    # Column by column, so that the points of one column are in the L1 cache for all their products.
-    for number in range(PLANE):
-        for block in range(rows):
-            for tile in range(count):
-                here = source + block * PLANES + number * COLUMN + tile * VECTOR_BYTES
-                into = column + (block * GROUP + tile) * VECTOR_BYTES
-                source_depth(here, SLOT, into, point)
-        for block in range(blocks):
-            for tile in range(count):
-                here = gradient + block * GRADIENT_PLANES + number * GRADIENT_COLUMN
-                here += tile * VECTOR_BYTES
-                into = column + ((rows + block) * GROUP + tile) * VECTOR_BYTES
-                gradient_depth(here, SLOT, into, point)
-        # For each point the sums are read and written once a group: that traffic is why a group has many tiles.
-        for z in range(POINTS):
-            _point(args, count, column + z * point, sums + (number * POINTS + z) * step)
+    (_, step), (_, gradient_step) = _steps(form), _gradient_steps(form)
+    slot = _slot(form)
+    point = compiled_odd_bytes((rows + blocks) * _compiled_group(form.points_z))
+    for block in range(rows):
+        for tile in range(count):
+            here = source + block * step + tile * VECTOR_BYTES
+            into = column + block * slot + tile * VECTOR_BYTES
+            _source_depth(form, here, slot, into, point)
+    for block in range(blocks):
+        for tile in range(count):
+            here = gradient + block * gradient_step + tile * VECTOR_BYTES
+            into = column + (rows + block) * slot + tile * VECTOR_BYTES
+            _gradient_depth(form, here, slot, into, point)
+    return point
 
 
 @inlined
-def _taps(args: Any, sums: int, cube: int) -> None:
+def _multiply(
+    form: Any, args: Any, count: int, source: int, gradient: int, column: int, sums: int
+) -> None:
+    """Transforms along z and products, column by column."""
+    rows = cover(args[AT.inputs], LANES)
+    step = args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
+    (next_source, by), (next_gradient, gradient_by) = _steps(form), _gradient_steps(form)
+    # Column by column, so that the points of one column are in the L1 cache for all their products.
+    for number in range(_plane(form)):
+        voxels, gradients = source + number * next_source, gradient + number * next_gradient
+        target = sums + number * form.points_z * step
+        if form.points_z == 1:
+            # A column is one point, and stands ready in its planes.
+            _point(args, count, voxels, by, gradients, gradient_by, target)
+        else:
+            point = _deep(form, args, count, voxels, gradients, column)
+            # For each point the sums are read and written once a group: that traffic is why a group has many
+            # tiles.
+            for z in range(form.points_z):
+                here = column + z * point
+                behind = here + rows * _slot(form)
+                _point(args, count, here, _slot(form), behind, _slot(form), target + z * step)
+
+
+@inlined
+def _taps(form: Any, args: Any, sums: int, cube: int) -> None:
     """Transform the sums of all pairs of channels to packed filter gradients."""
+    plane, wide = _plane(form), form.points_x * VECTOR_BYTES
+    taps_of_plane = form.taps_y * form.taps_x
+    taps = form.taps_z * taps_of_plane
     inputs, blocks = args[AT.inputs], args[AT.blocks]
     point = inputs * blocks * VECTOR_BYTES
     for block in range(blocks):
         # Packed filters are in pairs of vectors; the last pair may be a single one.
         width = min(2, blocks - block // 2 * 2) * VECTOR_BYTES
-        group = args[AT.target] + TAPS**3 * inputs * (block // 2) * 2 * VECTOR_BYTES
+        group = args[AT.target] + taps * inputs * (block // 2) * 2 * VECTOR_BYTES
         for image in range(inputs):
             first = image // LANES * LANES
             tap = min(LANES, inputs - first) * width
-            target = group + TAPS**3 * first * width + (image - first) * width
+            target = group + taps * first * width + (image - first) * width
             target += block % 2 * VECTOR_BYTES
             here = sums + (image * blocks + block) * VECTOR_BYTES
             # Along z first, from the sums, whose points lie far apart; the rest within a cube in the L1 cache.
-            for number in range(PLANE):
-                start = here + number * POINTS * point
-                filter_depth(start, point, cube + number * VECTOR_BYTES, PLANE_BYTES)
-            for z in range(TAPS):
-                plane, into = cube + z * PLANE_BYTES, target + z * TAPS * TAPS * tap
-                filter_plane(plane, POINTS * VECTOR_BYTES, VECTOR_BYTES, into, tap)
+            for number in range(plane):
+                start, into = here + number * form.points_z * point, cube + number * VECTOR_BYTES
+                _filter_depth(form, start, point, into, plane * VECTOR_BYTES)
+            for z in range(form.taps_z):
+                start, into = cube + z * plane * VECTOR_BYTES, target + z * taps_of_plane * tap
+                _filter_plane(form, start, wide, VECTOR_BYTES, into, tap)
 
 
-@kernel(AT)
-def winograd_gradient(args: Any, worker: int) -> None:
-    """Filter gradients, summed over some tiles. Words: see the module."""
-    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+@inlined
+def _gradient(form: Any, args: Any, scratch: int) -> None:
     rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
+    cube = form.points_z * _plane(form)
     places, loose = longs(scratch), scratch + PLACES_BYTES
-    source = loose + CUBE_BYTES
-    gradient = source + rows * PLANES
-    column = gradient + blocks * GRADIENT_PLANES
-    sums = column + POINTS * _compiled_point_bytes(rows + blocks)
+    # A tile's voxels at a border; at the end all points of one pair of images.
+    source = loose + cube * VECTOR_BYTES
+    gradient = source + rows * _steps(form)[1]
+    column = gradient + blocks * _gradient_steps(form)[1]
+    group = _compiled_group(form.points_z)
+    sums = column + form.points_z * compiled_odd_bytes((rows + blocks) * group)
     # All sums: a task adds from zero, and the parts are added by a fixed tree.
-    for vector in range(CUBE * args[AT.inputs] * blocks):
+    for vector in range(cube * args[AT.inputs] * blocks):
         store(sums + vector * VECTOR_BYTES, splat(0.0))
-    along_y, along_x = (
-        args[AT.y1] - args[AT.y0],
-        tiles_along(args[AT.gradient_size_x], args[AT.dilation_x]),
-    )
+    along_y = args[AT.y1] - args[AT.y0]
+    along_x = tiles_along(args[AT.gradient_size_x], args[AT.dilation_x], form.new_x)
     number, total = 0, (args[AT.z1] - args[AT.z0]) * along_y * along_x
     while number < total:
         count = 0
-        while count < GROUP and number < total:
+        while count < group and number < total:
             rest, tile = number // along_x, number % along_x
-            z = origin(args[AT.z0] + rest // along_y, args[AT.dilation_z])
-            y, x = (
-                origin(args[AT.y0] + rest % along_y, args[AT.dilation_y]),
-                origin(tile, args[AT.dilation_x]),
-            )
+            z = origin(args[AT.z0] + rest // along_y, args[AT.dilation_z], form.new_z)
+            y = origin(args[AT.y0] + rest % along_y, args[AT.dilation_y], form.new_y)
+            x = origin(tile, args[AT.dilation_x], form.new_x)
             number += 1
             if (
                 z < args[AT.gradient_size_z]
@@ -354,7 +452,23 @@ def winograd_gradient(args: Any, worker: int) -> None:
                 places[3 * count], places[3 * count + 1], places[3 * count + 2] = z, y, x
                 count += 1
         if count:
-            _transform(args, places, count, loose, source, gradient)
-            _multiply(args, count, source, gradient, column, sums)
-    # `loose` is free by now, and as large as a cube of points.
-    _taps(args, sums, loose)
+            _transform(form, args, places, count, loose, source, gradient)
+            _multiply(form, args, count, source, gradient, column, sums)
+    # `loose` is free by now.
+    _taps(form, args, sums, loose)
+
+
+def _winograd_gradient(taps: Triple) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_gradient{name_of(taps)}")
+    def winograd_gradient(args: Any, worker: int) -> None:
+        """Filter gradients, summed over some tiles. Words: see the module."""
+        _gradient(form, args, args[AT.scratch] + 4 * worker * args[AT.scratch_worker])
+
+    return winograd_gradient
+
+
+WINOGRAD_GRADIENT = {taps: _winograd_gradient(taps) for taps in FORMS}
+"""By the taps of filters along z, y, x."""

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Network, Node
 
 K3, ONE = (3, 3, 3), (1, 1, 1)
@@ -21,7 +22,9 @@ def two_layers(channels, size, sparsity=ONE):
     return Network(nodes, edges)
 
 
-def winograd_chain(images, sparsity=ONE, functions=("relu", "leaky_relu", "linear")):
+def winograd_chain(
+    images, sparsity=ONE, functions=("relu", "leaky_relu", "linear"), size=K3, padding=BARE
+):
     """Convolutions in a row; the first one's source is an input."""
     named = zip(("a", "b", "out"), images, functions, strict=True)
     nodes = [Node("input", "input", 1)]
@@ -29,7 +32,9 @@ def winograd_chain(images, sparsity=ONE, functions=("relu", "leaky_relu", "linea
     names = [node.name for node in nodes]
     ends = pairwise(names)
     edges = [
-        Edge(f"c{n}", "conv", *end, size=K3, sparsity=sparsity if n else ONE)
+        Edge(f"c{n}", "conv", *end, size=size, sparsity=sparsity, padding=padding)
+        if n
+        else Edge("c0", "conv", *end, size=size)
         for n, end in enumerate(ends)
     ]
     return Network(tuple(nodes), tuple(edges))

@@ -1,4 +1,4 @@
-"""Correlations with filters of 3^3 taps: operands, float64 NumPy's answer, and argument words for kernels."""
+"""Correlations with filters of one or three taps an axis: operands, NumPy's answer, and argument words for kernels."""
 
 from __future__ import annotations
 
@@ -17,25 +17,36 @@ Triple = tuple[int, int, int]
 
 def correlated(images: Any, filters: Any, dilation: Triple) -> Any:
     """Valid correlation with dilated filters (output, input, z, y, x), in float64."""
-    extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
+    extents = valid(images.shape[1:], filters.shape[2:], dilation)
     total = np.zeros((filters.shape[0], *extents))
-    for taps in product(range(3), repeat=3):
+    for taps in product(*map(range, filters.shape[2:])):
         cut = (slice(t * d, t * d + n) for t, d, n in zip(taps, dilation, extents, strict=True))
         seen = images[:, *cut].astype(np.float64)
         total += np.einsum("oi,izyx->ozyx", filters[:, :, *taps].astype(np.float64), seen)
     return total
 
 
-def operands(inputs: int, outputs: int, shape: Triple) -> tuple[Any, Any]:
-    return normal(1, inputs, *shape), normal(2, outputs, inputs, 3, 3, 3, scale=0.1)
+def valid(shape: Any, taps: Any, dilation: Triple) -> Triple:
+    """The extents of a valid correlation."""
+    z, y, x = (n - (k - 1) * d for n, k, d in zip(shape, taps, dilation, strict=True))
+    return z, y, x
+
+
+def operands(inputs: int, outputs: int, shape: Triple, taps: Triple = (3, 3, 3)) -> tuple[Any, Any]:
+    return normal(1, inputs, *shape), normal(2, outputs, inputs, *taps, scale=0.1)
+
+
+FLAT = [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 3, 1), (1, 1, 3)]
+"""Taps of filters that are not transformed along all axes."""
 
 
 class Pass:
     """A whole pass: blocked source and target, transformed filters, and the words that all kernels have."""
 
     def __init__(self, images: Any, filters: Any, dilation: Triple) -> None:
-        extents = [n - 2 * d for n, d in zip(images.shape[1:], dilation, strict=True)]
-        self.source, self.target = Blocked.of(images), Blocked(filters.shape[0], tuple(extents))
+        self.taps = filters.shape[2:]
+        extents = valid(images.shape[1:], self.taps, dilation)
+        self.source, self.target = Blocked.of(images), Blocked(filters.shape[0], extents)
         self.points, self.inputs, self.outputs = points_of(filters), len(images), len(filters)
         self.extents, self.dilation = extents, dilation
         self.words = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from znnpy_kernels.direct.packed_filters import output_groups, pack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
-from znnpy_kernels.winograd.forward import CUBE
+from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
+
+
+def points_of_tile(taps: Any) -> int:
+    return prod(6 if count == 3 else 1 for count in taps)
 
 
 def aligned(floats: int) -> Any:
@@ -20,14 +24,14 @@ def aligned(floats: int) -> Any:
 
 def points_of(filters: Any) -> Any:
     """Filters as `winograd` reads them, by the kernel."""
-    outputs, inputs = filters.shape[:2]
+    outputs, inputs, *taps = filters.shape
     packed, blocks = pack_filters(filters), -(-outputs // LANES)
     step = inputs * blocks * LANES
-    made, room, start, into = aligned(CUBE * step), aligned(SCRATCH_FLOATS), 0, 0
+    made, room, start, into = aligned(points_of_tile(taps) * step), aligned(SCRATCH_FLOATS), 0, 0
     for vectors in output_groups(outputs):
         for first in range(0, inputs, LANES):
             count = min(LANES, inputs - first) * vectors
-            winograd_filters.run(
+            FILTERS[tuple(taps)].run(
                 source=packed[start:],
                 source_tap=count * LANES,
                 vectors=count,
@@ -36,21 +40,21 @@ def points_of(filters: Any) -> Any:
                 scratch=room,
                 scratch_worker=0,
             )
-            start += 27 * count * LANES
+            start += prod(taps) * count * LANES
         into += inputs * vectors * LANES
     return made
 
 
 def exchanged_points_of(filters: Any) -> Any:
     """Filters as `winograd` reads them for the data gradient: those of `filters` flipped and exchanged."""
-    outputs, inputs = filters.shape[:2]
+    outputs, inputs, *taps = filters.shape
     packed, step = pack_filters(filters), outputs * -(-inputs // LANES) * LANES
-    made, room, start, low = aligned(CUBE * step), aligned(SCRATCH_FLOATS), 0, 0
+    made, room, start, low = aligned(points_of_tile(taps) * step), aligned(SCRATCH_FLOATS), 0, 0
     for width in (vectors * LANES for vectors in output_groups(outputs)):
         for first in range(0, inputs, 2 * LANES):
             seen = min(2 * LANES, inputs - first)
             lanes = -(-seen // LANES) * LANES
-            winograd_exchanged.run(
+            EXCHANGING[tuple(taps)].run(
                 source=packed[start:],
                 inputs=seen,
                 outputs=min(width, outputs - low),
@@ -60,6 +64,6 @@ def exchanged_points_of(filters: Any) -> Any:
                 scratch=room,
                 scratch_worker=0,
             )
-            start += 27 * seen * width
+            start += prod(taps) * seen * width
         low += width
     return made

@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal
-from correlations import Pass, Triple, correlated, operands
+from correlations import FLAT, Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.forward import scratch_floats, winograd
-from znnpy_kernels.winograd.line_transforms import NEW
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 
 
 def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:
     """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles."""
     given = Pass(images, filters, dilation)
-    room = aligned(scratch_floats(given.inputs, given.outputs))
-    z, y = (-(-n // (NEW * d)) * d for n, d in zip(given.extents[:2], dilation[:2], strict=True))
+    room = aligned(scratch_floats(given.taps, given.inputs, given.outputs))
+    new = FORMS[given.taps].new_z, FORMS[given.taps].new_y
+    z, y = (-(-n // (k * d)) * d for n, k, d in zip(given.extents, new, dilation, strict=False))
     words = given.words | {"filters": given.filters, "scratch": room} | other
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
-        winograd.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
+        WINOGRAD[given.taps].run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
     return given.target
 
 
@@ -41,6 +42,30 @@ def test_correlates(inputs: int, outputs: int, shape: Triple, dilation: Triple) 
     images, filters = operands(inputs, outputs, shape)
     expected = correlated(images, filters, dilation)
     found = run(images, filters, dilation)
+    assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert (found.pad() == 0).all()
+    assert found.gaps_intact()
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("taps", FLAT)
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "dilation"),
+    [
+        (3, 5, (3, 8, 9), (1, 1, 1)),
+        (LANES + 3, 2 * LANES, (9, 10, 72), (1, 2, 1)),
+        (16, 3 * LANES + 1, (11, 12, 13), (2, 1, 3)),
+        (5, 7, (20, 21, 22), (4, 4, 4)),
+    ],
+)
+def test_correlates_with_flat_filters(
+    inputs: int, outputs: int, shape: Triple, dilation: Triple, taps: Triple
+) -> None:
+    images, filters = operands(inputs, outputs, shape, taps)
+    # Along an axis of one tap every voxel is of one lattice.
+    z, y, x = (d if k > 1 else 1 for d, k in zip(dilation, taps, strict=True))
+    expected = correlated(images, filters, (z, y, x))
+    found = run(images, filters, (z, y, x))
     assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert (found.pad() == 0).all()
     assert found.gaps_intact()

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import normal
+from correlations import FLAT
 from filter_points import exchanged_points_of, points_of
 from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.line_transforms import TAPS, TARGET_SCALES, filter_matrix
+from znnpy_kernels.winograd.line_transforms import TARGET_SCALES, filter_matrix
 
 
 def along(axis: int, taps: Any) -> Any:
-    """An axis of taps to points: sums in float64, in the order of the taps."""
-    low, middle, high = (np.take(taps, tap, axis) for tap in range(TAPS))
+    """An axis of taps to points: sums in float64, in the order of the taps; one tap is one point."""
+    if taps.shape[axis] == 1:
+        return taps
+    low, middle, high = (np.take(taps, tap, axis) for tap in range(3))
     matrix = TARGET_SCALES[:, None] * filter_matrix()
     return np.stack([a * low + b * middle + c * high for a, b, c in matrix], axis)
 
@@ -37,14 +40,20 @@ SIZES = [
 ]
 
 
+@pytest.mark.quick(7)
+@pytest.mark.parametrize("taps", [(3, 3, 3), *FLAT])
 @pytest.mark.parametrize(("outputs", "inputs"), SIZES)
-def test_points_are_sums_in_float64_rounded_once(outputs: int, inputs: int) -> None:
-    filters = normal(1, outputs, inputs, TAPS, TAPS, TAPS)
+def test_points_are_sums_in_float64_rounded_once(outputs: int, inputs: int, taps: Any) -> None:
+    filters = normal(1, outputs, inputs, *taps)
     assert np.array_equal(points_of(filters), expected(filters))
 
 
+@pytest.mark.quick(7)
+@pytest.mark.parametrize("taps", [(3, 3, 3), *FLAT])
 @pytest.mark.parametrize(("outputs", "inputs"), SIZES)
-def test_those_of_the_data_gradient_are_flipped_and_exchanged(outputs: int, inputs: int) -> None:
-    filters = normal(1, outputs, inputs, TAPS, TAPS, TAPS)
+def test_those_of_the_data_gradient_are_flipped_and_exchanged(
+    outputs: int, inputs: int, taps: Any
+) -> None:
+    filters = normal(1, outputs, inputs, *taps)
     other = filters[:, :, ::-1, ::-1, ::-1].swapaxes(0, 1)
     assert np.array_equal(exchanged_points_of(filters), expected(other))

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal
+from correlations import FLAT
 from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.line_transforms import NEW
-from znnpy_kernels.winograd.weight_gradient import gradient_floats, winograd_gradient
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.weight_gradient import WINOGRAD_GRADIENT, gradient_floats
 
 Triple = tuple[int, int, int]
+K3 = (3, 3, 3)
 
 
-def expected(images: Any, gradients: Any, dilation: Triple) -> Any:
+def expected(images: Any, gradients: Any, dilation: Triple, size: Triple = K3) -> Any:
     """Gradients of filters (output, input, z, y, x), in float64."""
-    found = np.zeros((len(gradients), len(images), 3, 3, 3))
-    for taps in product(range(3), repeat=3):
+    found = np.zeros((len(gradients), len(images), *size))
+    for taps in product(*map(range, size)):
         cut = (
             slice(t * d, t * d + n)
             for t, d, n in zip(taps, dilation, gradients.shape[1:], strict=True)
@@ -30,17 +33,18 @@ def expected(images: Any, gradients: Any, dilation: Triple) -> Any:
     return found
 
 
-def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None) -> Any:
+def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None, size: Triple = K3) -> Any:
     """The sum over tasks of the given ranges (z0, z1, y0, y1) of tiles."""
     source, gradient = Blocked.of(images), Blocked.of(gradients)
     inputs, outputs = len(images), len(gradients)
-    room = np.full(gradient_floats(inputs, outputs) + 16, np.nan, np.float32)
+    room = np.full(gradient_floats(size, inputs, outputs) + 16, np.nan, np.float32)
     room = room[-address(room) % 64 // 4 :]
-    z, y = (-(-n // (NEW * d)) * d for n, d in zip(gradients.shape[1:3], dilation[:2], strict=True))
-    total = np.zeros((outputs, inputs, 3, 3, 3))
+    new, extents = (FORMS[size].new_z, FORMS[size].new_y), gradients.shape[1:3]
+    z, y = (-(-n // (k * d)) * d for n, k, d in zip(extents, new, dilation, strict=False))
+    total = np.zeros((outputs, inputs, *size))
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
-        made = np.full(packed_size(outputs, inputs, 27) + LANES, np.nan, np.float32)
-        winograd_gradient.run(
+        made = np.full(packed_size(outputs, inputs, prod(size)) + LANES, np.nan, np.float32)
+        WINOGRAD_GRADIENT[size].run(
             **source.whole("source"), **gradient.whole("gradient"),
             inputs=inputs, blocks=-(-outputs // LANES),
             **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
@@ -52,12 +56,14 @@ def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None) -> Any
         )  # fmt: skip
         assert np.isnan(made[-LANES:]).all()
         assert np.isfinite(made[:-LANES]).all()
-        total += unpack_filters(made[:-LANES], (outputs, inputs, 3, 3, 3))
+        total += unpack_filters(made[:-LANES], (outputs, inputs, *size))
     return total
 
 
-def operands(inputs: int, outputs: int, shape: Triple, dilation: Triple) -> tuple[Any, Any]:
-    wide = (n + 2 * d for n, d in zip(shape, dilation, strict=True))
+def operands(
+    inputs: int, outputs: int, shape: Triple, dilation: Triple, size: Triple = K3
+) -> tuple[Any, Any]:
+    wide = (n + (k - 1) * d for n, k, d in zip(shape, size, dilation, strict=True))
     return normal(1, inputs, *wide), normal(2, outputs, *shape)
 
 
@@ -76,6 +82,27 @@ def test_sums_products(inputs: int, outputs: int, shape: Triple, dilation: Tripl
     images, gradients = operands(inputs, outputs, shape, dilation)
     wanted = expected(images, gradients, dilation)
     assert np.abs(run(images, gradients, dilation) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("size", FLAT)
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "dilation"),
+    [
+        (3, 5, (1, 6, 7), (1, 2, 1)),
+        (LANES, LANES, (9, 12, 33), (1, 1, 1)),
+        (LANES + 1, 2 * LANES + 1, (9, 8, 12), (2, 1, 3)),
+        (12, 2 * LANES, (3, 17, 5), (4, 4, 4)),
+    ],
+)
+def test_sums_products_of_flat_filters(
+    inputs: int, outputs: int, shape: Triple, dilation: Triple, size: Triple
+) -> None:
+    z, y, x = (d if k > 1 else 1 for d, k in zip(dilation, size, strict=True))
+    images, gradients = operands(inputs, outputs, shape, (z, y, x), size)
+    wanted = expected(images, gradients, (z, y, x), size)
+    found = run(images, gradients, (z, y, x), size=size)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 def test_tasks_take_the_tiles_that_they_are_told() -> None:

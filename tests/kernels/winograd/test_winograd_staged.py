@@ -7,32 +7,34 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked
-from correlations import Pass, Triple, correlated, operands
+from correlations import FLAT, Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.line_transforms import NEW, PLANE
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.stages import (
+    COLUMNS_OF,
+    IMAGES,
+    PLANES,
     columns_floats,
     planes_floats,
     waiting_floats,
-    winograd_columns,
-    winograd_images,
-    winograd_planes,
 )
 
 
 def run(images: Any, filters: Any, dilation: Triple, deep: int, rows: int) -> Blocked:
     """The output by groups of `deep` layers of tiles along z and `rows` along y; blocks and columns one by one."""
     given = Pass(images, filters, dilation)
-    z, y, x = given.extents
+    (z, y, x), form = given.extents, FORMS[given.taps]
     blocks = -(-given.inputs // LANES), -(-given.outputs // LANES)
-    slabs = -(-z // (NEW * dilation[0]))
+    slabs = -(-z // (form.new_z * dilation[0]))
     for slab in range(0, slabs, deep):
         z0, z1 = slab * dilation[0], min(slabs, slab + deep) * dilation[0]
-        tiles = inside(range(z0, z1), dilation[0], z) * inside(range(x), dilation[2], x)
+        tiles = inside(range(z0, z1), dilation[0], form.new_z, z)
+        tiles *= inside(range(x), dilation[2], form.new_x, x)
         for lattice in range(min(y, dilation[1])):
-            line = -(-len(range(lattice, y, dilation[1])) // NEW)
+            line = -(-len(range(lattice, y, dilation[1])) // form.new_y)
             for row in range(0, line, rows):
                 many = min(rows, line - row)
                 group = {"z0": z0, "z1": z1, "y0": row * dilation[1] + lattice, "y1": 0}
@@ -40,24 +42,27 @@ def run(images: Any, filters: Any, dilation: Triple, deep: int, rows: int) -> Bl
     return given.target
 
 
-def inside(tiles: range, dilation: int, extent: int) -> int:
-    return sum(t // dilation * NEW * dilation + t % dilation < extent for t in tiles)
+def inside(tiles: range, dilation: int, new: int, extent: int) -> int:
+    return sum(t // dilation * new * dilation + t % dilation < extent for t in tiles)
 
 
 def emit(given: Pass, group: Any, blocks: Any, tiles: int, rows: int) -> None:
-    floats = [waiting_floats(rows, tiles, seen=seen) for seen in (True, False)]
+    floats = [waiting_floats(given.taps, rows, tiles, seen=seen) for seen in (True, False)]
     before, behind = (aligned(count * one + 16) for count, one in zip(blocks, floats, strict=True))
     scratch = aligned(
-        max(planes_floats(tiles), columns_floats(given.inputs, given.outputs, tiles * rows))
+        max(
+            planes_floats(given.taps, tiles),
+            columns_floats(given.taps, given.inputs, given.outputs, tiles * rows),
+        )
     )
     words = given.words | group | {"scratch": scratch}
     for block in reversed(range(blocks[0])):
         own = {"inputs": min(LANES, given.inputs - block * LANES)}
         own["source"] = words["source"] + 4 * block * words["source_block"]
         own["planes"] = address(before) + 4 * block * floats[0]
-        winograd_planes.run(**words | own)
-    for column in reversed(range(PLANE)):
-        winograd_columns.run(
+        PLANES[given.taps].run(**words | own)
+    for column in reversed(range(plane(FORMS[given.taps]))):
+        COLUMNS_OF[given.taps].run(
             source=before, target=behind, inputs=given.inputs, blocks=blocks[1],
             filters=given.filters, tiles=tiles, rows=rows, column0=column, column1=column + 1,
             scratch=scratch, scratch_worker=0,
@@ -65,7 +70,7 @@ def emit(given: Pass, group: Any, blocks: Any, tiles: int, rows: int) -> None:
     for block in reversed(range(blocks[1])):
         own = {"blocks": 1, "target": words["target"] + 4 * block * words["target_block"]}
         own["planes"] = address(behind) + 4 * block * floats[1]
-        winograd_images.run(**words | own)
+        IMAGES[given.taps].run(**words | own)
 
 
 @pytest.mark.quick(4)
@@ -87,6 +92,35 @@ def test_correlates(
     images, filters = operands(inputs, outputs, shape)
     expected = correlated(images, filters, dilation)
     found = run(images, filters, dilation, deep, rows)
+    assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert (found.pad() == 0).all()
+    assert found.gaps_intact()
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize(("deep", "rows"), [(1, 1), (2, 3), (9, 9)])
+@pytest.mark.parametrize("taps", FLAT)
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shape", "dilation"),
+    [
+        (3, 5, (7, 8, 9), (1, 1, 1)),
+        (LANES + 3, 2 * LANES, (9, 30, 12), (1, 2, 1)),
+        (16, 3 * LANES + 1, (11, 12, 13), (2, 1, 3)),
+    ],
+)
+def test_correlates_with_flat_filters(
+    inputs: int,
+    outputs: int,
+    shape: Triple,
+    dilation: Triple,
+    taps: Triple,
+    deep: int,
+    rows: int,
+) -> None:
+    images, filters = operands(inputs, outputs, shape, taps)
+    z, y, x = (d if k > 1 else 1 for d, k in zip(dilation, taps, strict=True))
+    expected = correlated(images, filters, (z, y, x))
+    found = run(images, filters, (z, y, x), deep, rows)
     assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert (found.pad() == 0).all()
     assert found.gaps_intact()

@@ -1,6 +1,7 @@
-"""Plan of Winograd's minimal filtering, F(4, 3) along each axis: filters of 3^3 taps, feature maps in channel blocks.
+"""Plan of Winograd's minimal filtering, F(4, 3) along each axis of three taps: feature maps in channel blocks.
 
-docs/design/winograd.md has the measurements behind the rates.
+Filters have one or three taps along each axis: cubes, flat ones as 1 x 3 x 3, and lines. docs/design/winograd.md has
+the measurements behind the rates.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from znnpy.plan.partition import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
-# The one size that its kernels are written for.
-TAPS = (3, 3, 3)
-NEW = 4  # outputs of a tile along an axis: F(4, 3)
-POINTS = 216  # of a tile: (4 + 3 - 1)^3
+NEW = 4  # outputs of a tile along an axis of three taps: F(4, 3)
+POINTS = {3: 6, 1: 1}  # of a tile along an axis, by the filter's taps: 4 + 3 - 1
 # Rates of one core, measured within layers of 12 to 32 channels.
 # Only ratios matter: they choose between slabs and stages, cut passes into tasks, and compare with
 # other algorithms.
 PRODUCT_RATE = 150e9  # flop/s
+# Points of a cube. Seconds of transforms are those of its tiles; by the axes that are transformed tiles take these
+# shares: as many as points, but that lines, with few of them a voxel, wait for memory.
+CUBE = 216
+SHARES = {3: 1.0, 2: 1 / 6, 1: 1 / 18}
 SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source channels
 TARGET_SECONDS = 0.45e-6  # of its output channels
 # The same within weight gradients.
@@ -64,8 +67,11 @@ traits = Traits(
 
 
 def refusal(size: Triple, stride: Triple) -> str:
-    """Refuse sizes other than 3^3, and strides above 1."""
-    return stride_refusal(stride) or ("winograd takes filters of 3 x 3 x 3" if size != TAPS else "")
+    """Refuse sizes other than one and three taps an axis, and strides above 1."""
+    taken = max(size) > 1 and all(taps in POINTS for taps in size)
+    return stride_refusal(stride) or (
+        "" if taken else "winograd takes filters of three taps along some axes and one along others"
+    )
 
 
 def told(shape: ConvShape) -> list[Method]:
@@ -94,9 +100,41 @@ def backward_shape(shape: ConvShape) -> ConvShape:
     )
 
 
-def tile_layers(extent: int, dilation: int) -> int:
-    """Return the number of tiles along an axis, over all its interleaved lattices."""
-    return sum(-(-points // NEW) for points in lattices(extent, dilation))
+def new_voxels(size: Triple) -> Triple:
+    """Return the outputs of a tile along each axis, for filters of this size."""
+    z, y, x = (NEW if taps > 1 else 1 for taps in size)
+    return z, y, x
+
+
+def points_of_tile(size: Triple) -> int:
+    """Return the points of a tile for filters of this size: 216 of cubes, 36 of flat ones."""
+    return prod(POINTS[taps] for taps in size)
+
+
+def tile_layers(extent: int, dilation: int, new: int) -> int:
+    """Return the number of tiles of `new` outputs along an axis, over all its interleaved lattices."""
+    return sum(-(-points // new) for points in lattices(extent, dilation))
+
+
+def lattice_steps(size: Triple, dilation: Triple) -> Triple:
+    """Return the voxels from tap to tap; 1 along axes of one tap, whose voxels are a single lattice."""
+    z, y, x = (apart if taps > 1 else 1 for taps, apart in zip(size, dilation, strict=True))
+    return z, y, x
+
+
+def tile_count(shape: ConvShape) -> int:
+    """Return the number of tiles of one image of the batch."""
+    return prod(_tiles(shape))
+
+
+def _tiles(shape: ConvShape) -> Triple:
+    z, y, x = map(tile_layers, shape.target, shape.dilation, new_voxels(shape.size))
+    return z, y, x
+
+
+def _share(shape: ConvShape) -> float:
+    """Return the seconds of a tile's transforms by those of a cube's."""
+    return SHARES[sum(taps > 1 for taps in shape.size)]
 
 
 def is_staged(shape: ConvShape) -> bool:
@@ -111,9 +149,13 @@ def group_tiles(shape: ConvShape) -> tuple[int, int]:
     All lattices along z, and all tiles along x, are in the same group.
     """
     # Layers of the longest lattice: the others have as many or one fewer.
-    layers = [-(-n // (NEW * apart)) for n, apart in zip(shape.target, shape.dilation, strict=True)]
+    steps = lattice_steps(shape.size, shape.dilation)
+    layers = [
+        -(-n // (new * apart))
+        for n, new, apart in zip(shape.target, new_voxels(shape.size), steps, strict=True)
+    ]
     # Tiles that are always in one group: all along x, of all lattices along z.
-    together = tile_layers(shape.target[2], shape.dilation[2]) * shape.dilation[0]
+    together = _tiles(shape)[2] * steps[0]
     most = FAR_GROUP_TILES if _points_bytes(shape) > FAR_BYTES else GROUP_TILES
     rows = _even(layers[1], most // together)
     # A group is several layers deep only if it has all rows: otherwise its tiles would share no
@@ -130,17 +172,18 @@ def _even(count: int, most: int) -> int:
 def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
     """Return the seconds of planes, columns and outputs of a group of so many tiles, on one core."""
     rows, columns = _blocks(shape)
-    products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED * tiles / STAGED_RATE
+    pairs, share = shape.inputs * columns * LANES_COUNTED, _share(shape)
+    products = 2.0 * points_of_tile(shape.size) * pairs * tiles / STAGED_RATE
     return (
-        rows * tiles * PLANES_SECONDS,
+        rows * tiles * PLANES_SECONDS * share,
         max(products, _reading_seconds(shape)),
-        columns * tiles * IMAGES_SECONDS,
+        columns * tiles * IMAGES_SECONDS * share,
     )
 
 
 def _points_bytes(shape: ConvShape) -> float:
     """Return the bytes of the filters transformed for a forward pass."""
-    return 4.0 * POINTS * shape.inputs * _lanes(shape.outputs)
+    return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
 
 
 def _reading_seconds(shape: ConvShape) -> float:
@@ -152,17 +195,20 @@ def _reading_seconds(shape: ConvShape) -> float:
 
 def winograd_seconds(shape: ConvShape) -> float:
     """Return the seconds of the forward pass on one core without stages, by which it is cut into tasks."""
-    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
-    products = max(2.0 * POINTS * pairs / PRODUCT_RATE, _filters_seconds(pairs))
+    points = points_of_tile(shape.size)
+    products = max(2.0 * points * pairs / PRODUCT_RATE, _filters_seconds(points * pairs))
     longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
-    return tiles * longer * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS + products)
+    transforms = _share(shape) * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS)
+    return tiles * longer * (transforms + products)
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
-    filters = 4.0 * POINTS * shape.inputs * shape.outputs / FILTER_RATE if shape.training else 0.0
+    bytes_ = 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs
+    filters = bytes_ / FILTER_RATE if shape.training else 0.0
     return {
         "forward": _forward_seconds(shape) + filters,
         "gradient": _forward_seconds(backward_shape(shape)) + filters,
@@ -175,24 +221,24 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     return _forward_seconds(shape)
 
 
-def panels(blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
+def panels(size: Triple, blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
     """Return how many parts a task cuts its blocks of inputs into, and the pairs of blocks of outputs that it takes."""
-    pairs = blocks * 2 * lanes * lanes
-    return -(-pairs // PANEL_PAIRS), max(1, PANEL_PAIRS // pairs)
+    pairs, most = blocks * 2 * lanes * lanes, PANEL_PAIRS * CUBE // points_of_tile(size)
+    return -(-pairs // most), max(1, most // pairs)
 
 
 def range_count(shape: ConvShape, planes: int) -> int:
     """Return how many ranges of `planes` planes of tiles are summed apart for each sample; by sizes alone."""
     rows, columns = _blocks(shape)
-    parts, together = panels(rows)
+    parts, together = panels(shape.size, rows)
     tasks = shape.batch * parts * -(-columns // (2 * together))
     pairs = shape.inputs * columns * LANES_COUNTED
     seconds = weight_seconds(shape) / shape.batch
     # Few enough that transforming sums stays a small share, unless that left fewer than
     # FEWEST_TASKS tasks.
-    cheap = max(TAPS_SHARE * seconds / (pairs * TAPS_SECONDS), FEWEST_TASKS / tasks)
+    cheap = max(TAPS_SHARE * seconds / (pairs * TAPS_SECONDS * _share(shape)), FEWEST_TASKS / tasks)
     # Each sample has ranges of its own, so the batch shares the memory.
-    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(TAPS) * pairs)) // shape.batch
+    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(shape.size) * pairs)) // shape.batch
     # Bits depend on the number of ranges: sizes and constants decide, never workers or measured
     # time.
     return max(1, min(planes, most, int(seconds / RANGE_SECONDS), int(cheap)))
@@ -200,11 +246,12 @@ def range_count(shape: ConvShape, planes: int) -> int:
 
 def weight_seconds(shape: ConvShape) -> float:
     """Return the seconds of the weight gradient on one core, without repeated work of its parts: for its cuts."""
-    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
-    products = 2.0 * POINTS * pairs / WEIGHT_RATE
-    return tiles * (rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS + products)
+    products = 2.0 * points_of_tile(shape.size) * pairs / WEIGHT_RATE
+    transforms = rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS
+    return tiles * (_share(shape) * transforms + products)
 
 
 def _forward_seconds(shape: ConvShape) -> float:
@@ -217,12 +264,14 @@ def _slabs_seconds(shape: ConvShape) -> float:
 
     Transforms alone take longer beyond caches.
     """
-    z, y, x = map(tile_layers, shape.target, shape.dilation)
+    z, y, x = _tiles(shape)
+    apart = lattice_steps(shape.size, shape.dilation)[0]
     rows, columns = _blocks(shape)
-    transforms = rows * SOURCE_SECONDS + columns * TARGET_SECONDS
-    products = 2.0 * POINTS * shape.inputs * columns * LANES_COUNTED / PRODUCT_RATE
+    transforms = _share(shape) * (rows * SOURCE_SECONDS + columns * TARGET_SECONDS)
+    pairs = shape.inputs * columns * LANES_COUNTED
+    products = 2.0 * points_of_tile(shape.size) * pairs / PRODUCT_RATE
     longer = LONGER if rows + columns > MOST_BLOCKS else 1.0
-    steps = -(-z // shape.dilation[0]) * y * -(-x * shape.dilation[0] // (2 * GROUP))
+    steps = -(-z // apart) * y * -(-x * apart // (2 * GROUP))
     read = steps * _reading_seconds(shape)
     return shape.batch * (z * y * x * longer * transforms + max(z * y * x * products, read))
 
@@ -230,24 +279,26 @@ def _slabs_seconds(shape: ConvShape) -> float:
 def _staged_seconds(shape: ConvShape) -> float:
     """Return the seconds in three stages, each group of which reads all filters."""
     deep, rows = group_tiles(shape)
-    slabs = -(-shape.target[0] // (NEW * shape.dilation[0] * deep))
-    lines = [-(-points // (NEW * rows)) for points in lattices(shape.target[1], shape.dilation[1])]
+    new = new_voxels(shape.size)
+    apart_z, apart_y, _ = lattice_steps(shape.size, shape.dilation)
+    slabs = -(-shape.target[0] // (new[0] * apart_z * deep))
+    lines = [-(-points // (new[1] * rows)) for points in lattices(shape.target[1], apart_y)]
     groups = shape.batch * slabs * sum(lines)
-    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    tiles = shape.batch * tile_count(shape)
     return groups * sum(stage_seconds(shape, tiles / groups))
 
 
 def _panel_seconds(shape: ConvShape) -> float:
     """Return the seconds that panels and ranges of a weight gradient add: repeated transforms of tiles and sums."""
-    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
+    tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
-    parts, together = panels(rows)
+    parts, together = panels(shape.size, rows)
     again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
     again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
     axis = cut_axis(shape.target)
-    planes = tile_layers(shape.target[axis], shape.dilation[axis])
+    planes = _tiles(shape)[axis]
     sums = shape.batch * range_count(shape, planes) * shape.inputs * _lanes(shape.outputs)
-    return tiles * again + sums * TAPS_SECONDS
+    return _share(shape) * (tiles * again + sums * TAPS_SECONDS)
 
 
 def _blocks(shape: ConvShape) -> tuple[int, int]:
@@ -259,6 +310,6 @@ def _lanes(channels: int) -> int:
     return -(-channels // LANES_COUNTED) * LANES_COUNTED
 
 
-def _filters_seconds(pairs: int) -> float:
-    bytes_ = 4.0 * POINTS * pairs
+def _filters_seconds(floats: int) -> float:
+    bytes_ = 4.0 * floats
     return bytes_ / FILTERS_RATE / GROUP if bytes_ > CACHED_BYTES else 0.0

@@ -1,4 +1,4 @@
-"""Convolution of 3^3 filters by Winograd's minimal filtering, in tasks; see docs/design/winograd.md.
+"""Convolution by Winograd's minimal filtering along the axes of three taps, in tasks; see docs/design/winograd.md.
 
 Operations count its products, and 2 for each coefficient of its transforms that is not 0.
 """
@@ -6,7 +6,6 @@ Operations count its products, and 2 for each coefficient of its transforms that
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import prod
 
 from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.flops import Operations
@@ -15,21 +14,21 @@ from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
-from znnpy.network.types import Edge
+from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName
 from znnpy.plan.algorithms.winograd import (
-    POINTS,
+    NEW,
     backward_shape,
     is_staged,
-    tile_layers,
+    points_of_tile,
+    tile_count,
 )
 
-# Of the transforms of a cube: coefficients of a line, lines along all axes.
-# Lines: transforms along one axis after the other, of which later ones have more or fewer lines, as
-# points replace voxels or taps. They decide no plan, only rates in reports.
-SOURCE_FLOPS = 2 * 22 * (36 + 36 + 36)  # 6^3 points from as many voxels
-TARGET_FLOPS = 2 * 18 * (36 + 24 + 16)  # 4^3 voxels from 6^3 points, or back
-FILTER_FLOPS = 2 * 14 * (9 + 18 + 36)  # 6^3 points from 3^3 taps, or back
+# Of a line's transform: 2 for each of its coefficients. They decide no plan, only rates in reports.
+SOURCE_FLOPS = 2 * 22  # six points from as many voxels
+TARGET_FLOPS = 2 * 18  # four voxels from six points, or back
+FILTER_FLOPS = 2 * 14  # six points from three taps, or back
+POINTS = 6
 
 __all__ = [
     "data_gradient",
@@ -50,7 +49,7 @@ def operations(
     shape, found = layout.conv_shape(edge), Operations()
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
-        filters = shape.inputs * shape.outputs * FILTER_FLOPS
+        filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
         made = task if which == "weight" else task._replace(part=Part.FILTER_POINTS)
         whole = backward_shape(shape) if which == "gradient" else shape
         for part, flops in _tiles(whole, staged=which != "weight" and is_staged(whole)).items():
@@ -61,15 +60,29 @@ def operations(
 
 def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
     """Return the operations of tiles by part: in stages, transforms along z and x are tasks of their own."""
-    tiles = shape.batch * prod(map(tile_layers, shape.target, shape.dilation))
-    products = 2.0 * POINTS * shape.inputs * shape.outputs
-    source, target = shape.inputs * SOURCE_FLOPS, shape.outputs * TARGET_FLOPS
+    tiles, points = shape.batch * tile_count(shape), points_of_tile(shape.size)
+    products = 2.0 * points * shape.inputs * shape.outputs
+    # Along y first, then along the other two axes.
+    z, y, x = shape.size
+    lines = _lines((y, z, x), NEW)
+    source = shape.inputs * SOURCE_FLOPS * len(lines) * points / POINTS
+    target = shape.outputs * TARGET_FLOPS * sum(lines)
     if not staged:
         return {Part.WINOGRAD: tiles * (products + source + target)}
-    # Of the source two of three axes; of the target the lines along the two axes that come after y.
-    planes, images = 2 / 3 * source, (24 + 16) / (36 + 24 + 16) * target
+    # Of the source and the target the lines along the two axes that come after y.
+    others = lines[y > 1 :]
+    planes, images = len(others) / len(lines) * source, sum(others) / sum(lines) * target
     return {
         Part.TILES: tiles * planes,
         Part.WINOGRAD: tiles * (products + source - planes + target - images),
         Part.INVERSE: tiles * images,
     }
+
+
+def _lines(size: Triple, new: int) -> list[int]:
+    """Return the lines of each axis that is transformed, one after the other: six points to `new` values, or back.
+
+    Later axes have fewer lines, as values replace points.
+    """
+    axes = sum(taps > 1 for taps in size)
+    return [POINTS ** (axes - 1 - axis) * new**axis for axis in range(axes)]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from znnpy_kernels.winograd.line_transforms import NEW
-
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Edge, Triple
+from znnpy.plan.algorithms.winograd import lattice_steps, new_voxels
 
 
 def pass_words(
     build: Build, edge: Edge, source: Tensor, target: Tensor, *, backward: bool
 ) -> Mapping[str, int]:
     """Return the words that all tasks of a forward pass, or of a data gradient from `source` to `target`, have."""
-    dilation = build.layout.geometry.dilations[edge.name]
+    dilation = dilation_of(build, edge)
     cropped = firsts(build.layout.cropped(edge))
-    # Tiles of the data gradient begin two taps before the gradient; what is cropped is never
+    # Tiles of the data gradient begin two taps of three before the gradient; what is cropped is never
     # computed.
+    z, y, x = (taps - 1 for taps in edge.size)
     outside = (
-        2 * dilation[0] - cropped[0],
-        2 * dilation[1] - cropped[1],
-        2 * dilation[2] - cropped[2],
+        z * dilation[0] - cropped[0],
+        y * dilation[1] - cropped[1],
+        x * dilation[2] - cropped[2],
     )
     return {
         "inputs": source.channels,
@@ -34,25 +34,36 @@ def pass_words(
     }
 
 
-def tile_planes(target: Tensor, dilation: Triple) -> int:
+def dilation_of(build: Build, edge: Edge) -> Triple:
+    """Return the voxels from tap to tap; 1 along axes of one tap, whose voxels are a single lattice."""
+    return lattice_steps(edge.size, build.layout.geometry.dilations[edge.name])
+
+
+def tile_planes(target: Tensor, size: Triple, dilation: Triple) -> int:
     """Return the number of tiles along the cut axis; the last ones may lie outside."""
-    apart = dilation[target.cut]
+    apart, new = dilation[target.cut], new_voxels(size)[target.cut]
     # Tile t begins at t // d * 4 d + t % d: slabs of 4 d planes, d tiles each
     # (docs/design/winograd.md).
-    return -(-target.extent // (NEW * apart)) * apart
+    return -(-target.extent // (new * apart)) * apart
 
 
-def tile_rows(target: Tensor, dilation: Triple) -> range:
+def tile_rows(target: Tensor, size: Triple, dilation: Triple) -> range:
     """Return the tiles along the first axis (z or y) that is not cut."""
     axis = 1 - target.cut
-    return range(-(-target.shape[axis] // (NEW * dilation[axis])) * dilation[axis])
+    step = new_voxels(size)[axis] * dilation[axis]
+    return range(-(-target.shape[axis] // step) * dilation[axis])
 
 
 def tile_words(
-    target: Tensor, dilation: Triple, low: int, high: int, rows: range | None = None
+    target: Tensor,
+    size: Triple,
+    dilation: Triple,
+    low: int,
+    high: int,
+    rows: range | None = None,
 ) -> dict[str, int]:
     """Return the argument words of tiles low..high along the cut axis, and of some or all `rows` along the other."""
-    rows = tile_rows(target, dilation) if rows is None else rows
+    rows = tile_rows(target, size, dilation) if rows is None else rows
     if target.cut == 0:
         return {"z0": low, "z1": high, "y0": rows.start, "y1": rows.stop}
     return {"z0": rows.start, "z1": rows.stop, "y0": low, "y1": high}

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import SCRATCH_FLOATS, winograd_exchanged, winograd_filters
-from znnpy_kernels.winograd.forward import CUBE
+from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
@@ -15,7 +14,7 @@ from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan.algorithms.winograd import FILTER_RATE
+from znnpy.plan.algorithms.winograd import FILTER_RATE, points_of_tile
 
 POINTS = Use("transformed filters")
 
@@ -46,7 +45,7 @@ def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
     parameter, points = build.parameters[edge.name], points_of(build, edge, backward=backward)
     for run in runs:
         step.add(
-            winograd_exchanged if backward else winograd_filters,
+            (EXCHANGING if backward else FILTERS)[edge.size],
             {
                 **run.words,
                 "source": parameter.values + 4 * run.source,
@@ -57,7 +56,7 @@ def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
             what=Identity(
                 edge.name, Pass.BACKWARD if backward else Pass.FORWARD, Part.FILTER_POINTS
             ),
-            cost=_seconds(run.vectors),
+            cost=_seconds(edge, run.vectors),
             reads=[parameter.values_region()],
             writes=[points.region(strand=run.target)],
         )
@@ -78,7 +77,7 @@ def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
     for piece in build.parameters[edge.name].pieces:
         tap = piece.inputs * piece.width
         target = piece.first_output * inputs + piece.first_input * piece.width
-        for low, high in build.layout.grain.ranges(tap // LANES, _seconds(tap // LANES)):
+        for low, high in build.layout.grain.ranges(tap // LANES, _seconds(edge, tap // LANES)):
             words = {"source_tap": tap, "vectors": high - low}
             yield _Run(high - low, piece.start + LANES * low, target + LANES * low, words)
 
@@ -95,15 +94,15 @@ def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
         blocks = -(-seen // LANES)
         many = min(piece.width, outputs - piece.first_output)
         target = piece.first_input * outputs + piece.first_output * blocks * LANES
-        for low, high in build.layout.grain.ranges(many, _seconds(many * blocks), LANES):
+        for low, high in build.layout.grain.ranges(many, _seconds(edge, many * blocks), LANES):
             words = {"inputs": seen, "outputs": high - low, "width": piece.width}
             first = target + low * blocks * LANES
             yield _Run((high - low) * blocks, piece.start + low, first, words)
 
 
-def _seconds(vectors: int) -> float:
+def _seconds(edge: Edge, vectors: int) -> float:
     # The bytes of points written, which bound it.
-    return 4 * LANES * CUBE * vectors / FILTER_RATE
+    return 4 * LANES * points_of_tile(edge.size) * vectors / FILTER_RATE
 
 
 def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
@@ -113,7 +112,7 @@ def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
 
 
 def points_of(build: Build, edge: Edge, *, backward: bool) -> Buffer:
-    floats = CUBE * _point_floats(build, edge, backward=backward)
+    floats = points_of_tile(edge.size) * _point_floats(build, edge, backward=backward)
     # Made for a pass they share memory; made once an update they stay.
     make = build.shared if build.layout.filters_pass else build.kept
     return make(Name(POINTS, edge.name, (backward,)), floats)

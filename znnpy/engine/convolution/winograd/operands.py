@@ -13,7 +13,7 @@ from functools import cached_property
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.winograd.arguments import pass_words, place_words
+from znnpy.engine.convolution.winograd.arguments import dilation_of, pass_words, place_words
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts
@@ -42,8 +42,8 @@ class Ends:
 
     @property
     def dilation(self) -> Triple:
-        """Voxels from tap to tap."""
-        return self.build.layout.geometry.dilations[self.edge.name]
+        """Voxels from tap to tap; 1 along axes of one tap."""
+        return dilation_of(self.build, self.edge)
 
     @property
     def serves(self) -> Pass:
@@ -63,7 +63,7 @@ class Ends:
         """Return the planes of the source that planes first..last of the target see, along the cut axis."""
         cut = self.target.cut
         # Three taps reach two dilations beyond the first.
-        reach = 2 * self.dilation[cut]
+        reach = (self.edge.size[cut] - 1) * self.dilation[cut]
         if not self.backward:
             return first, min(self.source.extent, last + reach)
         before = firsts(self.build.layout.cropped(self.edge))[cut]

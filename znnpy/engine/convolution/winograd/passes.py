@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from znnpy_kernels.winograd.forward import scratch_floats, winograd
-from znnpy_kernels.winograd.line_transforms import NEW
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import (
     place_words,
@@ -26,7 +25,13 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, ranges
-from znnpy.plan.algorithms.winograd import backward_shape, is_staged, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd import (
+    backward_shape,
+    is_staged,
+    new_voxels,
+    refusal,
+    winograd_seconds,
+)
 from znnpy.plan.partition import Cut
 
 
@@ -53,8 +58,10 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
 def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
     """Return the shape of an edge between images of these tensors; PlanError if winograd cannot run it."""
     shape = build.layout.conv_shape(edge)
-    if refusal(shape.size, shape.stride) or source.lanes == 1 or target.lanes == 1:
-        raise PlanError(f"{edge.name}: winograd takes 3 x 3 x 3 filters between blocks of channels")
+    if why := refusal(shape.size, shape.stride):
+        raise PlanError(f"{edge.name}: {why}")
+    if source.lanes == 1 or target.lanes == 1:
+        raise PlanError(f"{edge.name}: winograd runs between blocks of channels")
     return shape
 
 
@@ -86,11 +93,11 @@ class _Slabs(NamedTuple):
 
 def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     """Declare the tasks of whole slabs of tiles, each of which reads all filters."""
-    source, target, dilation = ends.source, ends.target, ends.dilation
+    source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
     words = {
         **ends.words,
-        **ends.build.worker_scratch(scratch_floats(source.channels, target.channels)),
+        **ends.build.worker_scratch(scratch_floats(size, source.channels, target.channels)),
         "filters": points.address,
     }
     # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
@@ -98,22 +105,22 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     tasks = [
         task
         for batch in range(target.batch)
-        for task in _cuts(target, dilation, seconds, batch, cut)
+        for task in _cuts(target, size, dilation, seconds, batch, cut)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
-        first, last = _planes(target, dilation, task.low, task.high)
+        first, last = _planes(target, size, dilation, task.low, task.high)
         step.add(
-            winograd,
+            WINOGRAD[size],
             {
                 **words,
                 **place_words("source", source, task.batch),
                 **place_words("target", target, task.batch),
-                **tile_words(target, dilation, task.low, task.high, task.rows),
+                **tile_words(target, size, dilation, task.low, task.high, task.rows),
                 **finish.words(task.batch, blocks, leaf),
             },
             what=ends.task(Part.WINOGRAD),
-            cost=seconds * _share(target, dilation, task),
+            cost=seconds * _share(target, size, dilation, task),
             reads=[
                 points.region(),
                 *source.regions(task.batch, *ends.seen(first, last)),
@@ -128,11 +135,11 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
 
 
 def _cuts(
-    target: Tensor, dilation: Triple, seconds: float, batch: int, cut: Cut
+    target: Tensor, size: Triple, dilation: Triple, seconds: float, batch: int, cut: Cut
 ) -> Iterator[_Slabs]:
     """Yield some slabs of all lattices each, or of one slab some lattices, or some rows of tiles of these."""
-    apart, rows = dilation[target.cut], tile_rows(target, dilation)
-    slabs = tile_planes(target, dilation) // apart
+    apart, rows = dilation[target.cut], tile_rows(target, size, dilation)
+    slabs = tile_planes(target, size, dilation) // apart
     together = cut(slabs, seconds)
     if len(together) < slabs:
         for low, high in together:
@@ -152,18 +159,18 @@ def _cuts(
             yield _Slabs(batch, *tiles, rows[first * step : last * step], own)
 
 
-def _share(target: Tensor, dilation: Triple, task: _Slabs) -> float:
+def _share(target: Tensor, size: Triple, dilation: Triple, task: _Slabs) -> float:
     """Return the share of all tiles of an image that a task takes."""
-    along = (task.high - task.low) / tile_planes(target, dilation)
-    return along * len(task.rows) / len(tile_rows(target, dilation))
+    along = (task.high - task.low) / tile_planes(target, size, dilation)
+    return along * len(task.rows) / len(tile_rows(target, size, dilation))
 
 
-def _planes(target: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+def _planes(target: Tensor, size: Triple, dilation: Triple, low: int, high: int) -> tuple[int, int]:
     """Return the planes among which those of some tiles lie."""
-    apart = dilation[target.cut]
+    apart, new = dilation[target.cut], new_voxels(size)[target.cut]
     slab, first = divmod(low, apart)
     if high - low >= apart:
-        return slab * NEW * apart, min(target.extent, high // apart * NEW * apart)
-    # Some lattices of one slab: planes start, start + apart ... up to NEW of each lattice.
-    start = slab * NEW * apart + first
-    return start, min(target.extent, start + (NEW - 1) * apart + high - low)
+        return slab * new * apart, min(target.extent, high // apart * new * apart)
+    # Some lattices of one slab: planes start, start + apart ... up to `new` of each lattice.
+    start = slab * new * apart + first
+    return start, min(target.extent, start + (new - 1) * apart + high - low)

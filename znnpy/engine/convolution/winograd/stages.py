@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.line_transforms import NEW, PLANE
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.stages import (
+    COLUMNS_OF,
+    IMAGES,
+    PLANES,
     columns_floats,
     planes_floats,
     waiting_floats,
-    winograd_columns,
-    winograd_images,
-    winograd_planes,
 )
 
 from znnpy.engine.convolution.ring_buffers import ring_slot
@@ -24,7 +25,8 @@ from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
-from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds, tile_layers
+from znnpy.network.types import Triple
+from znnpy.plan.algorithms.winograd import group_tiles, new_voxels, stage_seconds, tile_layers
 from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
@@ -33,6 +35,7 @@ WAITING = Use("planes of groups of tiles")
 class _Group(NamedTuple):
     """Tiles of one image of the batch: z0..z1, all along x, and `rows` of a lattice along y from tile `y0` on."""
 
+    size: Triple  # of the filters
     batch: int
     z0: int
     z1: int
@@ -48,7 +51,7 @@ class _Group(NamedTuple):
 
     def floats(self, *, seen: bool) -> int:
         """Return the floats of a block that wait before its columns (`seen`), or behind them."""
-        return waiting_floats(self.rows, self.tiles, seen=seen)
+        return waiting_floats(self.size, self.rows, self.tiles, seen=seen)
 
 
 def emit_staged(step: Step, ends: Ends, points: Buffer) -> None:
@@ -66,13 +69,13 @@ class _Stages:
     def __init__(self, step: Step, ends: Ends, points: Buffer, groups: Sequence[_Group]) -> None:
         self.step, self.ends, self.points, self.groups = step, ends, points, groups
         self.finish = Finish(ends, len(groups))
-        build, source, target = ends.build, ends.source, ends.target
+        build, source, target, size = ends.build, ends.source, ends.target, ends.edge.size
         self.grain = build.layout.grain
         # Of the largest group, for all: rings and scratch have one size.
         tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
-        self.planes_scratch = build.worker_scratch(planes_floats(tiles))
+        self.planes_scratch = build.worker_scratch(planes_floats(size, tiles))
         self.columns_scratch = build.worker_scratch(
-            columns_floats(source.channels, target.channels, total)
+            columns_floats(size, source.channels, target.channels, total)
         )
         self.waiting = {
             seen: blocks * max(it.floats(seen=seen) for it in groups)
@@ -103,7 +106,7 @@ class _Stages:
         for low, high in self.grain.ranges(source.blocks, seconds):
             part = source.part(low, min(source.channels - low * LANES, (high - low) * LANES))
             self.step.add(
-                winograd_planes,
+                PLANES[group.size],
                 {
                     **PLAIN,
                     **ends.words,
@@ -132,12 +135,13 @@ class _Stages:
             "rows": group.rows,
             **self.columns_scratch,
         }
-        for low, high in self.grain.ranges(PLANE, seconds):
+        columns = int(plane(FORMS[group.size]))
+        for low, high in self.grain.ranges(columns, seconds):
             self.step.add(
-                winograd_columns,
+                COLUMNS_OF[group.size],
                 {**words, "column0": low, "column1": high},
                 what=ends.task(Part.WINOGRAD),
-                cost=seconds * (high - low) / PLANE,
+                cost=seconds * (high - low) / columns,
                 # All blocks: a column's products sum over every input.
                 reads=[before.region(), self.points.region()],
                 # Here regions count columns; before them, blocks: rings are gated as a whole, so
@@ -151,7 +155,7 @@ class _Stages:
             blocks = range(low, high)
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
             self.step.add(
-                winograd_images,
+                IMAGES[group.size],
                 {
                     **ends.words,
                     **group.words,
@@ -177,25 +181,27 @@ class _Stages:
 def _groups(ends: Ends) -> Iterator[_Group]:
     """Yield all groups: those of a slab of tiles one after the other, and within it those of a lattice along y."""
     shape, (apart_z, apart_y, apart_x) = ends.target.shape, ends.dilation
-    along_x = tile_layers(shape[2], apart_x)
-    slabs = -(-shape[0] // (NEW * apart_z))
-    lines = [-(-points // NEW) for points in lattices(shape[1], apart_y)]
+    size, new = ends.edge.size, new_voxels(ends.edge.size)
+    along_x = tile_layers(shape[2], apart_x, new[2])
+    slabs = -(-shape[0] // (new[0] * apart_z))
+    lines = [-(-points // new[1]) for points in lattices(shape[1], apart_y)]
     deep, rows = group_tiles(ends.shape)
     for batch, slab in product(range(ends.target.batch), range(0, slabs, deep)):
         # Tiles along z: apart_z of each slab, one a lattice.
         z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
         # Those that begin beyond the image are left out.
-        tiles = along_x * _inside(range(z0, z1), apart_z, shape[0])
+        tiles = along_x * _inside(range(z0, z1), apart_z, new[0], shape[0])
         for lattice, line in enumerate(lines):
             for row in range(0, line, rows):
                 many = min(rows, line - row)
-                # Slabs of tiles along the cut axis, in units of 4 voxels a lattice.
+                # Slabs of tiles along the cut axis, in units of the new voxels of a tile a lattice.
                 first, last = (slab, slab + deep) if ends.target.cut == 0 else (row, row + many)
-                thick = NEW * ends.dilation[ends.target.cut]
+                thick = new[ends.target.cut] * ends.dilation[ends.target.cut]
                 planes = first * thick, min(ends.target.extent, last * thick)
-                yield _Group(batch, z0, z1, row * apart_y + lattice, many, tiles, planes)
+                y0 = row * apart_y + lattice
+                yield _Group(size, batch, z0, z1, y0, many, tiles, planes)
 
 
-def _inside(tiles: range, dilation: int, extent: int) -> int:
+def _inside(tiles: range, dilation: int, new: int, extent: int) -> int:
     """Return how many tiles begin inside."""
-    return sum(tile // dilation * NEW * dilation + tile % dilation < extent for tile in tiles)
+    return sum(tile // dilation * new * dilation + tile % dilation < extent for tile in tiles)

@@ -7,10 +7,11 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.weight_gradient import gradient_floats, winograd_gradient
+from znnpy_kernels.winograd.weight_gradient import WINOGRAD_GRADIENT, gradient_floats
 
 from znnpy.engine.convolution.padding_taps import clear_unmet
 from znnpy.engine.convolution.winograd.arguments import (
+    dilation_of,
     place_words,
     size_words,
     tile_planes,
@@ -23,7 +24,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
-from znnpy.plan.algorithms.winograd import NEW, panels, range_count, weight_seconds
+from znnpy.plan.algorithms.winograd import new_voxels, panels, range_count, weight_seconds
 
 
 class _Panel(NamedTuple):
@@ -37,8 +38,8 @@ class _Panel(NamedTuple):
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare products of tiles of source and gradient, summed by a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.seen(edge)
-    dilation = build.layout.geometry.dilations[edge.name]
-    shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, dilation)
+    size, dilation = edge.size, dilation_of(build, edge)
+    shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, size, dilation)
     seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
     # `range_count` goes by sizes alone, so the tree over ranges has the same bits everywhere.
     cuts = [planes * cut // count for cut in range(count + 1)]
@@ -50,10 +51,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         **size_words("dilation", dilation),
     }
     for ((batch, low, high), leaf), panel in product(
-        zip(tasks, leaves, strict=True), _panels(parameter.pieces, source.blocks)
+        zip(tasks, leaves, strict=True), _panels(size, parameter.pieces, source.blocks)
     ):
-        first, last = _planes(gradient, dilation, low, high)
-        seen = min(source.extent, last + 2 * dilation[gradient.cut])
+        first, last = _planes(gradient, size, dilation, low, high)
+        seen = min(source.extent, last + (size[gradient.cut] - 1) * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
         # Pieces go by outputs first: those of the first group of outputs have all inputs of the
         # panel.
@@ -61,13 +62,13 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         # A panel's part of the products; what panels repeat is small beside it.
         share = sum(piece.floats for piece in pieces) / parameter.floats
         step.add(
-            winograd_gradient,
+            WINOGRAD_GRADIENT[size],
             {
                 **words,
                 **place_words("source", source, batch),
                 **place_words("gradient", gradient, batch),
-                **tile_words(gradient, dilation, low, high),
-                **build.worker_scratch(gradient_floats(inputs, LANES * len(panel.targets))),
+                **tile_words(gradient, size, dilation, low, high),
+                **build.worker_scratch(gradient_floats(size, inputs, LANES * len(panel.targets))),
                 "inputs": inputs,
                 "blocks": len(panel.targets),
                 "source": source.at(batch, panel.sources.start),
@@ -90,10 +91,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     clear_unmet(step, build, edge)
 
 
-def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
+def _panels(size: Triple, pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
     """Return panels of all pieces: groups of outputs with all `blocks` of inputs, or one group with some of them."""
     widths = [pieces[first].width // LANES for first in range(0, len(pieces), blocks)]
-    parts, together = panels(blocks, LANES)
+    parts, together = panels(size, blocks, LANES)
     found = []
     for first in range(0, len(widths), together):
         last = min(len(widths), first + together)
@@ -106,8 +107,10 @@ def _panels(pieces: Sequence[Piece], blocks: int) -> list[_Panel]:
     return found
 
 
-def _planes(gradient: Tensor, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+def _planes(
+    gradient: Tensor, size: Triple, dilation: Triple, low: int, high: int
+) -> tuple[int, int]:
     """Return the planes among which those of some tiles lie."""
-    apart = dilation[gradient.cut]
+    apart, new = dilation[gradient.cut], new_voxels(size)[gradient.cut]
     first, last = low // apart, -(-high // apart)
-    return first * NEW * apart, min(gradient.extent, last * NEW * apart)
+    return first * new * apart, min(gradient.extent, last * new * apart)
