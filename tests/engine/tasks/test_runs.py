@@ -10,8 +10,11 @@ from znnpy_kernels.scheduling.run import run_in_turn
 from znnpy_kernels.simd.rows import add_flat, zero_flat
 
 from znnpy import Model
+from znnpy.engine.memory.arena import Sharing
 from znnpy.engine.memory.regions import Filled
 from znnpy.engine.tasks import runs
+from znnpy.engine.tasks.buffer_sharing import gated
+from znnpy.engine.tasks.dependencies import Accesses
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.geometry import fit
 
@@ -136,3 +139,26 @@ def updated(seed):
             model.step(x, target, learning_rate=0.01)
         _, gradients = model.loss_and_gradients(x, target)
         return dict(gradients) | {f"{name} updated": it for name, it in model.parameters.items()}
+
+
+def test_memory_is_handed_over_between_runs(monkeypatch):
+    """What reads a buffer last and what writes first to another in its place are no run that others write beside."""
+    one, other = ([it.region(section=part) for part in range(2)] for it in (A, B))
+    tasks = [
+        declared("fill", writes=one),
+        declared("layer", reads=one),
+        declared("layer", writes=other[:1]),
+        declared("layer", writes=other[1:]),
+    ]
+    sharing = Sharing({A.name: 0, B.name: 0}, 64, {A.name: [B.name], B.name: [A.name]}, [])
+    monkeypatch.setattr(runs, "MOST_SECONDS", 2.5e-6)  # two leaves
+    made = joined(gated(tasks, sharing))
+    ends, found = Accesses.of([made]).predecessors()
+    reach = []
+    for moment in range(len(made)):
+        before = found[ends[moment] : ends[moment + 1]].tolist()
+        reach.append(set(before).union(*(reach[other] for other in before)))
+    (reader,) = (n for n, task in enumerate(made) if {it.buffer for it in task.reads} == {A})
+    writers = [n for n, task in enumerate(made) if B in {it.buffer for it in task.writes}]
+    assert writers
+    assert all(n == reader or reader in reach[n] for n in writers)
