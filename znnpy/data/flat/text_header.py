@@ -1,4 +1,4 @@
-"""What NRRD and MetaImage have in common: a header of text, voxels behind it or in another file, axes x first."""
+"""Shared by NRRD and MetaImage: a header of text, voxels behind it or in another file, axes x first."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ DAMAGE = (EOFError, zlib.error, OSError, ValueError)
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """What a header says of its voxels.
+    """The voxels as a header describes them.
 
     `start`: byte of `path`, decompressed if it is `packed`, at which they begin. `shape` (C, Z, Y, X); stored in this
     order, or, `interleaved`, with the channels of a voxel together, or, `reversed`, the other way round. `dtype`: as

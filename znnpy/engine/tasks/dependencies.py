@@ -48,7 +48,7 @@ WHO = {Filled.STEP: IN_STEP, Filled.EARLIER: EVER, Filled.OUTSIDE: UNCHECKED}
 
 @dataclass(frozen=True)
 class Accesses:
-    """What the tasks of some steps touch, as rows of a table for compiled code.
+    """The accesses of the tasks of some steps, as rows of a table for compiled code.
 
     `bounds`: the first task of each step, and the end. `starts`: the first row of each task, and the end.
     """
