@@ -54,7 +54,7 @@ def test_every_policy_gives_the_same_bits(policy, threads):
 )
 def test_critical_path_beats_layers_and_is_near_the_best(name, output, wins):
     network = load_network(NETWORKS / f"{name}.yaml")
-    graph = estimated_graph(network, output, conv="direct")
+    graph = estimated_graph(network, output, conv="direct", workers=16)
     builder = GraphBuilder.of(graph)
     seconds = {
         policy: simulate(Replay.of(builder.build(policy)), 16, steps=6).seconds

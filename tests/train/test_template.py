@@ -56,10 +56,12 @@ def as_loss(*names: str) -> tuple[str, ...]:
 
 OUTPUTS = {
     "data.target={kind: affinity": 3,
+    "data.target={kind: labels": 2,
     **dict.fromkeys(as_loss("malis"), 3),
     **dict.fromkeys(as_loss("softmax", "ce_dice"), 2),
 }
 FUNCTIONS = dict.fromkeys(as_loss("focal", "dice"), "logistic")
+LOSSES = {"data.target={kind: labels": "softmax"}
 TARGETS = {as_loss("softmax", "ce_dice"): "labels", as_loss("malis"): "affinity"}
 # These hide what other keys say, or do not suit them: tried without them.
 ALONE = (
@@ -231,7 +233,11 @@ def rounds() -> list[list[str]]:
     for example in examples():
         if any(example.startswith(words) for words in ALONE):
             targets = [it for words, it in TARGETS.items() if example.startswith(words)]
-            alone.append([*(f"data.target={it}" for it in targets), example])
+            losses = [it for words, it in LOSSES.items() if example.startswith(words)]
+            others = [f"data.target={it}" for it in targets] + [
+                f"training.loss={it}" for it in losses
+            ]
+            alone.append([*others, example])
         else:
             by_key.setdefault(example.partition("=")[0], []).append(example)
     most = max(map(len, by_key.values()))
