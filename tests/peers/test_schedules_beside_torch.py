@@ -75,7 +75,9 @@ CASES: list[tuple[Any, Made]] = [
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of schedules in a row
-@pytest.mark.parametrize(("schedule", "theirs"), CASES, ids=lambda it: str(it)[:50])
+@pytest.mark.parametrize(
+    ("schedule", "theirs"), CASES, ids=lambda it: "torch" if callable(it) else str(it)[:50]
+)
 def test_rates(schedule: Any, theirs: Made) -> None:
     training = TrainingSection(
         output_shape=(1, 1, 1), iterations=LENGTH, learning_rate=FULL, schedule=schedule

@@ -103,7 +103,9 @@ OVER_RANKS = {Part.RANKS, Part.COPIED}
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("how", [strategy("tree"), strategy("multicolor"), strategy("blocking")])
 def test_simulated_ranks_put_first_what_ranks_put_first(how: Strategy, workers: int) -> None:
-    with znnpy.Model(NETS["plain"], 4, threads=1, conv="direct") as model:
+    # Cut for so many, each leaf that is declared is a task of its own.
+    many = znnpy.Execution(cut_for=4096)
+    with znnpy.Model(NETS["plain"], 4, threads=1, conv="direct", execution=many) as model:
         graph = model.task_graph
         own = [
             it.what
