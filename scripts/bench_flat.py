@@ -169,7 +169,11 @@ def measure(words: str, options: argparse.Namespace, training: bool) -> str:
         for method in layers.methods(training)
     }  # fmt: skip
     for name, model in models.items():
-        step = lambda it=model: it.step(layers.source, layers.target, learning_rate=1e-9)  # noqa: E731
+
+        def step(it: Model = model) -> None:
+            it.step(layers.source, layers.target, learning_rate=1e-9)
+            it.drain()  # `step` returns when the loss is known
+
         forward = lambda it=model: it.forward(layers.source)  # noqa: E731
         runs[name] = step if training else forward
     with_peers = importlib.util.find_spec("torch") is not None
