@@ -65,7 +65,7 @@ class Case:
 
     def _row(self) -> dict[str, int]:
         return {
-            "blocks": self.blocks, "tiles_y": self.grid[1], "tiles_x": self.grid[2],
+            "blocks": self.blocks, **words("tiles", self.grid),
             "tile0": 0, "tile1": self.tiles, **words("origin", (0, 0, 0)),
             **words("step", self.useful), **self._tile(),
         }  # fmt: skip
@@ -99,7 +99,7 @@ class Case:
         return call_of(
             tile_images, **self._row(), **self._spectra("source", "tile"),
             source_block=2 * LANES, **self._images("target"), **words("first", (0, 0, 0)),
-            **words("count", self.useful), **words("old", (0, 0, 0)), scale=1e-3, bias=0, channels=0, relu=0,
+            **words("count", self.useful), scale=1e-3, bias=0, channels=0, relu=0,
         )  # fmt: skip
 
     def _taps(self, end: str) -> dict[str, int]:

@@ -45,24 +45,24 @@ class Tiling:
         return (*self.size[:2], self.size[2] // 2 + 1)
 
     def origins(self) -> list[Triple]:
-        """Lattice voxel under each tile's first point."""
+        """Lattice voxel under each tile's first point, by turns along each axis."""
+        places = map(by_turns, self.tiles, self.size, self.step)
         return [
             tuple(o + t * s for o, t, s in zip(self.origin, tile, self.step, strict=True))
-            for tile in product(*map(range, self.tiles))
+            for tile in product(*places)
         ]
-
-    def overlap(self) -> Triple:
-        """First points of a tile that the tiles before it have written."""
-        return tuple(
-            first + max(0, count - step)
-            for first, count, step in zip(self.first, self.count, self.step, strict=True)
-        )
 
     def limits(self, image: Triple) -> Triple:
         """Voxels of the lattice on each axis."""
         return tuple(
             -(-(n - q) // d) for n, q, d in zip(image, self.lattice, self.dilation, strict=True)
         )
+
+
+def by_turns(tiles: int, size: int, step: int) -> list[int]:
+    """Places of tiles along an axis in the order of their numbers: disjoint ones together."""
+    apart = -(-size // step)
+    return [place for turn in range(apart) for place in range(turn, tiles, apart)]
 
 
 class Spectra:
@@ -178,7 +178,7 @@ def check_spectra(
         tile_spectra.run(
             1, source=source, source_block=LANES * tensor.block if planar else tensor.block,
             source_lane=tensor.block if planar else 1, channels=channels, blocks=blocks,
-            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
+            **words("tiles", tiling.tiles), tile0=tile0, tile1=tile1,
             target=spectra.address, target_frequency=spectra.frequency, target_tile=spectra.tile,
             target_block=spectra.block, **words("source", strides),
             **words("origin", tiling.origin), **words("step", tiling.step),
@@ -218,14 +218,14 @@ def check_images(
         tile_images.run(
             1, source=spectra.address, source_frequency=spectra.frequency,
             source_tile=spectra.tile, source_block=spectra.block, blocks=blocks,
-            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], tile0=tile0, tile1=tile1,
+            **words("tiles", tiling.tiles), tile0=tile0, tile1=tile1,
             target=start, target_block=target.block,
             scale=0.5 / np.prod(tiling.size), bias=address(offsets) if bias else 0,
             channels=channels, relu=relu, **words("target", strides),
             **words("size", tiling.size), **words("first", tiling.first),
             **words("count", tiling.count), **words("origin", tiling.origin),
             **words("step", tiling.step), **words("limit", tiling.limits(image)),
-            **words("old", tiling.overlap()), **scratch.words(),
+            **scratch.words(),
         )  # fmt: skip
     offsets = offsets[:channels] if bias else np.zeros(channels)
     least = 0.0 if relu else -np.inf

@@ -52,7 +52,7 @@ class Kind(enum.Enum):
     """Real lines to the first half of their spectra, whose imaginary parts `factor` multiplies."""
     HERMITIAN = "hermitian"
     """Half spectra to `factor` times real lines, unnormalised, plus the vector at `spare` + BIAS, but
-    no less than that at `spare` + FLOOR. The first `option` elements are added to the target
+    no less than that at `spare` + FLOOR. All but `parts` elements from `option` on are added to the target
     instead of the bias."""
 
 
@@ -89,8 +89,8 @@ class Lines(NamedTuple):
     FLOOR one vector each. `parts`: from the real part of an element to its imaginary part, in what complex
     lines forward write, and backward read; `ahead_parts`: the same in what is asked for. Both are
     VECTOR_BYTES but for lines that are `apart`; of cut lines `parts` may be anything as well. `option`:
-    forward, 1 exchanges real and imaginary parts; Hermitian, how many elements are added to what stands
-    there.
+    forward, 1 exchanges real and imaginary parts; Hermitian, the first of `parts` elements that are stored, while
+    all others are added to what stands there.
     """
 
     source: Any
@@ -300,7 +300,9 @@ class _Line:
         """Output `index` to its place."""
         b, value, address = self.b, self.signed(index), self.place("target", index)
         if self.kind is Kind.HERMITIAN:
-            added = b.icmp_signed(">", self.given["option"], word(index))
+            # One comparison for both ends: below the first, the difference wraps to a large number.
+            place = b.sub(word(index), self.given["option"])
+            added = b.icmp_unsigned(">=", place, self.given["parts"])
             bias = b.add(self.given["spare"], word(BIAS))
             # Bias or old value from one load: the address is chosen, not the value.
             old = b.load(self.pointer(b.select(added, address, bias)), align=4)

@@ -13,7 +13,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     phases_z, phases_y, phases_x        how many
     phase_z, phase_y, phase_x           stride from phase to phase
     between_z, between_y, between_x     the same in voxels
-    tiles, tiles_y, tiles_x     of the grid: all; rows and columns in a plane
+    tiles_z, tiles_y, tiles_x   of the grid, numbered in `turns`
     block0, block1              blocks of lanes of this task
     step_z, step_y, step_x      voxels from tile to tile, of which the first begins at voxel (0, 0, 0)
     extent_z, extent_y, extent_x    voxels from the lattice's first on: beyond are zeros
@@ -46,9 +46,10 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
+from znnpy_kernels.spectral.turns import grid_turns
 
 AT = words(
-    "source source_image source_z source_y source_x images tiles tiles_y tiles_x block0 block1 "
+    "source source_image source_z source_y source_x images tiles_z tiles_y tiles_x block0 block1 "
     "step_z step_y step_x extent_z extent_y extent_x apart_z apart_y apart_x phases_z phases_y "
     "phases_x phase_z phase_y phase_x between_z between_y between_x size_z size_y size_x target "
     "target_block target_frequency scratch scratch_worker",
@@ -77,6 +78,8 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
     each = images * args[AT.phases_z] * args[AT.phases_y] * args[AT.phases_x]
     # Whole tiles in a vector; lanes beyond them are idle.
     tiles = LANES // each
+    grid = args[AT.tiles_z], args[AT.tiles_y], args[AT.tiles_x]
+    step = args[AT.step_z], args[AT.step_y], args[AT.step_x]
     for number in range(LANES):
         # Phase by phase: see the head of this module.
         tile, phase = block * tiles + number // each, number % each // images
@@ -85,13 +88,10 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
             phase // args[AT.phases_x] % args[AT.phases_y],
             phase % args[AT.phases_x],
         )
-        row = tile // args[AT.tiles_x]
-        z, y, x = (
-            row // args[AT.tiles_y] * args[AT.step_z],
-            row % args[AT.tiles_y] * args[AT.step_y],
-            tile % args[AT.tiles_x] * args[AT.step_x],
-        )
-        here = number // each < tiles and tile < args[AT.tiles]
+        here = number // each < tiles and tile < grid[0] * grid[1] * grid[2]
+        # Idle lanes stand at the first tile: they have no plane inside.
+        _, place = grid_turns(tile if here else 0, grid, size, step)
+        z, y, x = place[0] * step[0], place[1] * step[1], place[2] * step[2]
         address = args[AT.source] + 4 * (
             number % images * args[AT.source_image]
             + z * args[AT.source_z]

@@ -138,9 +138,9 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
         (4 * args[at.target_z], 4 * args[at.target_y], 4 * args[at.target_x]),
         float_argument(args[at.scale]),
     )
-    # Along an axis that is added to, all points stand there already.
-    most, work, added = abreast(size), scratch + SPARE_BYTES, args[at.accumulate] * size[2]
-    old = args[at.accumulate] * size[0], args[at.accumulate] * size[1], added
+    most, work = abreast(size), scratch + SPARE_BYTES
+    # What is added to stands there already: no point is the first.
+    stored = 0 if args[at.accumulate] else size[2]
     few, axis = _are_few(taps), last_axis(size)[0]
     for start in range(0, args[at.inputs], most):
         tiles = min(most, args[at.inputs] - start)
@@ -159,6 +159,9 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
             here = work + number * tile_bytes(size)
             target = args[at.target] + 4 * (start + number) * args[at.target_input]
             if few:
-                few_inverse_planes(here, size, taps, target, steps, added, scale, scratch)
+                few_inverse_planes(here, size, taps, target, steps, (0, stored), scale, scratch)
             else:
-                inverse_planes(here, size, origin, taps, target, steps, old, scale, scratch)
+                high = size[0], size[1], stored
+                inverse_planes(
+                    here, size, origin, taps, target, steps, origin, high, scale, scratch
+                )

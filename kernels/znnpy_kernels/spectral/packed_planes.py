@@ -24,6 +24,7 @@ from znnpy_kernels.spectral.packed_tiles import (
     PLACES,
     TABLE_BYTES,
     gathered_plane,
+    in_one_pass,
     pieces_of,
     scattered_plane,
     set_biases,
@@ -98,18 +99,23 @@ def packed_plane_images(args: Any, worker: int) -> None:
         float_argument(args[at.scale]),
         (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES),
     )
+    whole = 0, size[2]
     for vector in range(args[at.vector0], args[at.vector1]):
         source = args[at.planes] + vector * tile_bytes(size)
         pieces, planes = pieces_of(args, vector, table)
         if args[at.bias]:
             set_biases(args[at.bias], table, pieces, scratch)
-        # Last planes first: where tiles of one vector overlap, the earlier one has written there.
-        for z in range(planes - 1, -1, -1):
-            here, lines = source + z * plane_bytes(size), half
-            # Lines straight from where they lie: there is no column to transform before.
-            if size[0] == 1:
-                lines = here
-            else:
-                columns_from(here, half, size, here - plane_bytes(size), scratch)
-            inverse_rows(lines, size, (0, 0, 0), count, room, steps, 0, scale, scratch, 0)
-            scattered_plane(args, table, pieces, z, room)
+        # Last planes first: where tiles of one vector overlap, the one before has written there.
+        first = 0
+        while first < pieces:
+            end = in_one_pass(args, table, first, pieces)
+            for z in range(planes - 1, -1, -1):
+                here, lines = source + z * plane_bytes(size), half
+                # Lines straight from where they lie: there is no column to transform before.
+                if size[0] == 1:
+                    lines = here
+                else:
+                    columns_from(here, half, size, here - plane_bytes(size), scratch)
+                inverse_rows(lines, size, (0, 0, 0), count, room, steps, whole, scale, scratch, 0)
+                scattered_plane(args, table, first, end, z, room)
+            first = end

@@ -3,7 +3,7 @@
 Channel i of tile t is lane c = t * channels + i of a row of vectors: lane c % LANES of vector c // LANES. For
 each frequency, in the order of `tile_spectra`, all real parts of the row come first, then all
 imaginary ones. A vector holds pieces of several tiles, of any lattice and sample of the batch:
-tiles are numbered [batch][lattice z y x][tile z y x].
+tiles are numbered [batch][lattice z y x][tile z y x], those of a lattice in `turns`.
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
@@ -24,8 +24,8 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
                                 w * scratch_worker on
     scale, bias, relu           (images) as in `tile_spectra`; the biases of all channels
 
-Where tiles overlap, points that an earlier tile has written are added to: tasks of one lattice must
-run in the order of their numbers. Lanes of the last block beyond its images are written as zeros; the
+Where tiles overlap, points that an earlier tile has written are added to: such tiles must be written in
+the order of their numbers. Lanes of the last block beyond its images are written as zeros; the
 lanes of the row's last vector beyond the last tile are undefined.
 Other tasks over disjoint vectors may run concurrently.
 """
@@ -68,6 +68,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
+from znnpy_kernels.spectral.turns import fresh, turn_of
 
 PLACES = words(
     "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
@@ -78,12 +79,13 @@ PLACES = words(
 SPECTRA = words(PLACES, "spectra spectra_frequency spectra_parts scratch scratch_worker")
 IMAGES = words(SPECTRA, "scale:float bias relu")
 PIECE = words(
-    "address inside_z inside_y inside_x lanes block_lane lane ends old_z old_y old_x image "
-    "outside_z outside_y outside_x"
+    "address inside_z inside_y inside_x lanes block_lane lane ends low_z low_y low_x high_z high_y high_x image "
+    "outside_z outside_y outside_x turn"
 )
 """Of a piece: address of its tile's first point, in its block of channels; where points inside end along
-z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; points
-that other tiles have written along z, y, x; the first image; points before the images along z, y, x."""
+z, y, x; lanes; the first one in the block, and in the vector; 1 where it ends with the last image; from which
+point on, and up to which, no tile of an earlier turn has written, along z, y, x; the first image; points before
+the images along z, y, x; the tile's turn along z."""
 PIECE_BYTES = 8 * len(PIECE)
 # Room for a piece a lane, the most that a vector may have.
 TABLE_BYTES = PIECE_BYTES * LANES
@@ -142,46 +144,48 @@ def _lattice(args: Any, axis: int, rest: int, inner: int) -> Any:
 
 @inlined
 def _located(args: Any, tile: int) -> Any:
-    """Image of the batch, lattice and place in its grid of a tile."""
+    """Image of the batch, lattice, its tiles, and number along each axis, of a tile."""
     # [batch][lattice z y x][tile z y x]: lattices of all three axes before tiles of any.
     y, x = _all_tiles(args, 1), _all_tiles(args, 2)
     whole = _all_tiles(args, 0) * y * x
     z_lattice, z_tiles, rest = _lattice(args, 0, tile % whole, y * x)
     y_lattice, y_tiles, rest = _lattice(args, 1, rest, z_tiles * x)
     x_lattice, x_tiles, rest = _lattice(args, 2, rest, z_tiles * y_tiles)
-    place = rest // x_tiles // y_tiles, rest // x_tiles % y_tiles, rest % x_tiles
-    return tile // whole, (z_lattice, y_lattice, x_lattice), place
+    number = rest // x_tiles // y_tiles, rest // x_tiles % y_tiles, rest % x_tiles
+    return (tile // whole, (z_lattice, y_lattice, x_lattice), (z_tiles, y_tiles, x_tiles), number)
 
 
 @inlined
-def _axis(args: Any, axis: int, lattice: int, place: int) -> Any:
-    """Floats to a tile's first point along an axis, end of points inside, points written by others, outside."""
+def _axis(args: Any, axis: int, located: Any, size: int) -> Any:
+    """Of a tile along an axis: floats to its first point, end of points inside, those before, turn, fresh ones."""
+    lattice, tiles = located[1][axis], located[2][axis]
     _, dilation, step, count, shape, stride, before = _axis_words(args, axis)
+    turn, place = turn_of(located[3][axis], tiles, size, step)
     origin = place * step
     limit = cover(before + shape - lattice, dilation)
-    # All but the first tile of an axis begin among points that the one before has written.
-    old = count - step if place else 0
     inside = max(0, min(count, limit - origin))
     outside = max(0, cover(before - lattice, dilation) - origin)
-    return (lattice + origin * dilation - before) * stride, inside, old, outside
+    low, high = fresh(turn, place, tiles, size, step, count)
+    return (lattice + origin * dilation - before) * stride, inside, outside, turn, low, high
 
 
 @inlined
 def _note(args: Any, piece: Any, tile: int, image: int, lane: int, lanes: int) -> None:
     """Describe a piece of a vector."""
     at, of = PLACES, PIECE
-    batch, lattice, place = _located(args, tile)
-    z = _axis(args, 0, lattice[0], place[0])
-    y = _axis(args, 1, lattice[1], place[1])
-    x = _axis(args, 2, lattice[2], place[2])
-    offset = batch * args[at.image_batch] + image // LANES * args[at.image_block]
+    located = _located(args, tile)
+    z = _axis(args, 0, located, args[at.size_z])
+    y = _axis(args, 1, located, args[at.size_y])
+    x = _axis(args, 2, located, args[at.size_x])
+    offset = located[0] * args[at.image_batch] + image // LANES * args[at.image_block]
     piece[of.address] = args[at.image] + 4 * (offset + z[0] + y[0] + x[0])
     piece[of.inside_z], piece[of.inside_y], piece[of.inside_x] = z[1], y[1], x[1]
     piece[of.lanes], piece[of.block_lane], piece[of.lane] = lanes, image % LANES, lane
     piece[of.ends] = 1 if image + lanes == args[at.images] else 0
-    piece[of.old_z], piece[of.old_y], piece[of.old_x] = z[2], y[2], x[2]
-    piece[of.image] = image
-    piece[of.outside_z], piece[of.outside_y], piece[of.outside_x] = z[3], y[3], x[3]
+    piece[of.outside_z], piece[of.outside_y], piece[of.outside_x] = z[2], y[2], x[2]
+    piece[of.low_z], piece[of.low_y], piece[of.low_x] = z[4], y[4], x[4]
+    piece[of.high_z], piece[of.high_y], piece[of.high_x] = z[5], y[5], x[5]
+    piece[of.image], piece[of.turn] = image, z[3]
 
 
 @inlined
@@ -316,40 +320,64 @@ def gathered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> Non
 
 
 @inlined
-def scattered_plane(args: Any, table: int, pieces: int, z: int, room: int) -> None:
-    """Write one plane of points, [y][x][lane], to where the pieces belong; rows behind are asked for."""
+def in_one_pass(args: Any, table: int, first: int, pieces: int) -> Any:
+    """Return the end of the pieces from `first` on whose planes can be written together, the last ones first.
+
+    Where a tile overlaps the one behind it, of an earlier turn, this one is written before, which is against the order
+    of planes.
+    """
+    of, end = PIECE, first + 1
+    while end < pieces:
+        piece, before = longs(table + PIECE_BYTES * end), longs(table + PIECE_BYTES * (end - 1))
+        if piece[of.turn] != before[of.turn] and piece[of.high_z] < args[PLACES.count_z]:
+            break
+        end += 1
+    return end
+
+
+@inlined
+def _added_row(source: int, target: int, step: int, x: Any, mine: Any, written: Any) -> None:
+    """Points of a row from x[0] up to x[1], added to what stands there; ROWS_AHEAD of it are asked for at x[2] bytes."""
+    for point in range(x[0], x[1]):
+        value, place = load_masked(source + point * VECTOR_BYTES, mine), target + point * step
+        store_masked(place, written, value + load_masked(place, mine))
+        prefetch(place + x[2])
+
+
+@inlined
+def scattered_plane(args: Any, table: int, first: int, end: int, z: int, room: int) -> None:
+    """Write one plane of points, [y][x][lane], to where some pieces belong; rows behind are asked for."""
     at, of = PLACES, PIECE
     steps = _steps(args)
-    for number in range(pieces):
+    step, ahead = steps[2], ROWS_AHEAD * steps[1]
+    for number in range(first, end):
         piece = longs(table + PIECE_BYTES * number)
-        shift, end = (
+        shift, last = (
             piece[of.lane] - piece[of.block_lane],
             piece[of.block_lane] + piece[of.lanes],
         )
         mine, written = (
-            _between(piece[of.block_lane], end),
+            _between(piece[of.block_lane], last),
             # The last piece of a tile also writes zeros into the lanes of its block beyond the images.
-            _between(piece[of.block_lane], LANES if piece[of.ends] else end),
+            _between(piece[of.block_lane], LANES if piece[of.ends] else last),
         )
         seen = piece[of.outside_z] <= z < piece[of.inside_z]
         for y in range(piece[of.outside_y], piece[of.inside_y] if seen else 0):
             row = room + y * args[at.count_x] * VECTOR_BYTES + 4 * shift
             target = piece[of.address] + z * steps[0] + y * steps[1]
-            old = (
-                piece[of.inside_x]
-                # Whole rows of old points where z or y is old; otherwise only those along x.
-                if z < piece[of.old_z] or y < piece[of.old_y]
-                else min(piece[of.inside_x], piece[of.old_x])
-            )
-            for x in range(piece[of.outside_x], old):
-                value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
-                # Old points first, then new ones: two loops without tests.
-                store_masked(place, written, value + load_masked(place, mine))
-                prefetch(place + ROWS_AHEAD * steps[1])
-            for x in range(max(old, piece[of.outside_x]), piece[of.inside_x]):
-                value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * steps[2]
+            # Whole rows are old where z or y is; otherwise those points before and behind the fresh ones along x.
+            new = piece[of.low_z] <= z < piece[of.high_z]
+            new = new and piece[of.low_y] <= y < piece[of.high_y]
+            start, stop = piece[of.outside_x], piece[of.inside_x]
+            low = min(stop, max(start, piece[of.low_x])) if new else stop
+            high = min(stop, max(low, piece[of.high_x]))
+            # Loops without tests.
+            _added_row(row, target, step, (start, low, ahead), mine, written)
+            for x in range(low, high):
+                value, place = load_masked(row + x * VECTOR_BYTES, mine), target + x * step
                 store_masked(place, written, value)
-                prefetch(place + ROWS_AHEAD * steps[1])
+                prefetch(place + ahead)
+            _added_row(row, target, step, (high, stop, ahead), mine, written)
 
 
 @inlined
@@ -414,6 +442,7 @@ def packed_images(args: Any, worker: int) -> None:
         float_argument(args[at.scale]),
     )
     room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
+    whole = 0, size[2]
     for start in range(args[at.vector0], args[at.vector1], abreast(size)):
         vectors = min(abreast(size), args[at.vector1] - start)
         source = args[at.spectra] + start * VECTOR_BYTES
@@ -433,8 +462,16 @@ def packed_images(args: Any, worker: int) -> None:
             pieces, planes = pieces_of(args, start + vector, table)
             if args[at.bias]:
                 set_biases(args[at.bias], table, pieces, scratch)
-            # Last planes first: where tiles of one vector overlap, the earlier one has written there.
-            for z in range(planes - 1, -1, -1):
-                inverse_columns(here, size, z, room, 0, scratch)
-                inverse_rows(here, size, (0, 0, 0), count, room, steps, 0, scale, scratch, z)
-                scattered_plane(args, table, pieces, z, room)
+            # Last planes first: where tiles of one vector overlap, the one before has written there.
+            first = 0
+            while first < pieces:
+                end = in_one_pass(args, table, first, pieces)
+                for z in range(planes - 1, -1, -1):
+                    # In place: once is enough.
+                    if first == 0:
+                        inverse_columns(here, size, z, room, 0, scratch)
+                    inverse_rows(
+                        here, size, (0, 0, 0), count, room, steps, whole, scale, scratch, z
+                    )
+                    scattered_plane(args, table, first, end, z, room)
+                first = end

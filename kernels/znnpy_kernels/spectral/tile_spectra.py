@@ -2,7 +2,7 @@
 
 A tile has nz * ny * nx points, each size one of `fft.codelets.SIZES`, and the spectrum of LANES real
 images at once: frequency f = (kz * ny + ky) * (nx // 2 + 1) + kx, each LANES real parts and then LANES
-imaginary parts. Tiles lie in a grid of rows and columns: tile t = (tz * tiles_y + ty) * tiles_x + tx
+imaginary parts. Tiles lie in a grid and are numbered in `turns`; the one at place (tz, ty, tx)
 begins at voxel origin + (tz, ty, tx) * step. A sparse convolution is an ordinary one on interleaved
 lattices: the strides of a lattice are the tensor's times the sparsity.
 
@@ -16,7 +16,7 @@ belong to the axes.
                                 first block on: the lanes beyond are 0
     source, source_frequency, source_tile, source_block     (images) spectra of tile 0, first block
     blocks                      channel blocks of this task
-    tiles_y, tiles_x            rows and columns of tiles in a plane of the grid
+    tiles_z ..                  tiles of the grid
     tile0, tile1                tiles of this task
     size_z ..                   points of a tile
     origin_z .., step_z ..      voxel under the first read, or wanted, point of tile (0, 0, 0), may be
@@ -28,8 +28,6 @@ belong to the axes.
     target, target_block, target_z ..   (images) voxel (0, 0, 0) of the lattice in the first block;
                                         blocked
     scale                       of the inverse, which is not normalised: 1 / points, times anything
-    old_z, old_y, old_x         (images) points below these stand where the tile before along the axis,
-                                if there is one, has written: they are added to what stands there
     bias, channels              (images) added to the inverse: floats of the channels from the first
                                 block on, and how many; 0: none, as where tiles overlap
     relu                        (images) 1: 0 is written for what would be less, last of all
@@ -37,7 +35,7 @@ belong to the axes.
                                 w * scratch_worker on
 
 Nothing but the target is written: all frequencies of a tile, or the wanted voxels within the limit.
-Tasks over disjoint targets may run concurrently. Where tiles overlap, all tiles of a block must be
+Tasks over disjoint targets may run concurrently. Where wanted points of tiles overlap, these must be
 written in the order of their numbers: the first of a voxel stores, the others add.
 """
 
@@ -67,11 +65,12 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
+from znnpy_kernels.spectral.turns import fresh, grid_turns
 
 __all__ = ["scratch_floats", "tile_images", "tile_spectra"]
 
 TILES = words(
-    "blocks tiles_y tiles_x tile0 tile1 size_z size_y size_x origin_z origin_y origin_x "
+    "blocks tiles_z tiles_y tiles_x tile0 tile1 size_z size_y size_x origin_z origin_y origin_x "
     "step_z step_y step_x count_z count_y count_x limit_z limit_y limit_x scratch scratch_worker"
 )
 """Words that both kernels begin with."""
@@ -83,7 +82,7 @@ SPECTRA = words(
 IMAGES = words(
     TILES,
     "source source_frequency source_tile source_block first_z first_y first_x target target_block "
-    "target_z target_y target_x old_z old_y old_x scale:float bias channels relu",
+    "target_z target_y target_x scale:float bias channels relu",
 )
 
 
@@ -99,7 +98,12 @@ def _task(args: Any, worker: int) -> Any:
     at = TILES
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
     size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
-    grid = args[at.tiles_y], args[at.tiles_x], args[at.tile0], args[at.blocks]
+    grid = (
+        _triple(args, at.tiles_z, at.tiles_y, at.tiles_x, 1),
+        size,
+        args[at.tile0],
+        args[at.blocks],
+    )
     place = (
         _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
         _triple(args, at.step_z, at.step_y, at.step_x, 1),
@@ -110,16 +114,20 @@ def _task(args: Any, worker: int) -> Any:
 
 
 @inlined
+def _turns(member: int, grid: Any, place: Any) -> Any:
+    """Return the turns of a member's tile, and its place in the grid."""
+    # Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
+    return grid_turns(grid[2] + member // grid[3], grid[0], grid[1], place[1])
+
+
+@inlined
 def _tile(member: int, grid: Any, place: Any) -> Any:
     """Return the voxel under a tile's first point, and which of its points lie inside.
 
-    A member is a block of a tile. `grid`: rows, columns, first tile and blocks of the task;
+    A member is a block of a tile. `grid`: tiles of the grid, points of a tile, first tile and blocks of the task;
     `place`: origin, step, count and limit.
     """
-    # Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
-    tile = grid[2] + member // grid[3]
-    row = tile // grid[1]
-    z, y, x = row // grid[0], row % grid[0], tile % grid[1]
+    _, (z, y, x) = _turns(member, grid, place)
     first, step = place[0], place[1]
     origin = first[0] + z * step[0], first[1] + y * step[1], first[2] + x * step[2]
     inside, count = box(origin, place[2], place[3])
@@ -127,14 +135,14 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 
 @inlined
-def _old(overlap: Any, origin: Any, first: Any) -> Any:
-    """Return how many points other tiles have written: none along an axis where this is the first."""
-    # Along an axis on which it is the first nobody has written before.
-    return (
-        overlap[0] if origin[0] > first[0] else 0,
-        overlap[1] if origin[1] > first[1] else 0,
-        overlap[2] if origin[2] > first[2] else 0,
-    )
+def _fresh(member: int, grid: Any, place: Any, first: Any) -> Any:
+    """Return from which point of a tile on, and up to which, nobody has written before; `first`: the first wanted."""
+    turns, places = _turns(member, grid, place)
+    tiles, size, step, count = grid[0], grid[1], place[1], place[2]
+    z = fresh(turns[0], places[0], tiles[0], size[0], step[0], count[0])
+    y = fresh(turns[1], places[1], tiles[1], size[1], step[1], count[1])
+    x = fresh(turns[2], places[2], tiles[2], size[2], step[2], count[2])
+    return added(first, (z[0], y[0], x[0])), added(first, (z[1], y[1], x[1]))
 
 
 @inlined
@@ -212,7 +220,6 @@ def tile_images(args: Any, worker: int) -> None:
     prepare(scratch, args[at.relu])
     steps = _triple(args, at.target_z, at.target_y, at.target_x, 4)
     wanted = _triple(args, at.first_z, at.first_y, at.first_x, 1)
-    overlap = _triple(args, at.old_z, at.old_y, at.old_x, 1)
     strides = 4 * args[at.source_tile], 4 * args[at.source_block]
     scale = float_argument(args[at.scale])
     work, start = scratch + SPARE_BYTES, 0
@@ -235,6 +242,6 @@ def tile_images(args: Any, worker: int) -> None:
                 set_bias(
                     scratch, args[at.bias] + VECTOR_BYTES * block, args[at.channels] - LANES * block
                 )
-            old = _old(overlap, origin, place[0])
-            inverse_planes(here, size, first, count, target, steps, old, scale, scratch)
+            low, high = _fresh(member, grid, place, wanted)
+            inverse_planes(here, size, first, count, target, steps, low, high, scale, scratch)
         start += tiles

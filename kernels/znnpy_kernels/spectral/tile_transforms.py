@@ -291,10 +291,13 @@ def few_forward_planes(
 
 @inlined
 def inverse_rows(
-    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, added: int,
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, stored: Any,
     scale: float, spare: int, z: int,
 ) -> None:  # fmt: skip
-    """Transform back along x in one plane, to the counted points; those below `added` are added to the target."""
+    """Transform back along x in one plane, to the counted points; `stored`: the first that is, and how many.
+
+    All others are added to the target.
+    """
     row, here = _row_bytes(size), work + z * plane_bytes(size)
     hermitian_lines(
         size[2],
@@ -307,8 +310,8 @@ def inverse_rows(
             first=first[2],
             count=count[2],
             spare=spare,
-            option=added,
-            parts=0,
+            option=stored[0],
+            parts=stored[1],
             ahead_parts=0,
         ),
         scale,
@@ -324,27 +327,29 @@ def inverse_columns(work: int, size: Any, z: int, ahead: int, ahead_row: int, sp
 
 @inlined
 def inverse_planes(
-    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, old: Any,
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, low: Any, high: Any,
     scale: float, spare: int,
 ) -> None:  # fmt: skip
     """Transform back along y and x, to the counted points; `target` is where point (0, 0, 0) would go.
 
-    Points below `old` along any axis are added to the target, the others stored.
+    Points from `low` up to `high` along all axes are stored, the others added to the target.
     """
+    # Rows that other tiles have written are added in whole.
+    none, some = (0, 0), (low[2], high[2] - low[2])
+    end = first[1] + count[1]
     for z in range(first[0], first[0] + count[0]):
         ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
         inverse_columns(work, size, z, ahead, steps[1], spare)
-        # Rows that another tile has written are added in whole; behind them only the first points of each row
-        # are.
-        rows = count[1] if z < old[0] else max(0, min(old[1] - first[1], count[1]))
-        if rows > 0:
-            part = count[0], rows, count[2]
-            # `size[2]`: more than any row has, so all of its points are added.
-            inverse_rows(work, size, first, part, target, steps, size[2], scale, spare, z)
-        if rows < count[1]:
-            start = first[0], first[1] + rows, first[2]
-            part = count[0], count[1] - rows, count[2]
-            inverse_rows(work, size, start, part, target, steps, old[2], scale, spare, z)
+        fresh = low[0] <= z < high[0]
+        old = min(max(low[1], first[1]), end) if fresh else end
+        late = min(max(high[1], old), end) if fresh else end
+        for part in range(3):
+            y0 = first[1] if part == 0 else old if part == 1 else late
+            y1 = old if part == 0 else late if part == 1 else end
+            if y0 < y1:
+                rows = (first[0], y0, first[2]), (count[0], y1 - y0, count[2])
+                stored = some if part == 1 else none
+                inverse_rows(work, size, rows[0], rows[1], target, steps, stored, scale, spare, z)
 
 
 @inlined
@@ -363,13 +368,13 @@ def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> N
 
 @inlined
 def few_inverse_planes(
-    work: int, size: Any, count: Any, target: int, steps: Any, added: int, scale: float, spare: int
+    work: int, size: Any, count: Any, target: int, steps: Any, stored: Any, scale: float, spare: int
 ) -> None:
     """`inverse_planes` where the points begin at 0 and end before `FEW` on the other axes than x."""
     for z in range(count[0]):
         if size[0] > 1:
             few_backward_lines(size[1], _plane(size, work, z, work, 0, 1.0, spare), 1.0)
-        inverse_rows(work, size, (0, 0, 0), count, target, steps, added, scale, spare, z)
+        inverse_rows(work, size, (0, 0, 0), count, target, steps, stored, scale, spare, z)
 
 
 @inlined

@@ -1,6 +1,6 @@
 """Tiles of lattices: every voxel belongs to exactly one tile, every tile to one group."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -28,12 +28,17 @@ CASES = [
 IMAGES = Name(Use("images"))
 
 
+def by_turns(tiles, size, step):
+    """Places of tiles along an axis in the order of their numbers: disjoint ones together."""
+    apart = -(-size // step)
+    return [place for turn in range(apart) for place in range(turn, tiles, apart)]
+
+
 def voxels_of(tiling, stretch):
     """Voxels (batch, z, y, x) that the new points of some tiles cover, clipped to the image."""
     grid = stretch.grid
-    _, rows, columns = grid.counts
-    for tile in range(stretch.low, stretch.high):
-        at = (tile // (rows * columns), tile // columns % rows, tile % columns)
+    places = list(product(*map(by_turns, grid.counts, tiling.tile, tiling.new)))
+    for at in places[stretch.low : stretch.high]:
         axes = [
             range(
                 first + step * new * number,
@@ -96,14 +101,16 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
     squares = [
         set(squares_of(tiling, Stretch(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
     ]
-    places = [divmod(tile, 7) for tile in range(grid.tiles)]
+    places = list(product(*map(by_turns, grid.counts[1:], tiling.tile[1:], tiling.new[1:])))
     meet = [
         (i, j)
         for i, j in combinations(range(grid.tiles), 2)
         if all(abs(a - b) * step < size for a, b in zip(places[i], places[j], strict=True))
     ]
-    assert all(squares[i] & squares[j] for i, j in meet)
-    assert not squares[0] & squares[-1]
+    assert all(
+        bool(squares[i] & squares[j]) == ((i, j) in meet)
+        for i, j in combinations(range(grid.tiles), 2)
+    )
     assert set(squares_of(tiling, Stretch(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from direct_cases import Tensor, Triple
-from tile_cases import words
+from tile_cases import by_turns, words
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.tiles import Tiling
@@ -29,17 +29,34 @@ CASES = [
     Case(5, (1, 23, 22), Tiling((1, 8, 10), (1, 6, 8), (1, 4, 3), (1, 17, 16), 1), 2, 9),
     Case(LANES + 4, (9, 8, 9), Tiling((6, 8, 6), (4, 8, 4), (1, 1, 1), (7, 8, 7), 1), 0, 4),
     Case(1, (6, 6, 26), Tiling((6, 6, 6), (4, 4, 4), (1, 1, 1), (4, 4, 24), 1), 0, 6),
+    # A vector with tiles of two turns along z.
+    Case(1, (22, 6, 7), Tiling((6, 6, 6), (4, 4, 4), (1, 1, 1), (20, 4, 4), 1), 0, 5),
+    # Overlaps wider than new points: four turns.
+    Case(3, (16, 10, 12), Tiling((8, 8, 8), (2, 2, 2), (1, 1, 1), (10, 4, 6), 1), 0, 30),
 ]
 
 
 def origins(case: Case) -> list[tuple[Triple, Triple]]:
     """Lattice and first voxel in it of each tile of the row."""
+    return _all_origins(case)[case.first : case.first + case.tiles]
+
+
+def _all_origins(case: Case) -> list[tuple[Triple, Triple]]:
     found = []
     for grid in case.tiling.grids:
-        for place in product(*map(range, grid.counts)):
+        for place in product(*map(by_turns, grid.counts, case.tiling.tile, case.tiling.new)):
             at = tuple(p * s for p, s in zip(place, case.tiling.new, strict=True))
             found.append((grid.lattice, at))
-    return found[case.first : case.first + case.tiles]
+    return found
+
+
+def earliest(case: Case, count: Triple) -> np.ndarray:
+    """The least number of a tile, of the row or not, that touches each voxel."""
+    found = np.full((1, *case.shape), np.iinfo(int).max)
+    for number, (lattice, origin) in enumerate(_all_origins(case)):
+        here = box(case, lattice, origin, count, case.shape)
+        found[here] = np.minimum(found[here], number)
+    return found
 
 
 def box(case: Case, lattice: Triple, origin: Triple, count: Triple, shape: Triple):
@@ -78,17 +95,13 @@ def expected_images(case: Case, tiles, before, bias) -> tuple[np.ndarray, np.nda
     """Images with half of what tiles bring, and where; without a bias tiles overlap, else relu follows."""
     count = case.tiling.tile if bias is None else case.tiling.new
     expected, written = before.astype(np.float64), np.zeros(case.shape, bool)
+    first = earliest(case, count)
     for number, (lattice, origin) in enumerate(origins(case)):
         here = box(case, lattice, origin, count, case.shape)
         shape = expected[here].shape[1:]
         new = 0.5 * tiles[(number, slice(None), *map(slice, shape))]
         if bias is None:
-            old = np.array([o > 0 for o in origin])
-            first = np.ones(shape, bool)
-            for axis in np.flatnonzero(old):
-                done = case.tiling.tile[axis] - case.tiling.new[axis]
-                first[(*[slice(None)] * axis, slice(done))] = False
-            new = new + np.where(first, 0.0, expected[here])
+            new = new + np.where(first[here] == case.first + number, 0.0, expected[here])
         else:
             new = np.maximum(new + bias[:, None, None, None], 0.0)
         expected[here], written[here[1:]] = new, True

@@ -36,8 +36,8 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
     start = -address(scratch) % 64 // 4
     for first, last in ((0, cut), (cut, blocks)):
         tile_lanes.run(
-            source=source, source_image=tensor.block, images=images, tiles=tiling.number,
-            tiles_y=tiling.tiles[1], tiles_x=tiling.tiles[2], block0=first, block1=last,
+            source=source, source_image=tensor.block, images=images, block0=first, block1=last,
+            **words("tiles", tiling.tiles),
             target=found, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
             scratch=address(scratch) + 4 * start, **words("source", strides),
             **words("step", tiling.step), **words("extent", tiling.limits(image)),

@@ -1,17 +1,18 @@
 """Tiles of a spectral convolution: their numbers, the planes that they touch, and where their spectra lie in memory.
 
-Tiles of all lattices and samples are numbered through: [batch][lattice z y x][tile z y x]. A lattice is the voxels a
-dilated filter connects. Tiles are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane].
+Tiles of all lattices and samples are numbered through: [batch][lattice z y x][tile z y x], along each axis in turns
+(`znnpy_kernels.spectral.turns`). A lattice is the voxels a dilated filter connects. Tiles are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.turns import place_of
 
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
@@ -19,8 +20,8 @@ from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
-# More bands let more tiles be added at once, and give each task more strands to declare.
-MOST_BANDS = 4  # along an axis of a lattice, whose overlapping tiles are ordered apart
+# A band for each tile tells all tiles of a turn apart. Of more tiles, bands would only give tasks more strands to declare.
+MOST_BANDS = 16  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Tiles low..high of a grid, within a group of tiles that starts at number `start`."""
+    """Tiles low..high of a grid, within a group of tiles that starts at number `start`; `part`: of their channels."""
 
     grid: Grid
     low: int
     high: int
     group: int
     start: int
+    part: range | None = None
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ class Tiling:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles
 
-    @property
-    def squares(self) -> int:
-        """More than the number of any tile, or square (`squares_of`)."""
-        return self.tiles * (MOST_BANDS + 1) ** 2
+    def places(self, axis: int, numbers: range, tiles: int) -> list[int]:
+        """Return the places of some tiles along an axis: how many lie before each."""
+        size, new = self.tile[axis], self.new[axis]
+        return [place_of(number, tiles, size, new)[1] for number in numbers]
 
     def in_lattices(self, most: int) -> int:
         """Return a group size of at most `most`: whole lattices or equal parts of one, unless far fewer than `most`."""
@@ -157,6 +159,11 @@ class TileSpectra:
         """Lanes of a tile's last block that belong to it."""
         return (self.channels - 1) % LANES + 1 if self.packed else LANES
 
+    @property
+    def parts(self) -> int:
+        """Parts of a tile's channels of which vectors hold some or others: one where each image has lanes of its own."""
+        return self.channels // gcd(self.channels, LANES) if self.packed else 1
+
     def vectors(self, group: int) -> int:
         """Return the vectors of a group of packed tiles, or the blocks of all its tiles."""
         if self.packed:
@@ -209,15 +216,10 @@ def planes_of(
     tensor: Tensor, tiling: Tiling, stretch: Stretch, window: Window
 ) -> tuple[int, int] | None:
     """Return the planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
-    rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
-    first, last = stretch.low // (rows * columns), (stretch.high - 1) // (rows * columns)
+    numbers = _numbers(stretch, tensor.cut)
     axis = tensor.cut
-    # Tiles are numbered with x fastest; those of several layers along z reach over all rows.
-    if axis == 1:
-        if first == last:
-            first, last = stretch.low // columns % rows, (stretch.high - 1) // columns % rows
-        else:
-            first, last = 0, rows - 1
+    places = tiling.places(axis, numbers, stretch.grid.counts[axis])
+    first, last = min(places), max(places)
     # From points of a lattice to voxels: every `apart`-th from `start` on.
     start, apart = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
@@ -226,30 +228,42 @@ def planes_of(
     return (start + low * apart, start + (high - 1) * apart + 1) if low < high else None
 
 
+def _numbers(stretch: Stretch, axis: int) -> range:
+    """Return the numbers along an axis that some tiles have there."""
+    _, rows, columns = stretch.grid.counts
+    first, last = stretch.low // columns, (stretch.high - 1) // columns
+    if axis == 0:
+        return range(first // rows, last // rows + 1)
+    # Tiles are numbered with x fastest; those of several layers along z reach over all rows.
+    return range(first % rows, last % rows + 1) if first // rows == last // rows else range(rows)
+
+
 def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
     """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
-    rows, columns = stretch.grid.counts[1], stretch.grid.counts[2]
+    _, rows, columns = stretch.grid.counts
+    by_row, by_column = _bands(tiling, 1, rows), _bands(tiling, 2, columns)
     found: set[tuple[int, int]] = set()
     # One layer along z is enough: tiles of the next one touch the same squares.
-    for tile in range(stretch.low, min(stretch.high, stretch.low + rows * columns)):
-        found |= set(
-            product(
-                _bands(tiling, 1, rows, tile // columns % rows),
-                _bands(tiling, 2, columns, tile % columns),
-            )
-        )
-    # Lattices never share a voxel: each has numbers of its own, more than it can have squares.
-    first = stretch.grid.first * (MOST_BANDS + 1) ** 2
-    return [first + y * (MOST_BANDS + 1) + x for y, x in sorted(found)]
+    low, high = stretch.low, min(stretch.high, stretch.low + rows * columns)
+    for row in range(low // columns, (high - 1) // columns + 1):
+        numbers = range(max(low - row * columns, 0), min(high - row * columns, columns))
+        along = set[int]().union(*(by_column[number] for number in numbers))
+        found |= set(product(by_row[row % rows], along))
+    # Lattices never share a voxel: each has numbers of its own, no more than it has tiles.
+    return [stretch.grid.first + y * columns + x for y, x in sorted(found)]
 
 
-def _bands(tiling: Tiling, axis: int, count: int, tile: int) -> range:
-    """Return the bands of new points that a tile touches: one or two, as no band is narrower than an overlap."""
+@cache
+def _bands(tiling: Tiling, axis: int, tiles: int) -> list[range]:
+    """Return the bands of new points that each tile along an axis touches, by its number there."""
     new, size = tiling.new[axis], tiling.tile[axis]
-    # Counted in tiles. At least as wide as the overlap, so that a tile reaches into the next band
-    # at most.
-    band = max(-(-(size - new) // new), -(-count // MOST_BANDS))
-    return range(tile // band, (tile * new + size - 1) // (new * band) + 1)
+    band = -(-tiles // MOST_BANDS)  # in tiles
+    last = (tiles - 1) // band
+    return [
+        # Behind the last tile's new points there is no other tile.
+        range(place // band, min(last, (place * new + size - 1) // (new * band)) + 1)
+        for place in tiling.places(axis, range(tiles), tiles)
+    ]

@@ -76,18 +76,12 @@ def _image_tasks(
 ) -> Iterator[TransformTask]:
     tiling = spectra.tiling
     first = phase * _blocks(tensor)
-    # Points of a tile below `old` lie where an earlier tile has written: they are added, all others
-    # stored (docs/design/spectral.md, "Gradients are transformed once").
-    old = tuple(many - new for many, new in zip(count, tiling.new, strict=True))
     words = {
         "source_frequency": spectra.frequency_stride,
         "source_tile": spectra.tile_stride,
         "source_block": PAIR,
         **sizes("first", ORIGIN),
         **sizes("count", count),
-        "old_z": old[0],
-        "old_y": old[1],
-        "old_x": old[2],
         "target_block": tensor.block_stride,
         **lattice_strides("target", tensor, tiling),
     }
@@ -154,8 +148,7 @@ def _words(
     return {
         "channels": tensor.channels - low * LANES,
         "blocks": high - low,
-        "tiles_y": stretch.grid.counts[1],
-        "tiles_x": stretch.grid.counts[2],
+        **sizes("tiles", stretch.grid.counts),
         "tile0": stretch.low,
         "tile1": stretch.high,
         **sizes("step", tiling.new),

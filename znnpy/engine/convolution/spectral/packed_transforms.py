@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from znnpy_kernels.machine.abi import Kernel
@@ -89,13 +90,27 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
 
 
 def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
-    """Return the tiles that some vectors hold, wholly or in part."""
-    start, images = group * spectra.most, spectra.channels
-    # Lane t * images + i holds image i of tile t.
-    first, last = low * LANES // images, -(-high * LANES // images)
+    """Return the tiles that some vectors hold: the first and last of them with the parts of their channels."""
+    tiling, start, parts = spectra.tiling, group * spectra.most, spectra.parts
+    # Lane t * images + i holds image i of tile t. A vector begins and ends with a part of a tile.
+    lanes = spectra.channels // parts
+    first, skipped = divmod(low * LANES // lanes, parts)
     # The last vector of a group may have lanes behind its last tile.
-    end = start + min(spectra.count(group), last)
-    return spectra.tiling.stretches(start + first, end, group, start)
+    last, taken = divmod(min(spectra.count(group) * parts, high * LANES // lanes), parts)
+    found: list[Stretch] = []
+
+    def touch(begin: int, end: int, part: range | None) -> None:
+        if begin < end:
+            stretches = tiling.stretches(start + begin, start + end, group, start)
+            found.extend(replace(stretch, part=part) for stretch in stretches)
+
+    if skipped:
+        touch(first, first + 1, range(skipped, taken if last == first else parts))
+        first += 1
+    touch(first, last, None)
+    if taken and last >= first:
+        touch(last, last + 1, range(taken))
+    return found
 
 
 def _words(

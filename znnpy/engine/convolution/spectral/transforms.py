@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.spectral import blocked_transforms, packed_transforms
 from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN
-from znnpy.engine.convolution.tiles import TileSpectra, Window, squares_of
+from znnpy.engine.convolution.tiles import Stretch, TileSpectra, Window, squares_of
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.tasks.buffer_sharing import join
@@ -80,10 +82,15 @@ def emit_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; those of other lattices or phases never do.
-                region._replace(strand=task.phase * tiling.squares + strand)
+                region._replace(strand=task.phase * tiling.tiles * spectra.parts + strand)
                 for stretch, region in task.touched(spectra, window)
-                for strand in (
-                    squares_of(tiling, stretch) if count != tiling.new else (task.strand,)
-                )
+                for strand in (_shared(spectra, stretch) if count != tiling.new else (task.strand,))
             ],
         )
+
+
+def _shared(spectra: TileSpectra, stretch: Stretch) -> Iterator[int]:
+    """Yield strands for the squares and parts of channels that overlapping tiles touch."""
+    parts = range(spectra.parts) if stretch.part is None else stretch.part
+    for square in squares_of(spectra.tiling, stretch):
+        yield from (square * spectra.parts + part for part in parts)
