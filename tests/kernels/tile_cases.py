@@ -45,11 +45,10 @@ class Tiling:
         return (*self.size[:2], self.size[2] // 2 + 1)
 
     def origins(self) -> list[Triple]:
-        """Lattice voxel under each tile's first point, by turns along each axis."""
-        places = map(by_turns, self.tiles, self.size, self.step)
+        """Lattice voxel under each tile's first point."""
         return [
             tuple(o + t * s for o, t, s in zip(self.origin, tile, self.step, strict=True))
-            for tile in product(*places)
+            for tile in by_turns(self.tiles, self.size, self.step)
         ]
 
     def limits(self, image: Triple) -> Triple:
@@ -59,10 +58,14 @@ class Tiling:
         )
 
 
-def by_turns(tiles: int, size: int, step: int) -> list[int]:
-    """Places of tiles along an axis in the order of their numbers: disjoint ones together."""
-    apart = -(-size // step)
-    return [place for turn in range(apart) for place in range(turn, tiles, apart)]
+def by_turns(tiles: Triple, size: Triple, step: Triple) -> list[Triple]:
+    """Places of a grid's tiles in the order of their numbers: those that never overlap together."""
+    apart = [-(-points // new) for points, new in zip(size, step, strict=True)]
+
+    def turns(place: Triple) -> list[int]:
+        return [number % turns for number, turns in zip(place, apart, strict=True)]
+
+    return sorted(product(*map(range, tiles)), key=turns)
 
 
 class Spectra:

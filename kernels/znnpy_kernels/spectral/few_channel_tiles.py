@@ -46,7 +46,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
-from znnpy_kernels.spectral.turns import grid_turns
+from znnpy_kernels.spectral.turns import turns_of
 
 AT = words(
     "source source_image source_z source_y source_x images tiles_z tiles_y tiles_x block0 block1 "
@@ -90,7 +90,7 @@ def _table(args: Any, block: int, size: Any, table: int) -> None:
         )
         here = number // each < tiles and tile < grid[0] * grid[1] * grid[2]
         # Idle lanes stand at the first tile: they have no plane inside.
-        _, place = grid_turns(tile if here else 0, grid, size, step)
+        _, place = turns_of(tile if here else 0, grid, size, step)
         z, y, x = place[0] * step[0], place[1] * step[1], place[2] * step[2]
         address = args[AT.source] + 4 * (
             number % images * args[AT.source_image]

@@ -68,7 +68,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
-from znnpy_kernels.spectral.turns import fresh, turn_of
+from znnpy_kernels.spectral.turns import fresh, turns_of
 
 PLACES = words(
     "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
@@ -144,23 +144,30 @@ def _lattice(args: Any, axis: int, rest: int, inner: int) -> Any:
 
 @inlined
 def _located(args: Any, tile: int) -> Any:
-    """Image of the batch, lattice, its tiles, and number along each axis, of a tile."""
+    """Of a tile: image of the batch, lattice, the lattice's tiles, turns and place among them."""
     # [batch][lattice z y x][tile z y x]: lattices of all three axes before tiles of any.
     y, x = _all_tiles(args, 1), _all_tiles(args, 2)
     whole = _all_tiles(args, 0) * y * x
     z_lattice, z_tiles, rest = _lattice(args, 0, tile % whole, y * x)
     y_lattice, y_tiles, rest = _lattice(args, 1, rest, z_tiles * x)
     x_lattice, x_tiles, rest = _lattice(args, 2, rest, z_tiles * y_tiles)
-    number = rest // x_tiles // y_tiles, rest // x_tiles % y_tiles, rest % x_tiles
-    return (tile // whole, (z_lattice, y_lattice, x_lattice), (z_tiles, y_tiles, x_tiles), number)
+    tiles = z_tiles, y_tiles, x_tiles
+    size = args[PLACES.size_z], args[PLACES.size_y], args[PLACES.size_x]
+    step = args[PLACES.step_z], args[PLACES.step_y], args[PLACES.step_x]
+    turns, place = turns_of(rest, tiles, size, step)
+    return tile // whole, (z_lattice, y_lattice, x_lattice), tiles, turns, place
 
 
 @inlined
 def _axis(args: Any, axis: int, located: Any, size: int) -> Any:
     """Of a tile along an axis: floats to its first point, end of points inside, those before, turn, fresh ones."""
-    lattice, tiles = located[1][axis], located[2][axis]
+    lattice, tiles, turn, place = (
+        located[1][axis],
+        located[2][axis],
+        located[3][axis],
+        located[4][axis],
+    )
     _, dilation, step, count, shape, stride, before = _axis_words(args, axis)
-    turn, place = turn_of(located[3][axis], tiles, size, step)
     origin = place * step
     limit = cover(before + shape - lattice, dilation)
     inside = max(0, min(count, limit - origin))
@@ -337,7 +344,7 @@ def in_one_pass(args: Any, table: int, first: int, pieces: int) -> Any:
 
 @inlined
 def _added_row(source: int, target: int, step: int, x: Any, mine: Any, written: Any) -> None:
-    """Points of a row from x[0] up to x[1], added to what stands there; ROWS_AHEAD of it are asked for at x[2] bytes."""
+    """Points of a row from x[0] up to x[1], added to what stands there; what lies x[2] bytes behind is asked for."""
     for point in range(x[0], x[1]):
         value, place = load_masked(source + point * VECTOR_BYTES, mine), target + point * step
         store_masked(place, written, value + load_masked(place, mine))

@@ -65,7 +65,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     to_spectra,
     voxel_room,
 )
-from znnpy_kernels.spectral.turns import fresh, grid_turns
+from znnpy_kernels.spectral.turns import fresh, turns_of
 
 __all__ = ["scratch_floats", "tile_images", "tile_spectra"]
 
@@ -117,7 +117,7 @@ def _task(args: Any, worker: int) -> Any:
 def _turns(member: int, grid: Any, place: Any) -> Any:
     """Return the turns of a member's tile, and its place in the grid."""
     # Members go block by block within a tile: voxels of a tile in all its blocks are near each other.
-    return grid_turns(grid[2] + member // grid[3], grid[0], grid[1], place[1])
+    return turns_of(grid[2] + member // grid[3], grid[0], grid[1], place[1])
 
 
 @inlined
@@ -189,11 +189,10 @@ def tile_spectra(args: Any, worker: int) -> None:
                 source, apart = gathered(
                     source, steps, 4 * args[at.source_lane], lanes, first, count, room
                 )
-            following = (
-                args[at.source] + 4 * ((member + 1) % args[at.blocks]) * args[at.source_block]
-            )
-            # Behind the last member this is an address that may not exist: it is only asked for, never read.
-            following += offset(_tile(member + 1, grid, place)[0], steps)
+            # Behind the last member there may be no tile: it asks for its own once more.
+            then = min(member + 1, end - 1)
+            following = args[at.source] + 4 * (then % args[at.blocks]) * args[at.source_block]
+            following += offset(_tile(then, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
         target = args[at.target] + _spectrum(start, grid, strides)

@@ -1,9 +1,8 @@
-"""The order of tiles along an axis: in turns, so that tiles that overlap are far apart in it.
+"""The order of tiles in a grid: in turns, so that tiles that overlap are far apart in it.
 
-Of tiles of `size` points, `step` apart, every (size / step, rounded up)-th are disjoint: they are a turn. The first
-turn's tiles are numbered first, then the second's, and so on. A grid's numbers go through its places along z, y and x, x
-fastest, each in turns; so all tiles that touch a voxel are numbered as if each axis were alone, and those of an earlier
-turn along any axis come first.
+Of tiles of `size` points, `step` apart along an axis, every (size / step, rounded up)-th are disjoint: they are a
+turn of that axis. Numbers go through a grid as [turn z][turn y][turn x][z][y][x]. Of all tiles that touch a voxel no
+two have the same turns, and the first has the least turn along each axis.
 """
 
 from __future__ import annotations
@@ -14,17 +13,28 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 
 
-def place_of(number: int, tiles: int, size: int, step: int) -> Any:
-    """Return the turn of a tile along an axis by its number there, and its place: how many tiles lie before it."""
-    # Quotients by hand, rounded up: plans call this as well, where no compiled helper can be called.
-    turns, turn = -(-size // step), 0
-    while number >= -(-(tiles - turn) // turns):
-        number -= -(-(tiles - turn) // turns)
+def place_of(number: int, tiles: Any, size: Any, step: Any) -> Any:
+    """Return the turns of a tile along z, y, x, and its place: how many tiles of the grid lie before it along each."""
+    apart = -(-size[0] // step[0]), -(-size[1] // step[1]), -(-size[2] // step[2])
+    turn, count = -1, 0
+    z = y = x = rows = columns = 0
+    while number >= count:
+        number -= count
         turn += 1
-    return turn, turn + number * turns
+        z, y, x = turn // apart[2] // apart[1], turn // apart[2] % apart[1], turn % apart[2]
+        # Quotients rounded up by hand: plans call this as well, where no compiled helper can be called.
+        rows = (tiles[1] - y + apart[1] - 1) // apart[1]
+        columns = (tiles[2] - x + apart[2] - 1) // apart[2]
+        count = (tiles[0] - z + apart[0] - 1) // apart[0] * rows * columns
+    line = number // columns
+    return (z, y, x), (
+        z + line // rows * apart[0],
+        y + line % rows * apart[1],
+        x + number % columns * apart[2],
+    )
 
 
-turn_of = inlined(place_of)
+turns_of = inlined(place_of)
 """`place_of` for kernels."""
 
 
@@ -35,15 +45,3 @@ def fresh(turn: int, place: int, tiles: int, size: int, step: int, count: int) -
     # The tile before is of the turn before. Of those behind, the first of an earlier turn is of the first one.
     low = max(0, count - step) if turn else 0
     return low, min(count, behind * step) if turn and place + behind < tiles else count
-
-
-@inlined
-def grid_turns(number: int, tiles: Any, size: Any, step: Any) -> Any:
-    """`turn_of` along z, y and x for a number in a grid of `tiles`: turns, and places."""
-    row = number // tiles[2]
-    z, y, x = (
-        turn_of(row // tiles[1], tiles[0], size[0], step[0]),
-        turn_of(row % tiles[1], tiles[1], size[1], step[1]),
-        turn_of(number % tiles[2], tiles[2], size[2], step[2]),
-    )
-    return (z[0], y[0], x[0]), (z[1], y[1], x[1])

@@ -29,15 +29,19 @@ IMAGES = Name(Use("images"))
 
 
 def by_turns(tiles, size, step):
-    """Places of tiles along an axis in the order of their numbers: disjoint ones together."""
-    apart = -(-size // step)
-    return [place for turn in range(apart) for place in range(turn, tiles, apart)]
+    """Places of a grid's tiles in the order of their numbers: those that never overlap together."""
+    apart = [-(-points // new) for points, new in zip(size, step, strict=True)]
+
+    def turns(place):
+        return [number % turns for number, turns in zip(place, apart, strict=True)]
+
+    return sorted(product(*map(range, tiles)), key=turns)
 
 
 def voxels_of(tiling, stretch):
     """Voxels (batch, z, y, x) that the new points of some tiles cover, clipped to the image."""
     grid = stretch.grid
-    places = list(product(*map(by_turns, grid.counts, tiling.tile, tiling.new)))
+    places = by_turns(grid.counts, tiling.tile, tiling.new)
     for at in places[stretch.low : stretch.high]:
         axes = [
             range(
@@ -101,7 +105,7 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
     squares = [
         set(squares_of(tiling, Stretch(grid, tile, tile + 1, 0, 0))) for tile in range(grid.tiles)
     ]
-    places = list(product(*map(by_turns, grid.counts[1:], tiling.tile[1:], tiling.new[1:])))
+    places = by_turns(grid.counts[1:], tiling.tile[1:], tiling.new[1:])
     meet = [
         (i, j)
         for i, j in combinations(range(grid.tiles), 2)

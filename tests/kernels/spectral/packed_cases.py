@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +43,7 @@ def origins(case: Case) -> list[tuple[Triple, Triple]]:
 def _all_origins(case: Case) -> list[tuple[Triple, Triple]]:
     found = []
     for grid in case.tiling.grids:
-        for place in product(*map(by_turns, grid.counts, case.tiling.tile, case.tiling.new)):
+        for place in by_turns(grid.counts, case.tiling.tile, case.tiling.new):
             at = tuple(p * s for p, s in zip(place, case.tiling.new, strict=True))
             found.append((grid.lattice, at))
     return found

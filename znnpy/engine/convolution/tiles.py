@@ -1,7 +1,8 @@
 """Tiles of a spectral convolution: their numbers, the planes that they touch, and where their spectra lie in memory.
 
-Tiles of all lattices and samples are numbered through: [batch][lattice z y x][tile z y x], along each axis in turns
-(`znnpy_kernels.spectral.turns`). A lattice is the voxels a dilated filter connects. Tiles are taken in groups, whose spectra lie together: [frequency][tile][block][re, im][lane].
+Tiles of all lattices and samples are numbered through: [batch][lattice z y x][tile], those of a lattice in turns
+(`znnpy_kernels.spectral.turns`). A lattice is the voxels a dilated filter connects. Tiles are taken in groups, whose
+spectra lie together: [frequency][tile][block][re, im][lane].
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from functools import cache, cached_property
 from itertools import product
 from math import gcd, prod
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.turns import place_of
 
@@ -20,7 +23,7 @@ from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
-# A band for each tile tells all tiles of a turn apart. Of more tiles, bands would only give tasks more strands to declare.
+# A band for each tile tells all tiles of a turn apart; more bands give tasks more strands to declare.
 MOST_BANDS = 16  # along an axis of a lattice, whose overlapping tiles are ordered apart
 
 
@@ -92,11 +95,6 @@ class Tiling:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles
 
-    def places(self, axis: int, numbers: range, tiles: int) -> list[int]:
-        """Return the places of some tiles along an axis: how many lie before each."""
-        size, new = self.tile[axis], self.new[axis]
-        return [place_of(number, tiles, size, new)[1] for number in numbers]
-
     def in_lattices(self, most: int) -> int:
         """Return a group size of at most `most`: whole lattices or equal parts of one, unless far fewer than `most`."""
         # Only lattices with equally many tiles can be taken in whole numbers.
@@ -161,7 +159,7 @@ class TileSpectra:
 
     @property
     def parts(self) -> int:
-        """Parts of a tile's channels of which vectors hold some or others: one where each image has lanes of its own."""
+        """Parts of a tile's channels, of which a vector holds some: one where each image has lanes of its own."""
         return self.channels // gcd(self.channels, LANES) if self.packed else 1
 
     def vectors(self, group: int) -> int:
@@ -216,10 +214,9 @@ def planes_of(
     tensor: Tensor, tiling: Tiling, stretch: Stretch, window: Window
 ) -> tuple[int, int] | None:
     """Return the planes along the tensor's cut axis that some tiles touch; None where all lies outside."""
-    numbers = _numbers(stretch, tensor.cut)
     axis = tensor.cut
-    places = tiling.places(axis, numbers, stretch.grid.counts[axis])
-    first, last = min(places), max(places)
+    places = _places(tiling, stretch.grid.counts)[stretch.low : stretch.high, axis]
+    first, last = int(places.min()), int(places.max())
     # From points of a lattice to voxels: every `apart`-th from `start` on.
     start, apart = stretch.grid.lattice[axis], tiling.dilation[axis]
     limit = tiling.lattice_shape(tensor.shape, stretch.grid.lattice)[axis]
@@ -228,42 +225,40 @@ def planes_of(
     return (start + low * apart, start + (high - 1) * apart + 1) if low < high else None
 
 
-def _numbers(stretch: Stretch, axis: int) -> range:
-    """Return the numbers along an axis that some tiles have there."""
-    _, rows, columns = stretch.grid.counts
-    first, last = stretch.low // columns, (stretch.high - 1) // columns
-    if axis == 0:
-        return range(first // rows, last // rows + 1)
-    # Tiles are numbered with x fastest; those of several layers along z reach over all rows.
-    return range(first % rows, last % rows + 1) if first // rows == last // rows else range(rows)
-
-
 def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
     """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
-    _, rows, columns = stretch.grid.counts
-    by_row, by_column = _bands(tiling, 1, rows), _bands(tiling, 2, columns)
-    found: set[tuple[int, int]] = set()
-    # One layer along z is enough: tiles of the next one touch the same squares.
-    low, high = stretch.low, min(stretch.high, stretch.low + rows * columns)
-    for row in range(low // columns, (high - 1) // columns + 1):
-        numbers = range(max(low - row * columns, 0), min(high - row * columns, columns))
-        along = set[int]().union(*(by_column[number] for number in numbers))
-        found |= set(product(by_row[row % rows], along))
+    counts = stretch.grid.counts
+    along_y, along_x = _bands(tiling, 1, counts[1]), _bands(tiling, 2, counts[2])
+    places = _places(tiling, counts)[stretch.low : stretch.high, 1:]
+    found = {
+        square
+        for y, x in {(y, x) for y, x in places.tolist()}
+        for square in product(along_y[y], along_x[x])
+    }
     # Lattices never share a voxel: each has numbers of its own, no more than it has tiles.
-    return [stretch.grid.first + y * columns + x for y, x in sorted(found)]
+    return [stretch.grid.first + y * counts[2] + x for y, x in sorted(found)]
+
+
+@cache
+def _places(tiling: Tiling, counts: Triple) -> NDArray[np.int64]:
+    """Return the places of all tiles of a grid, (tiles, 3)."""
+    places = [
+        place_of(number, counts, tiling.tile, tiling.new)[1] for number in range(prod(counts))
+    ]
+    return np.array(places, np.int64)
 
 
 @cache
 def _bands(tiling: Tiling, axis: int, tiles: int) -> list[range]:
-    """Return the bands of new points that each tile along an axis touches, by its number there."""
+    """Return the bands of new points that each tile along an axis touches."""
     new, size = tiling.new[axis], tiling.tile[axis]
     band = -(-tiles // MOST_BANDS)  # in tiles
     last = (tiles - 1) // band
     return [
         # Behind the last tile's new points there is no other tile.
         range(place // band, min(last, (place * new + size - 1) // (new * band)) + 1)
-        for place in tiling.places(axis, range(tiles), tiles)
+        for place in range(tiles)
     ]
