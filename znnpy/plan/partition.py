@@ -63,10 +63,11 @@ class Grain:
         return evenly(extent, wanted, least)
 
 
-LEAF_SECONDS, LEAVES = 2.5e-5, 16
+LEAF_SECONDS, LEAVES, LIGHT_LEAVES = 2.5e-5, 16, 128
 """Of a part of a pass whose cuts split a sum: as short as many workers need, until there are so many of them.
 
-Few workers take runs of such leaves (`engine.tasks.runs`). Beyond LEAVES, their length grows as their number does.
+Few workers take runs of such leaves (`engine.tasks.runs`). Beyond LEAVES, their length grows as their number does; of
+sums of few numbers, which cost nothing to add, beyond LIGHT_LEAVES.
 """
 
 
@@ -76,8 +77,17 @@ def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]
     They are the same for any number of workers: each takes about LEAF_SECONDS; of long passes, where n leaves of that
     length would be more than LEAVES, there are the geometric mean of both.
     """
+    return _leaves(extent, seconds, least, LEAVES)
+
+
+def light_ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+    """Return `ranges` for a sum of few numbers, as the gradient of a bias: more of them."""
+    return _leaves(extent, seconds, least, LIGHT_LEAVES)
+
+
+def _leaves(extent: int, seconds: float, least: int, many: int) -> list[tuple[int, int]]:
     leaves = seconds / LEAF_SECONDS
-    return evenly(extent, round(min(leaves, (leaves * LEAVES) ** 0.5)), least)
+    return evenly(extent, round(min(leaves, (leaves * many) ** 0.5)), least)
 
 
 def evenly(extent: int, wanted: int, least: int = 1) -> list[tuple[int, int]]:

@@ -12,21 +12,23 @@ from znnpy.engine.tasks.step import counts, rows_of
 from znnpy.geometry import voxels
 from znnpy.layers.windows import sides
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
-from znnpy.plan.partition import Cut, evenly
+from znnpy.plan.partition import Cut, evenly, light_ranges
 
-SECONDS_PER_VOXEL = 4e-11  # estimated cost of one tap for one channel of one voxel, on one core
+SECONDS_PER_VOXEL = 7e-11  # estimated cost of one tap for one channel of one voxel, on one core
+# Windows that step over voxels share nothing of what they read with their neighbours.
+STRIDED = 3.0
 # Bytes of one task's outputs: half of an L2 cache of 1 MiB, so that the next layer finds them there.
 SLAB_BYTES = 1 << 19
 
 
 def block_seconds(tensor: Tensor, edge: Edge) -> float:
     """Return the estimated seconds of one channel block."""
-    return voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_VOXEL
+    apart = STRIDED if voxels(edge.stride) > 1 else 1.0
+    return apart * voxels(tensor.shape) * LANES * voxels(edge.size) * SECONDS_PER_VOXEL
 
 
 def window_ranges(
-    tensor: Tensor, edge: Edge, least: int = 1, cut: Cut = ranges
+    tensor: Tensor, edge: Edge, least: int = 1, cut: Cut = light_ranges
 ) -> list[tuple[int, int]]:
     """Return the ranges of planes of each task, so small that the next layer finds its input in the cache.
 

@@ -12,7 +12,6 @@ from math import prod
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
-from znnpy.plan.partition import cut_axis
 from znnpy.plan.tiles import lattices
 from znnpy.plan.types import Method, PartSeconds
 
@@ -41,7 +40,7 @@ TAPS_SECONDS = 66e-9  # of a pair of channels: taps from the sums of its points
 PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
 # Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
 # most this share of it, where there are tasks enough.
-RANGE_SECONDS, TAPS_SHARE = 4e-4, 0.1
+RANGE_SECONDS, TAPS_SHARE = 2.5e-4, 0.1
 # So many tasks are left even if transforming sums then takes more than its share.
 FEWEST_TASKS = 16
 # More ranges give more tasks and more memory; adding them up reads all of it once more.
@@ -227,8 +226,8 @@ def panels(size: Triple, blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, 
     return -(-pairs // most), max(1, most // pairs)
 
 
-def range_count(shape: ConvShape, planes: int) -> int:
-    """Return how many ranges of `planes` planes of tiles are summed apart for each sample; by sizes alone."""
+def range_count(shape: ConvShape, lines: int) -> int:
+    """Return how many ranges of `lines` rows of tiles along x are summed apart for each sample; by sizes alone."""
     rows, columns = _blocks(shape)
     parts, together = panels(shape.size, rows)
     tasks = shape.batch * parts * -(-columns // (2 * together))
@@ -241,7 +240,7 @@ def range_count(shape: ConvShape, planes: int) -> int:
     most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(shape.size) * pairs)) // shape.batch
     # Bits depend on the number of ranges: sizes and constants decide, never workers or measured
     # time.
-    return max(1, min(planes, most, int(seconds / RANGE_SECONDS), int(cheap)))
+    return max(1, min(lines, most, int(seconds / RANGE_SECONDS), int(cheap)))
 
 
 def weight_seconds(shape: ConvShape) -> float:
@@ -295,9 +294,8 @@ def _panel_seconds(shape: ConvShape) -> float:
     parts, together = panels(shape.size, rows)
     again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
     again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
-    axis = cut_axis(shape.target)
-    planes = _tiles(shape)[axis]
-    sums = shape.batch * range_count(shape, planes) * shape.inputs * _lanes(shape.outputs)
+    z, y, _ = _tiles(shape)
+    sums = shape.batch * range_count(shape, z * y) * shape.inputs * _lanes(shape.outputs)
     return _share(shape) * (tiles * again + sums * TAPS_SECONDS)
 
 

@@ -30,9 +30,9 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import PassName, ranges
+from znnpy.plan import PassName
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.partition import Cut
+from znnpy.plan.partition import Cut, light_ranges
 
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
@@ -110,7 +110,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         sums = (
             node is not None and it.which == "gradient"
         )  # partial bias gradients, one for each cut
-        cut = ranges if sums else build.layout.grain.ranges
+        cut = light_ranges if sums else build.layout.grain.ranges
         cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), cut)
         partials = None
         if node and sums:

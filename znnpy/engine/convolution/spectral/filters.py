@@ -33,10 +33,9 @@ from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 
-# Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own.
-# Fewer: a task prefetches lines that another one is about to write. More: too few tasks for small
-# layers.
-TOGETHER = 8
+# Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own. Fewer: a task
+# prefetches lines that another one is about to write. Layers of few channels have no more than FEWEST such tasks.
+TOGETHER, FEWEST = 8, 4
 
 
 class _Taps(NamedTuple):
@@ -151,9 +150,8 @@ def _make_phase(
     for piece in parameter.pieces:
         # Run by run of filters that lie in a row, as the kernel reads them with one stride.
         for run in _runs(piece, outputs, channels, exchanged=exchanged):
-            for low, high in build.layout.grain.ranges(
-                run.channels, run.channels * seconds, TOGETHER
-            ):
+            least = max(1, min(TOGETHER, run.channels // FEWEST))
+            for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
                 own = _Run(run.offset, run.first + low, high - low, run.block)
                 source = parameter.values + 4 * (piece.start + run.offset)
                 # Exchanged, a run goes along outputs, which lie side by side; otherwise along

@@ -24,7 +24,7 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
-from znnpy.plan import ConvShape, ranges
+from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import (
     backward_shape,
     is_staged,
@@ -32,7 +32,7 @@ from znnpy.plan.algorithms.winograd import (
     refusal,
     winograd_seconds,
 )
-from znnpy.plan.partition import Cut
+from znnpy.plan.partition import Cut, light_ranges
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -74,7 +74,7 @@ def _emit(step: Step, ends: Ends) -> None:
         _emit_slabs(step, ends, points)
 
 
-LEAST_ROWS = 4
+LEAST_ROWS = 2
 """Rows of tiles that a march is at least long: its first tile transforms six rows of voxels, each other one four."""
 
 
@@ -101,7 +101,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
         "filters": points.address,
     }
     # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
-    cut = ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
+    cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
     tasks = [
         task
         for batch in range(target.batch)

@@ -15,6 +15,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     place_words,
     size_words,
     tile_planes,
+    tile_rows,
     tile_words,
 )
 from znnpy.engine.convolution.winograd.passes import shape_of
@@ -25,6 +26,7 @@ from znnpy.engine.tasks.step import Step, combine_flat
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.algorithms.winograd import new_voxels, panels, range_count, weight_seconds
+from znnpy.plan.partition import evenly
 
 
 class _Panel(NamedTuple):
@@ -40,17 +42,25 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     parameter, source = build.parameters[edge.name], build.seen(edge)
     size, dilation = edge.size, dilation_of(build, edge)
     shape, planes = shape_of(build, edge, source, gradient), tile_planes(gradient, size, dilation)
-    seconds, count = weight_seconds(shape) / gradient.batch, range_count(shape, planes)
+    seconds, rows = weight_seconds(shape) / gradient.batch, tile_rows(gradient, size, dilation)
     # `range_count` goes by sizes alone, so the tree over ranges has the same bits everywhere.
-    cuts = [planes * cut // count for cut in range(count + 1)]
-    tasks = [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+    count = range_count(shape, planes * len(rows))
+    cuts = evenly(planes, count)
+    # More ranges than planes: each plane by rows, which share less of what they read.
+    shares = evenly(len(rows), max(1, count // planes))
+    tasks = [
+        (batch, *cut, rows[first:last])
+        for batch in range(gradient.batch)
+        for cut in cuts
+        for first, last in shares
+    ]
     leaves = build.partial_gradients(edge.name, len(tasks))
     words = {
         **size_words("source_size", source.shape),
         **size_words("gradient_size", gradient.shape),
         **size_words("dilation", dilation),
     }
-    for ((batch, low, high), leaf), panel in product(
+    for ((batch, low, high, own), leaf), panel in product(
         zip(tasks, leaves, strict=True), _panels(size, parameter.pieces, source.blocks)
     ):
         first, last = _planes(gradient, size, dilation, low, high)
@@ -67,7 +77,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 **words,
                 **place_words("source", source, batch),
                 **place_words("gradient", gradient, batch),
-                **tile_words(gradient, size, dilation, low, high),
+                **tile_words(gradient, size, dilation, low, high, own),
                 **build.worker_scratch(gradient_floats(size, inputs, LANES * len(panel.targets))),
                 "inputs": inputs,
                 "blocks": len(panel.targets),
@@ -76,7 +86,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 "target": leaf.address + 4 * pieces[0].start,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
-            cost=seconds * (high - low) / planes * share,
+            cost=seconds * (high - low) / planes * len(own) / len(rows) * share,
             reads=[
                 *(it for block in panel.sources for it in source.met(batch, block, first, seen)),
                 *(it for block in panel.targets for it in gradient.met(batch, block, first, last)),
