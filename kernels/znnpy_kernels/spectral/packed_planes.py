@@ -5,10 +5,12 @@ What `packed_tiles` does, but without the first axis (of tiles of one plane: wit
 
     planes                      of the row's first vector: [vector][z][y][kx][re, im][lane], as scratch of
                                 `tile_transforms` has it, for the first `count` points along the axis
+    plane0, plane1              of each tile, of this task
     scratch, scratch_worker     64-byte aligned; worker w owns `plane_floats(size)` floats from
                                 w * scratch_worker on
 
-Other tasks over disjoint vectors may run concurrently.
+Other tasks over disjoint vectors or planes may run concurrently. Where tiles of a vector overlap along z, later planes
+must be written before earlier ones, or, if one lies before another of an earlier turn, all by one task.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     tile_bytes,
 )
 
-PLANES = words(PLACES, "planes scratch scratch_worker")
+PLANES = words(PLACES, "planes plane0 plane1 scratch scratch_worker")
 IMAGES = words(PLANES, "scale:float bias relu")
 
 
@@ -74,7 +76,7 @@ def packed_planes(args: Any, worker: int) -> None:
     for vector in range(args[at.vector0], args[at.vector1]):
         target = args[at.planes] + vector * tile_bytes(size)
         pieces, planes = pieces_of(args, vector, table)
-        for z in range(planes):
+        for z in range(args[at.plane0], min(planes, args[at.plane1])):
             gathered_plane(args, table, pieces, z, room)
             here = target + z * plane_bytes(size)
             # Tiles of one plane: their columns are along y, so only x is transformed here.
@@ -84,7 +86,8 @@ def packed_planes(args: Any, worker: int) -> None:
                 forward_rows(room, steps, origin, count, size, half, 1.0, scratch, 0, size[1])
                 columns_to(half, here, size, scratch)
         # Planes beyond the images are zeros: written, as columns read all `count` of them.
-        fill_planes(target, 0, planes, count[0], size)
+        low, high = min(max(planes, args[at.plane0]), args[at.plane1]), args[at.plane1]
+        fill_planes(target + low * plane_bytes(size), 0, 0, high - low, size)
 
 
 @kernel(IMAGES)
@@ -109,7 +112,7 @@ def packed_plane_images(args: Any, worker: int) -> None:
         first = 0
         while first < pieces:
             end = in_one_pass(args, table, first, pieces)
-            for z in range(planes - 1, -1, -1):
+            for z in range(min(planes, args[at.plane1]) - 1, args[at.plane0] - 1, -1):
                 here, lines = source + z * plane_bytes(size), half
                 # Lines straight from where they lie: there is no column to transform before.
                 if size[0] == 1:

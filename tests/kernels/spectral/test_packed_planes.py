@@ -72,6 +72,15 @@ def cuts(count: int, first: str, last: str) -> tuple[dict[str, int], ...]:
     return {first: 0, last: count // 2}, {first: count // 2, last: count}
 
 
+def tasks(case: Case, row: Row, count: Triple, *, overlap: bool = False) -> list[dict[str, int]]:
+    """Words of tasks of some vectors and planes, later planes first; of all planes where turns along z forbid that."""
+    turns = -(-case.tiling.tile[0] // case.tiling.new[0])
+    apart = not overlap or all(grid.counts[0] <= turns for grid in case.tiling.grids)
+    planes = cuts(count[0], "plane0", "plane1") if apart else ({"plane0": 0, "plane1": count[0]},)
+    vectors = cuts(row.vectors, "vector0", "vector1")
+    return [some | part for some in vectors for part in reversed(planes)]
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("whole", [True, False])
 def test_planes(case: Case, whole: bool) -> None:
@@ -80,7 +89,7 @@ def test_planes(case: Case, whole: bool) -> None:
     tensor = Tensor(case.images, case.shape, LANES, np.nan)
     tensor.write(values)
     row = Row(case.tiling, case.images, case.tiles, GUARD)
-    for task in cuts(row.vectors, "vector0", "vector1"):
+    for task in tasks(case, row, count):
         packed_planes.run(**tile_words(case, tensor, count, row), **task)
     tiles = np.zeros((case.tiles, case.images, *case.tiling.tile))
     for tile, (lattice, origin) in zip(tiles, origins(case), strict=True):
@@ -112,7 +121,7 @@ def test_images(case: Case, overlap: bool) -> None:
         "bias": 0 if overlap else bias,
         "relu": int(not overlap),
     }
-    for task in cuts(row.vectors, "vector0", "vector1"):
+    for task in tasks(case, row, count, overlap=overlap):
         packed_plane_images.run(**tile_words(case, target, count, row), **task, **given)
     near(target.read(), expected_images(case, tiles, before, None if overlap else bias)[0])
     target.check_guards()
@@ -130,7 +139,7 @@ def test_images_that_begin_behind_the_first_tiles(case: Case, padding: Triple) -
     target.write(np.zeros((case.images, *smaller), np.float32))
     given = {"scale": 0.5 / np.prod(case.tiling.tile[row.spectra.axis + 1 :]), "bias": 0, "relu": 0}
     words = tile_words(case, target, count, row) | inside_words(target, (z, y, x), smaller)
-    for task in cuts(row.vectors, "vector0", "vector1"):
+    for task in tasks(case, row, count, overlap=True):
         packed_plane_images.run(**words, **task, **given)
     whole, _ = expected_images(case, tiles, np.zeros((case.images, *case.shape)), None)
     inside = (slice(n, n + size) for n, size in zip((z, y, x), smaller, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from math import ceil
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
@@ -24,25 +25,33 @@ from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 def spectra_tasks(
     build: Build, spectra: TileSpectra, images: Views, window: Window, group: int
 ) -> Iterator[TransformTask]:
-    """Yield the transforms of tiles, of whole vectors."""
+    """Yield the transforms of tiles, of whole vectors or some of their planes."""
     # Phases are never packed: there is one part.
     (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
-    for low, high in _cuts(build, spectra, group):
-        yield _task(kernel, spectra, tensor, group, words, low, high)
+    for vectors in _cuts(build, spectra, group):
+        for planes in _plane_cuts(build, spectra, tensor, vectors, window.count[0]):
+            yield _task(kernel, spectra, tensor, group, words, vectors, planes)
 
 
 def image_tasks(
     build: Build, spectra: TileSpectra, images: Views, count: Triple, group: int
 ) -> Iterator[TransformTask]:
-    """Yield the transforms back of the first `count` points of each tile."""
+    """Yield the transforms back of the first `count` points of each tile, the last planes of a vector first."""
     (tensor,) = images.parts
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
+    tiling = spectra.tiling
     # Where tiles overlap, tasks of one lattice each need not wait for those of another.
-    for low, high in _cuts(build, spectra, group, apart=count != spectra.tiling.new):
-        yield _task(kernel, spectra, tensor, group, words, low, high)
+    overlapping = count != tiling.new
+    # One task for all planes where a tile may lie before one of an earlier turn, in the same vector.
+    turns = ceil(tiling.tile[0] / tiling.new[0])
+    whole = overlapping and any(grid.counts[0] > turns for grid in tiling.grids)
+    for vectors in _cuts(build, spectra, group, apart=overlapping):
+        cuts = _plane_cuts(build, spectra, tensor, vectors, count[0])
+        for planes in [(0, count[0])] if whole else reversed(cuts):
+            yield _task(kernel, spectra, tensor, group, words, vectors, planes)
 
 
 def _task(
@@ -51,17 +60,23 @@ def _task(
     tensor: Tensor,
     group: int,
     words: dict[str, int],
-    low: int,
-    high: int,
+    vectors: tuple[int, int],
+    planes: tuple[int, int],
 ) -> TransformTask:
+    (low, high), (first, last), count = vectors, planes, words["count_z"]
+    words = {**words, "vector0": low, "vector1": high}
+    some = isinstance(spectra, PlaneSpectra)
+    if some:
+        words |= {"plane0": first, "plane1": last}
     return TransformTask(
         kernel,
-        {**words, "vector0": low, "vector1": high},
-        _seconds(spectra, high - low),
+        words,
+        _seconds(spectra, high - low) * (last - first) / count,
         tensor,
         _touched(spectra, group, low, high),
         range(spectra.blocks),
-        group * spectra.vectors(0) + low,
+        (group * spectra.vectors(0) + low) * count + first,
+        planes=planes if some else None,
     )
 
 
@@ -82,6 +97,21 @@ def _cuts(
         cuts = build.layout.grain.ranges(last - first, _seconds(spectra, last - first))
         found += [(first + low, first + high) for low, high in cuts]
     return found
+
+
+# Neighbouring planes share what tells where pieces of a vector lie.
+LEAST_PLANES = 2
+
+
+def _plane_cuts(
+    build: Build, spectra: TileSpectra, tensor: Tensor, vectors: tuple[int, int], count: int
+) -> list[tuple[int, int]]:
+    """Return the planes of each task of some vectors: all, but of a single vector of tiles transformed along planes."""
+    low, high = vectors
+    # Regions tell planes of a tile apart along z alone.
+    if high - low > 1 or not isinstance(spectra, PlaneSpectra) or tensor.cut != 0:
+        return [(0, count)]
+    return build.layout.grain.ranges(count, _seconds(spectra, 1), LEAST_PLANES)
 
 
 def _seconds(spectra: TileSpectra, vectors: int) -> float:

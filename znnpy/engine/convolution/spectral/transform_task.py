@@ -16,7 +16,8 @@ from znnpy.engine.memory.tensors import Tensor
 class TransformTask:
     """A kernel, its own words and its cost; the tensor, tiles and blocks of it that it touches, wholly or in part.
 
-    `strand`: a number of its own among the tasks that write the same tensor; `phase`: which of the views it is.
+    `strand`: a number of its own among the tasks that write the same tensor; `phase`: which of the views it is;
+    `planes`: those of each tile's points, where a task takes some.
     """
 
     kernel: Kernel
@@ -27,10 +28,14 @@ class TransformTask:
     blocks: range
     strand: int = -1
     phase: int = 0
+    planes: tuple[int, int] | None = None
 
     def touched(self, spectra: TileSpectra, window: Window) -> list[tuple[Stretch, Region]]:
         """Return the regions of the tensor under a `window` of the tiles, each with its tiles."""
         tensor = self.tensor
+        if self.planes:
+            (z, y, x), (_, *count), (low, high) = window.origin, window.count, self.planes
+            window = Window((z + low, y, x), (high - low, count[0], count[1]))
         return [
             (stretch, tensor.region(stretch.grid.batch, block, *planes))
             for stretch in self.stretches
