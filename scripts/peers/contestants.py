@@ -18,6 +18,7 @@ FORMATS = {
     "contiguous": torch.contiguous_format,
     "channels_last_3d": torch.channels_last_3d,
 }
+FLAT_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 class Torch:
@@ -31,8 +32,8 @@ class Torch:
         self, case: Case, parameters: Arrays, memory_format: str, *, compiled: bool = False
     ) -> None:
         self.case = case
-        self.layout = FORMATS[memory_format]
-        self.input, self.target = self._sample(0)
+        self.layout = (FLAT_FORMATS if case.flat else FORMATS)[memory_format]
+        self.input, self.target = self.sample(0)
         self.network = _Chain(case, parameters, self.layout, separable=compiled)
         self.call: Any = self.network
         if compiled:
@@ -44,12 +45,12 @@ class Torch:
         )
 
     def results(self, seed: int) -> tuple[float, Arrays]:
-        image, target = self._sample(seed)
+        image, target = self.sample(seed)
         if not self.case.training:
-            return output_results(self._forward(image).numpy())
+            return output_results(self.shaped(self._forward(image).numpy()))
         loss = self._backward(image, target)
         named = self.network.banks.items()
-        return loss, {name: bank.grad.numpy().copy() for name, bank in named}
+        return loss, {name: self.shaped(bank.grad.numpy()).copy() for name, bank in named}
 
     def run(self, count: int) -> None:
         for _ in range(count):
@@ -59,9 +60,15 @@ class Torch:
             else:
                 self._forward(self.input)
 
-    def _sample(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        image, target = map(torch.from_numpy, self.case.sample(seed))
-        return image.to(memory_format=self.layout), target.to(memory_format=self.layout)
+    def sample(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Image and target, in its memory format; without an axis z where the case is flat."""
+        arrays = (a[:, :, 0] if self.case.flat else a for a in self.case.sample(seed))
+        image, target = (torch.from_numpy(a).to(memory_format=self.layout) for a in arrays)
+        return image, target
+
+    def shaped(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """An image or filters as znnpy has them, with an axis z."""
+        return values[:, :, None] if values.ndim == 4 else values
 
     def _forward(self, image: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -88,15 +95,19 @@ class _Chain(torch.nn.Module):
         self.network, self.separable = case.network, separable
         self.dilations = fit(case.network, case.output_shape).dilations
         self.banks = torch.nn.ParameterDict(
-            {name: self._leaf(np.array(value), layout) for name, value in parameters.items()}
+            {name: self._leaf(case, np.array(value), layout) for name, value in parameters.items()}
         )
+        self.convolve = functional.conv2d if case.flat else functional.conv3d
+        self.axes = slice(1 if case.flat else 0, 3)
 
     @staticmethod
-    def _leaf(value: NDArray[np.float32], layout: torch.memory_format) -> torch.nn.Parameter:
-        tensor = torch.from_numpy(value)
-        return torch.nn.Parameter(
-            tensor.contiguous(memory_format=layout) if tensor.ndim == 5 else tensor
-        )
+    def _leaf(
+        case: Case, value: NDArray[np.float32], layout: torch.memory_format
+    ) -> torch.nn.Parameter:
+        if value.ndim == 1:
+            return torch.nn.Parameter(torch.from_numpy(value))
+        tensor = torch.from_numpy(value[:, :, 0] if case.flat else value)
+        return torch.nn.Parameter(tensor.contiguous(memory_format=layout))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         for node in self.network.nodes[1:]:
@@ -115,7 +126,14 @@ class _Chain(torch.nn.Module):
         bias = self.banks[node.name]
         if edge.kind == "crop":  # a layer's own input: its bias asks for the data gradient
             return image + bias[:, None, None, None]
-        return functional.conv3d(image, self.banks[edge.name], bias, dilation=dilation)
+        return self.convolve(
+            image,
+            self.banks[edge.name],
+            bias,
+            padding=tuple(before for before, _ in edge.padding)[self.axes],
+            dilation=dilation[self.axes],
+            groups=edge.groups,
+        )
 
 
 def _max_by_axis(image: torch.Tensor, size: Triple, dilation: Triple) -> torch.Tensor:
