@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
@@ -103,10 +104,8 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     Where nothing else converges, the forward pass also applies bias and function of the edge's target; the data
     gradient also makes the gradients of its source's function and bias.
     """
-    node = _applied(build, edge, it.which)
-    for panel in _panels(it.target):
-        filters, read = _filters(build, edge, it, panel)
-        words = {**it.words, "filters": filters}
+    node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
+    for panel in panels:
         sums = (
             node is not None and it.which == "gradient"
         )  # partial bias gradients, one for each cut
@@ -117,24 +116,50 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
-        for leaf, (batch, low, high, cost) in enumerate(cuts):
-            planes, rows = (low, high), isinstance(it.target, Row)
-            epilogue, met = _epilogue(build, node, it.which, panel, batch, planes, rows=rows)
-            if partials:
-                epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
-            step.add(
-                _kernel(it, panel),
-                _words(it, {**words, **epilogue}, panel, batch, (low, high)),
-                what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
-                cost=cost,
-                reads=[read, *it.source.regions(batch, *it.seen(low, high)), *met],
-                writes=[
-                    *blocks_of(it.target, batch, panel.first, panel.count, low, high),
-                    *left_behind(partials, leaf),
-                ],
-            )
-        if node and partials:
-            _sum_biases(step, build, node, it.target, panel, partials, len(cuts))
+        found += [_Leaf(panel, number, *planes, partials) for number, planes in enumerate(cuts)]
+    if _by_planes(it, edge.size, len(panels), len(found)):
+        found.sort(key=lambda leaf: (leaf.batch, leaf.low))
+    for leaf in found:
+        _emit(step, build, edge, it, node, leaf)
+    for panel in panels:
+        own = [leaf for leaf in found if leaf.panel is panel]
+        if node and (partials := own[0].partials):
+            _sum_biases(step, build, node, it.target, panel, partials, len(own))
+
+
+def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
+    """Return whether panels of the same planes follow each other, which read what the first one brought into caches.
+
+    Else all planes of a panel do, for which its filters stay there.
+    """
+    images = it.source.channels * prod(it.source.shape) * it.source.batch
+    filters = it.source.channels * it.target.channels * prod(size)
+    return panels * images > images + filters * leaves // panels
+
+
+def _emit(
+    step: Step, build: Build, edge: Edge, it: Correlation, node: Node | None, leaf: _Leaf
+) -> None:
+    """Declare one task."""
+    panel, batch, planes = leaf.panel, leaf.batch, (leaf.low, leaf.high)
+    filters, read = _filters(build, edge, it, panel)
+    rows = isinstance(it.target, Row)
+    epilogue, met = _epilogue(build, node, it.which, panel, batch, planes, rows=rows)
+    if leaf.partials:
+        place = leaf.partials.address + 4 * LANES * panel.count * leaf.number
+        epilogue |= {"bias_gradient": place}
+    words = {**it.words, "filters": filters, **epilogue}
+    step.add(
+        _kernel(it, panel),
+        _words(it, words, panel, batch, planes),
+        what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
+        cost=leaf.seconds,
+        reads=[read, *it.source.regions(batch, *it.seen(*planes)), *met],
+        writes=[
+            *blocks_of(it.target, batch, panel.first, panel.count, *planes),
+            *left_behind(leaf.partials, leaf.number),
+        ],
+    )
 
 
 @dataclass(frozen=True)
@@ -144,6 +169,18 @@ class _Panel:
     number: int
     first: int
     count: int
+
+
+class _Leaf(NamedTuple):
+    """Planes low..high of a sample that a panel computes, its task `number`; `partials`: of its bias gradient."""
+
+    panel: _Panel
+    number: int
+    batch: int
+    low: int
+    high: int
+    seconds: float
+    partials: Buffer | None
 
 
 def _panels(target: Tensor) -> list[_Panel]:
