@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_wo
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
 from znnpy_kernels.direct.forward import forward_kernel
-from znnpy_kernels.direct.packed_filters import group_offset, output_groups
+from znnpy_kernels.direct.packed_filters import block_offset, group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -33,8 +34,10 @@ from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName, ranges
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.partition import Cut
+from znnpy.plan.partition import Cut, evenly
 
+CACHED_FILTERS = 1 << 19
+"""Bytes of the filters that a task reads, about, which stay in an L2 cache beside its voxels."""
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
 
@@ -105,6 +108,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     gradient also makes the gradients of its source's function and bias.
     """
     node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
+    summed: list[Callable[[], None]] = []
     for panel in panels:
         sums = (
             node is not None and it.which == "gradient"
@@ -116,15 +120,21 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
-        found += [_Leaf(panel, number, *planes, partials) for number, planes in enumerate(cuts)]
+        found += [
+            _Leaf(panel, sources, number, *planes, partials if sources.stop == it.source.blocks else None)
+            for sources in _sources(it, panel, prod(edge.size))
+            for number, planes in enumerate(cuts)
+        ]  # fmt: skip
+        if node and partials:
+            summed.append(
+                partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
+            )
     if _by_planes(it, edge.size, len(panels), len(found)):
         found.sort(key=lambda leaf: (leaf.batch, leaf.low))
     for leaf in found:
         _emit(step, build, edge, it, node, leaf)
-    for panel in panels:
-        own = [leaf for leaf in found if leaf.panel is panel]
-        if node and (partials := own[0].partials):
-            _sum_biases(step, build, node, it.target, panel, partials, len(own))
+    for add_up in summed:
+        add_up()
 
 
 def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
@@ -137,28 +147,53 @@ def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
     return panels * images > images + filters * leaves // panels
 
 
+def _sources(it: Correlation, panel: _Panel, taps: int) -> list[range]:
+    """Return the blocks of the source whose products a task adds to those of the blocks before.
+
+    Every register block reads all filters of its task: a cache holds them for the next one.
+    """
+    blocks = it.source.blocks
+    if min(it.source.lanes, it.target.lanes) == 1:
+        return [range(blocks)]
+    parts = -(-4 * panel.count * LANES * taps * it.source.channels // CACHED_FILTERS)
+    return [range(low, high) for low, high in evenly(blocks, parts)]
+
+
 def _emit(
     step: Step, build: Build, edge: Edge, it: Correlation, node: Node | None, leaf: _Leaf
 ) -> None:
     """Declare one task."""
-    panel, batch, planes = leaf.panel, leaf.batch, (leaf.low, leaf.high)
-    filters, read = _filters(build, edge, it, panel)
-    rows = isinstance(it.target, Row)
-    epilogue, met = _epilogue(build, node, it.which, panel, batch, planes, rows=rows)
+    panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, (leaf.low, leaf.high)
+    filters, read = _filters(build, edge, it, panel, blocks)
+    rows, whole = isinstance(it.target, Row), it.source
+    # Bias and function follow the last sum.
+    last = node if blocks.stop == whole.blocks else None
+    epilogue, met = _epilogue(build, last, it.which, panel, batch, planes, rows=rows)
     if leaf.partials:
         place = leaf.partials.address + 4 * LANES * panel.count * leaf.number
         epilogue |= {"bias_gradient": place}
-    words = {**it.words, "filters": filters, **epilogue}
+    written = blocks_of(it.target, batch, panel.first, panel.count, *planes)
+    channels = min(whole.channels, blocks.stop * whole.lanes) - blocks.start * whole.lanes
+    words = {
+        **it.words,
+        **epilogue,
+        "filters": filters,
+        "source": whole.at(batch, blocks.start),
+        "channels": channels,
+        "accumulate": int(blocks.start > 0),
+    }
     step.add(
         _kernel(it, panel),
         _words(it, words, panel, batch, planes),
         what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
-        cost=leaf.seconds,
-        reads=[read, *it.source.regions(batch, *it.seen(*planes)), *met],
-        writes=[
-            *blocks_of(it.target, batch, panel.first, panel.count, *planes),
-            *left_behind(leaf.partials, leaf.number),
+        cost=leaf.seconds * channels / whole.channels,
+        reads=[
+            read,
+            *(met for block in blocks for met in whole.met(batch, block, *it.seen(*planes))),
+            *met,
+            *(written if blocks.start else ()),
         ],
+        writes=[*written, *left_behind(leaf.partials, leaf.number)],
     )
 
 
@@ -172,9 +207,13 @@ class _Panel:
 
 
 class _Leaf(NamedTuple):
-    """Planes low..high of a sample that a panel computes, its task `number`; `partials`: of its bias gradient."""
+    """Planes low..high of a sample that a panel computes, cut `number`, from some blocks of the source.
+
+    `partials`: of its bias gradient.
+    """
 
     panel: _Panel
+    sources: range
     number: int
     batch: int
     low: int
@@ -209,9 +248,13 @@ def _cuts(
     ]
 
 
-def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[int, Region]:
-    """Return the address of the filters that a panel reads, and their region."""
-    offset = 4 * group_offset(panel.number, it.source.channels, prod(edge.size))
+def _filters(
+    build: Build, edge: Edge, it: Correlation, panel: _Panel, sources: range
+) -> tuple[int, Region]:
+    """Return the address of the filters that a panel reads for some blocks of the source, and their region."""
+    taps = prod(edge.size)
+    offset = 4 * group_offset(panel.number, it.source.channels, taps)
+    offset += 4 * block_offset(sources.start, panel.count, taps)
     if it.turned:
         buffer = transposed(build, edge)
         return buffer.address + offset, buffer.region()
@@ -220,7 +263,8 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
         return parameter.values, parameter.values_region()
     # A panel's filters are as many pieces as the source has blocks.
     first = panel.number * it.source.blocks
-    return parameter.values + offset, parameter.values_region(first, first + it.source.blocks)
+    read = parameter.values_region(first + sources.start, first + sources.stop)
+    return parameter.values + offset, read
 
 
 def _kernel(it: Correlation, panel: _Panel) -> Kernel:
@@ -240,7 +284,7 @@ def _words(
 ) -> dict[str, float]:
     """Return all argument words of one task."""
     target = _target_words(it.target, batch, panel.first, *planes)
-    found = {**words, "source": it.source.at(batch), **target}
+    found = {**words, **target}
     if it.target.lanes == 1:
         # The kernels of few channels read their source by blocks of LANES alone.
         del found["source_x"], found["source_lanes"]
@@ -326,7 +370,6 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
         "y0": y0,
         "y1": y1,
         "width": target.shape[2],
-        "accumulate": 0,
     }
 
 
