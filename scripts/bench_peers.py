@@ -168,7 +168,7 @@ def _options() -> argparse.Namespace:
         "--shapes",
         nargs="*",
         choices=list(SHAPES),
-        help="three equal layers with bias and relu, updates and forward passes (default: all)",
+        help="three equal layers with bias and relu, and U-Nets of flat filters (default: all)",
     )
     parser.add_argument("--batch", type=int, help="of --images (default: the recipe's)")
     parser.add_argument("--what", choices=["update", "inference", "both"], default="both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from peers.cases import ZERO, Case
+from znnpy.network import load_network
 from znnpy.network.types import Edge, Network, Node, Triple
 
 LAYERS = 3
@@ -66,7 +67,27 @@ def _cube(taps: int, side: int) -> tuple[Triple, Triple]:
     return (taps, taps, taps), (side, side, side)
 
 
-SHAPES = {
+@dataclass(frozen=True)
+class UNet:
+    """A U-Net of filters of 1x3x3 without norms, from one channel to two; images of `extent`."""
+
+    widths: tuple[int, ...]
+    extent: Triple
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        return f"U-Net {'-'.join(map(str, self.widths))} {'x'.join(map(str, self.extent))}"
+
+    def case(self, *, training: bool) -> Case:
+        """An update or a forward pass."""
+        keys = {"widths": list(self.widths), "size": [1, 3, 3], "down": [1, 2, 2], "norm": None}
+        network = load_network({"unet": {**keys, "outputs": 2}})
+        flat = self.extent[0] == 1
+        return Case(self.name, network, self.extent, "square", training, 1, flat)
+
+
+SHAPES: dict[str, list[Layers | UNet]] = {
     "flat": [
         Layers(16, (1, 3, 3), (16, 128, 128)),
         Layers(32, (1, 3, 3), (16, 128, 128)),
@@ -74,6 +95,10 @@ SHAPES = {
         Layers(32, *_square(3, 256)),
         Layers(64, *_square(3, 128)),
         Layers(256, *_square(3, 32), batch=8),
+    ],
+    "unets": [
+        UNet((32, 64, 128, 256), (1, 256, 256)),
+        UNet((24, 48, 96), (20, 128, 128)),
     ],
     "lines": [
         Layers(24, (3, 1, 1), (32, 64, 64)),

@@ -47,7 +47,8 @@ class Correlation:
     """One pass of an edge: what it reads and writes, and `words` of where taps are.
 
     `which`: the pass that it is. `turned`: filters are read with inputs and outputs exchanged. `together`:
-    planes of the target that read the same ones of the source.
+    planes of the target that read the same ones of the source. `first`: the voxel of the source (z, y, x) from which
+    words count.
     """
 
     which: PassName
@@ -57,18 +58,29 @@ class Correlation:
     seen: Seen
     turned: bool
     together: int = 1
+    first: Triple = (0, 0, 0)
 
 
 def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor) -> Correlation:
     """Return the correlation with the filters as they are: the forward pass of a convolution."""
     dilation = build.layout.geometry.dilations[edge.name]
+    words, first = source_words(source, edge.stride, edge.size, dilation) | VALID, [0, 0, 0]
+    for axis, name in enumerate("zy"):
+        before, after = source.beyond[axis]
+        if edge.border == "zeros" and edge.stride[axis] == 1 and before + after:
+            # Rows and planes of zeros are left out; along x taps on zeros cost less than shorter register blocks.
+            size = source.shape[axis] - before - after
+            inside = {"origin": -before, "limit": size, "shift": dilation[axis]}
+            words |= {f"{word}_{name}": value for word, value in inside.items()}
+            first[axis] = before
     return Correlation(
         which,
         source,
         target,
-        source_words(source, edge.stride, edge.size, dilation) | VALID,
+        words,
         lambda low, high: source_range(edge, dilation, target.cut, low, high),
         turned=target.lanes == 1,
+        first=(first[0], first[1], 0),
     )
 
 
@@ -178,7 +190,7 @@ def _emit(
         **it.words,
         **epilogue,
         "filters": filters,
-        "source": whole.at(batch, blocks.start),
+        "source": whole.at(batch, blocks.start, *it.first),
         "channels": channels,
         "accumulate": int(blocks.start > 0),
     }
