@@ -30,6 +30,24 @@ def two_outputs() -> Network:
     )
 
 
+def test_arrays_outlive_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that Ctrl-C leaves running still write to them."""
+    with model_of(two_outputs(), (3, 5, 19), threads=2) as model:
+        engine = model._engine
+        x = np.zeros((1, 2, *model.input_shape), np.float32)
+
+        def interrupted(name: str) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._graphs, "run", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.forward(x)
+        assert [set(arrays) for arrays in engine._filled] == [{"wide", "narrow"}]
+        model.forward(x)
+        assert not engine._filled
+
+
 @pytest.mark.parametrize(("batch", "microbatch"), [(1, 1), (3, 3), (5, 1)])
 @pytest.mark.parametrize("training", [True, False])
 def test_outputs_of_each_sample(batch: int, microbatch: int, training: bool) -> None:

@@ -306,14 +306,15 @@ def _algorithms(
             pinned = [plan.layers[name].method(which) for which in shape.passes]
             costs, why = estimated_costs(shape, pinned) | costs, "training.plan"
         for row in compared(shape, plan.layers[name], costs):
-            flops = of_convolution(shape) / row.seconds
             made.append(
                 {
                     "layer": name,
                     "pass": row.step,
                     "algorithm": str(row.method),
                     "seconds": row.seconds,
-                    "of_peak": flops / peak() if why == MEASURED else None,
+                    "of_peak": of_convolution(shape) / row.seconds / peak()
+                    if why == MEASURED
+                    else None,
                     "next": str(row.other) if row.other else None,
                     "next_seconds": row.other_seconds,
                     "why": why,

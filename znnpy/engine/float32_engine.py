@@ -51,6 +51,7 @@ class SingleEngine:
         self._main = "update" if layout.training else "forward"
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
+        self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
         self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
         self._input_rooms = [
             [{name: self._view(it) for name, it in own.inputs.items()} for own in step]
@@ -346,7 +347,10 @@ class SingleEngine:
             for name, address in staged.outputs.items():
                 array = own.get(name)
                 self._room(address, (1,), "i8")[0] = 0 if array is None else array.ctypes.data
+        # Tasks that an interrupt leaves running still write there: until the next pass has waited for them.
+        self._filled = outputs
         self._graphs.run("forward")
+        self._filled = ()
         for place, arrays in enumerate(outputs):
             for name, array in arrays.items():
                 tensor = self._build.of(place, 0).value(name)

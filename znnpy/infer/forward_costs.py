@@ -14,7 +14,7 @@ from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 
 # Within forward passes of large patches, whose feature maps no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
-STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation competes statistics
+STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 

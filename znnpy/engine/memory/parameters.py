@@ -153,10 +153,11 @@ class Parameter:
 
     def band(self, number: int) -> Parameter:
         """Return the filters of one band, as those of a layer of its channels."""
-        sizes = [_band_pieces(self, band) for band in self.bands[: number + 1]]
         own = self.bands[number]
+        # All bands but the last have as many pieces as the first.
+        first = number * len(_band_pieces(self, self.bands[0]))
         shape = own.outputs, own.inputs, *self.shape[2:]
-        return self.part(sum(map(len, sizes[:-1])), sizes[-1], shape)
+        return self.part(first, _band_pieces(self, own), shape)
 
     def blocks(self, first: int, channels: int) -> Parameter:
         """Return what belongs to `channels` channels of a node from block `first` on."""
