@@ -226,3 +226,19 @@ def test_plans_know_depthwise_layers() -> None:
         wrong = plan | {name: dict.fromkeys(("forward", "gradient", "weight"), algorithm)}
         with pytest.raises(PlanError, match=f"'{name}': .*filters of one channel each"):
             Model(net, 4, plan=wrong)
+
+
+def test_bands_that_see_the_whole_image() -> None:
+    """Fully connected groups: samples are a row where a band is one group."""
+    net = load_network(
+        {
+            "input": 2,
+            "layers": [
+                {"conv": {"channels": 32, "size": 2, "function": "relu"}},
+                {"conv": {"channels": 64, "size": [2, 3, 3], "groups": 2}},
+            ],
+        }
+    )
+    for batch in (1, 5):
+        found = errors(net, 1, "direct", batch=batch, threads=2)
+        assert max(found.values()) < 2e-4, found

@@ -10,6 +10,7 @@ from znnpy import Model
 from znnpy.engine.convolution.direct import correlation
 from znnpy.network import load_network
 from znnpy.network.types import Network
+from znnpy.plan.cost import lies_planar
 from znnpy.plan.types import PASSES
 
 LAYERS = [
@@ -73,3 +74,15 @@ def test_blocks_of_the_source_apart_beside_the_oracle(
     monkeypatch.setattr(correlation, "CACHED_FILTERS", 1)
     found = errors(network(keys), (4, 6, 10), "direct", batch=2, threads=2)
     assert max(found.values()) < 2e-4, found
+
+
+def test_inputs_of_many_channels_lie_in_blocks() -> None:
+    """A block of one channel each made 16,000 tasks of filters of three layers of 256 channels."""
+    conv = {"channels": 256, "size": [1, 3, 3], "padding": "same"}
+    few = load_network({"input": 8, "layers": [{"conv": conv}]})
+    many = load_network({"input": 256, "layers": [{"conv": conv}] * 3})
+    assert lies_planar(few, "input")
+    assert not lies_planar(many, "input")
+    plan = {edge.name: dict.fromkeys(PASSES, "winograd") for edge in many.edges}
+    with Model(many, (1, 16, 16), 4, threads=2, plan=plan, loss="square") as model:
+        assert model.task_graph.size < 2 * 3000  # an even and an odd update
