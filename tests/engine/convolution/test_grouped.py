@@ -240,5 +240,5 @@ def test_bands_that_see_the_whole_image() -> None:
         }
     )
     for batch in (1, 5):
-        found = errors(net, 1, "direct", batch=batch, threads=2)
+        found = errors(net, (1, 1, 1), "direct", batch=batch, threads=2)
         assert max(found.values()) < 2e-4, found
