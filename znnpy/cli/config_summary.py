@@ -297,7 +297,8 @@ def _algorithms(
     `of_peak`: the operations of direct convolution in that time, by those of a matrix product; None for estimates.
     """
     made: Algorithms = []
-    peak = cache(sgemm_rate)  # takes a tenth of a second
+    # Once, if at all, by many short runs: other programs disturb few of them, as of the layers' tasks.
+    peak = cache(partial(sgemm_rate, 512, 50))
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
         costs, why = layer_costs(shape, conv, measure)
