@@ -294,11 +294,11 @@ def _algorithms(
 ) -> list[dict[str, Any]]:
     """Return a record for each layer and pass that it needs, with the runner-up; in seconds on one core.
 
-    `of_peak`: the operations of direct convolution in that time, by those of a matrix product; None for estimates.
+    `of_sgemm`: the operations of direct convolution in that time, by those of a matrix product; None for estimates.
     """
     made: Algorithms = []
     # Once, if at all, by many short runs: other programs disturb few of them, as of the layers' tasks.
-    peak = cache(partial(sgemm_rate, 512, 50))
+    rate = cache(partial(sgemm_rate, 512, 50))
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
         costs, why = layer_costs(shape, conv, measure)
@@ -313,7 +313,7 @@ def _algorithms(
                     "pass": row.step,
                     "algorithm": str(row.method),
                     "seconds": row.seconds,
-                    "of_peak": of_convolution(shape) / row.seconds / peak()
+                    "of_sgemm": of_convolution(shape) / row.seconds / rate()
                     if why == MEASURED
                     else None,
                     "next": str(row.other) if row.other else None,
