@@ -6,6 +6,7 @@ Run in an environment that has znnpy and `torch==2.13.0` (CPU build); compiling 
     python scripts/bench_peers.py --networks --layers --inference --markdown tables.md
     python scripts/bench_peers.py --unets --threads 1 2          # see peers/unet_bench.py
     python scripts/bench_peers.py --images --threads 1 2         # LeNet, cifar10_quick
+    python scripts/bench_peers.py --shapes --threads 2           # rows of peers/shapes.py: flat, few ...
 
 For each case and number of threads: results of all are compared (loss and gradients; outputs of
 inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
@@ -29,11 +30,12 @@ import statistics
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
 import torch
-from peers import images, unet_bench
+from peers import images, shape_bench, unet_bench
 from peers.cases import (
     INFERENCE,
     INFERENCE_OUTPUT,
@@ -48,6 +50,7 @@ from peers.cases import (
 )
 from peers.contestants import FORMATS, Torch
 from peers.ours import Contestant, Znnpy
+from peers.shapes import SHAPES
 from peers.timing import (
     GRADIENT_TOLERANCE,
     LOSS_TOLERANCE,
@@ -82,7 +85,9 @@ def main() -> int:
     torch.set_flush_denormal(True)
     print(_machine())
     if options.unets is not None:
-        return _unets(options)
+        return _tables(options, unet_bench)
+    if options.shapes is not None:
+        return _tables(options, shape_bench)
     print(f"equal means: loss within {LOSS_TOLERANCE:g}, gradients within {GRADIENT_TOLERANCE:g}")
     print(" | ".join(title for title, _ in COLUMNS), flush=True)
     rows = []
@@ -127,12 +132,13 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     }
 
 
-def _unets(options: argparse.Namespace) -> int:
-    rows = unet_bench.bench(options)
+def _tables(options: argparse.Namespace, benchmark: ModuleType) -> int:
+    """What a benchmark with a table of its own finds."""
+    rows = benchmark.bench(options)
     if options.json:
         options.json.write_text(json.dumps({"machine": _machine(), "rows": rows}, indent=1) + "\n")
     if options.markdown:
-        options.markdown.write_text(f"{_machine()}\n\n{unet_bench.markdown(rows)}")
+        options.markdown.write_text(f"{_machine()}\n\n{benchmark.markdown(rows)}")
     return 0 if all(row["equal"] for row in rows) else 1
 
 
@@ -158,6 +164,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--images", nargs="*", choices=list(RECIPES), help="classification (default: all)"
     )
+    parser.add_argument(
+        "--shapes",
+        nargs="*",
+        choices=list(SHAPES),
+        help="three equal layers with bias and relu, and U-Nets of flat filters (default: all)",
+    )
     parser.add_argument("--batch", type=int, help="of --images (default: the recipe's)")
     parser.add_argument("--what", choices=["update", "inference", "both"], default="both")
     parser.add_argument(
@@ -173,7 +185,7 @@ def _options() -> argparse.Namespace:
         nargs="*",
         choices=unet_bench.ENGINES,
         default=unet_bench.ENGINES,
-        help="runtimes beside PyTorch in the inference of --unets",
+        help="runtimes beside PyTorch in the inference of --unets and --shapes",
     )
     parser.add_argument("--patch", type=int, help="side of the output of --inference (default: 16)")
     parser.add_argument("--only", metavar="TEXT", help="only cases with this in their names")

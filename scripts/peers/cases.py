@@ -35,7 +35,10 @@ _FOLDER = Path(__file__).parents[2] / "volumes"
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the shape (z, y, x) of its output, and the loss of its training update."""
+    """A network, the shape (z, y, x) of its output, and the loss of its training update.
+
+    `flat`: peers convolve its single planes in two dimensions.
+    """
 
     name: str
     network: Network
@@ -43,6 +46,7 @@ class Case:
     loss: str
     training: bool = True
     batch: int = 1
+    flat: bool = False
 
     def sample(self, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Inputs and targets of zeros and ones, (batch, channel, z, y, x) float32."""
@@ -65,7 +69,7 @@ class Case:
             for edge in self.network.incoming(node.name):
                 if edge.kind == "conv":
                     source = self.network.node(edge.source)
-                    taps = source.channels * node.channels * prod(edge.size)
+                    taps = source.channels * node.channels // edge.groups * prod(edge.size)
                     passes = (3 if edge.source in learned else 2) if self.training else 1
                     total += 2.0 * passes * taps * prod(geometry.nodes[node.name].shape)
                 if edge.source in learned or node.kind == "transfer":

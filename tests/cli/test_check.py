@@ -259,6 +259,8 @@ def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     assert re.search(r"^before that +up to .* to measure layers", out, re.M)
     rows = json.loads(check("--json")[1])["algorithms"]
     assert {row["why"] for row in rows} == {"unmeasured", "estimated"}
+    assert {row["of_sgemm"] for row in rows} == {None}
+    assert not re.search(r"^of sgemm", out, re.M)
     _, out, told = check("--measure")
     found = re.search(
         r"^fingerprint .*: machines that show the same one compute the same", out, re.M
@@ -267,6 +269,10 @@ def test_algorithms_are_measured_only_when_asked(check: Check) -> None:
     assert "before that" not in out
     assert "unmeasured" not in out
     assert "measured" in out
+    assert re.search(r"^of sgemm +operations of direct convolution", out, re.M)
+    for row in json.loads(check("--json")[1])["algorithms"]:
+        # A share of what one core can do, or some times as much where an algorithm does fewer operations.
+        assert row["of_sgemm"] is None if row["why"] == "estimated" else 0 < row["of_sgemm"] < 30
     _, out, _ = check()
     assert "unmeasured" not in out  # from wisdom
     assert found[0] in out

@@ -12,9 +12,8 @@ SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 WIDE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (30, 30, 30), (28, 28, 28), 4)
 
 
-@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize(("images", "planar"), [(2, False), (2, True), (20, False)])
 @pytest.mark.parametrize("passes", [("forward", "weight"), ("forward",)])
-@pytest.mark.parametrize("images", [2, 20])
 def test_images_are_measured_as_they_lie(images, passes, planar):
     shape = replace(SMALL, inputs=images, outputs=17, passes=passes, planar=planar)
     layout, edge = single_layer.lone(shape, Method("spectral", (8, 8, 8)))

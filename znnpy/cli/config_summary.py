@@ -6,7 +6,7 @@ Memory and time are counted from an update's tasks, or, where these would be ver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.config.models import Config
 from znnpy.data.config_volumes import make_targets
 from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
+from znnpy.engine.convolution.flops import of_convolution
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
@@ -35,12 +36,13 @@ from znnpy.network import (
 from znnpy.network.dense_conversion import densest
 from znnpy.network.parameters import held
 from znnpy.plan import PASSES, ConvShape, Plan
-from znnpy.plan.choose import UNMEASURED, Choice, estimated_costs, layer_costs, left_out
+from znnpy.plan.choose import MEASURED, UNMEASURED, Choice, estimated_costs, layer_costs, left_out
 from znnpy.plan.cost import MEMORY_RATE, convolutions
 from znnpy.plan.fingerprint import fingerprint
 from znnpy.plan.joint_choice import shared_total
 from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
+from znnpy.profile.machine import sgemm_rate
 from znnpy.scheduler.core_count import available_cores
 from znnpy.train.best import best_of
 from znnpy.train.first_weights import first_weights
@@ -290,8 +292,13 @@ def _algorithms(
     conv: Choice,
     most: int | None,
 ) -> list[dict[str, Any]]:
-    """Return a record for each layer and pass that it needs, with the runner-up; in seconds on one core."""
-    made = []
+    """Return a record for each layer and pass that it needs, with the runner-up; in seconds on one core.
+
+    `of_sgemm`: the operations of direct convolution in that time, by those of a matrix product; None for estimates.
+    """
+    made: Algorithms = []
+    # Once, if at all, by many short runs: other programs disturb few of them, as of the layers' tasks.
+    rate = cache(partial(sgemm_rate, 512, 50))
     measure = partial(known_or_estimated, max_memory=most)
     for name, shape in _conv_shapes(config, network, geometry).items():
         costs, why = layer_costs(shape, conv, measure)
@@ -306,6 +313,9 @@ def _algorithms(
                     "pass": row.step,
                     "algorithm": str(row.method),
                     "seconds": row.seconds,
+                    "of_sgemm": of_convolution(shape) / row.seconds / rate()
+                    if why == MEASURED
+                    else None,
                     "next": str(row.other) if row.other else None,
                     "next_seconds": row.other_seconds,
                     "why": why,

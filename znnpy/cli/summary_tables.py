@@ -32,6 +32,9 @@ def print_summary(found: dict[str, Any]) -> None:
     if any(row["why"] == UNMEASURED for row in found["algorithms"]):
         words = "training measures these first and may choose others; --measure does it now"
         out.print(f"{UNMEASURED:15} {words}", highlight=False)
+    if any(row["of_sgemm"] is not None for row in found["algorithms"]):
+        words = "operations of direct convolution in that time, by those of NumPy's matrix product on one core"
+        out.print(f"of sgemm        {words}", highlight=False)
     if found["fingerprint"]:
         out.print(f"fingerprint     {_fingerprint(found)}", highlight=False)
     views = ", ".join(f"{name} {_size(view)}" for name, view in found["receptive_field"].items())
@@ -127,6 +130,7 @@ def _plans(found: dict[str, Any]) -> Table:
     for name in ("layer", "pass", "algorithm"):
         table.add_column(name, overflow="fold")
     table.add_column("ms", justify="right")
+    table.add_column("of sgemm", justify="right")
     table.add_column("next best", overflow="fold")
     table.add_column("ms", justify="right")
     table.add_column("why", overflow="fold")
@@ -139,6 +143,7 @@ def _plans(found: dict[str, Any]) -> Table:
             _PASSES[row["pass"]],
             row["algorithm"],
             _ms(row["seconds"]),
+            "" if row["of_sgemm"] is None else f"{row['of_sgemm']:.0%}",
             row["next"] or "",
             _ms(row["next_seconds"]),
             row["why"] if first else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from znnpy.engine.execution import Graphs, compile_planned
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.arrays import ByName, Floats, joined
+from znnpy.engine.memory.arrays import ByName, Floats
 from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
 from znnpy.engine.memory.staging import SHARE_AT
 from znnpy.engine.memory.tensors import Tensor
@@ -51,6 +51,7 @@ class SingleEngine:
         self._main = "update" if layout.training else "forward"
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
+        self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
         self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
         self._input_rooms = [
             [{name: self._view(it) for name, it in own.inputs.items()} for own in step]
@@ -98,7 +99,7 @@ class SingleEngine:
         """Return copies of the output nodes' values, without dropout."""
         self.drain()
         count, together = len(self.layout.numbers), self.layout.replicas
-        found: list[dict[str, Floats]] = []
+        found = self._empty_outputs(self.layout.samples)
         # As many microbatches at a time as have feature maps of their own.
         for first in range(0, count, together):
             now = range(first, min(first + together, count))
@@ -106,9 +107,8 @@ class SingleEngine:
                 self._stage_inputs(0, place, self._microbatch(inputs, microbatch))
             # The forward graph was declared with the even step's staging.
             self._build.parity = 0
-            self._graphs.run("forward")
-            found += [self._outputs(place) for place in range(len(now))]
-        return joined(found)
+            self._run_forward([self._microbatch(found, microbatch) for microbatch in now])
+        return found
 
     def staged(self) -> dict[str, Floats]:
         """Return views of the memory from which `run` reads the inputs."""
@@ -119,12 +119,12 @@ class SingleEngine:
         """Return the output nodes' values for the staged inputs; planar ones are views of the engine's memory."""
         self.drain()
         self._build.parity = 0
-        self._graphs.run("forward")
-        found = {node.name: self._build.value(node.name) for node in self.layout.network.outputs}
-        return {
-            name: self._view(tensor) if tensor.lanes == 1 else self._dense(name)
-            for name, tensor in found.items()
-        }
+        found = self._empty_outputs(self.layout.batch)
+        for name in found:
+            if (tensor := self._build.value(name)).lanes == 1:
+                found[name] = self._view(tensor)
+        self._run_forward([found])
+        return found
 
     def gradients(
         self, inputs: ByName, targets: ByName, weights: ByName, iteration: int
@@ -333,10 +333,30 @@ class SingleEngine:
     def _flat(self, address: int, floats: int) -> Floats:
         return self._arena.view(address, (floats,)).view(np.float32)
 
-    def _outputs(self, microbatch: int) -> dict[str, Floats]:
-        """Return copies of the outputs of one microbatch."""
-        nodes = self.layout.network.outputs
-        return {node.name: self._dense(node.name, microbatch) for node in nodes}
+    def _empty_outputs(self, samples: int) -> dict[str, Floats]:
+        """Return arrays for the values of outputs, (batch, channel, z, y, x)."""
+        return {
+            node.name: np.empty((samples, node.channels, *self.layout.shape(node.name)), np.float32)
+            for node in self.layout.network.outputs
+        }
+
+    def _run_forward(self, outputs: Sequence[ByName]) -> None:
+        """Run the forward pass of what is staged; fill the arrays of each microbatch with the values of outputs."""
+        for place, staged in enumerate(self._build.staging[0]):
+            own = outputs[place] if place < len(outputs) else {}
+            for name, address in staged.outputs.items():
+                array = own.get(name)
+                self._room(address, (1,), "i8")[0] = 0 if array is None else array.ctypes.data
+        # Tasks that an interrupt leaves running still write there: until the next pass has waited for them.
+        self._filled = outputs
+        self._graphs.run("forward")
+        self._filled = ()
+        for place, arrays in enumerate(outputs):
+            for name, array in arrays.items():
+                tensor = self._build.of(place, 0).value(name)
+                # What is seen as it lies is there already.
+                if tensor.lanes == 1 and array.ctypes.data != tensor.address:
+                    array[...] = self._view(tensor)
 
     def _dense(self, node: str, microbatch: int = 0) -> Floats:
         """Return a copy of a node's feature map, (batch, channel, z, y, x), as last computed."""

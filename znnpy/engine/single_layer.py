@@ -30,6 +30,7 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         sparsity=shape.dilation,
         padding=shape.padding,
         border=shape.border,
+        groups=shape.groups,
         output_padding=_added(shape),
     )
     target = Node("target", "sum", shape.outputs)

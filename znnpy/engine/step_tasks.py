@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
 from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
+from znnpy.engine.layers.data_movement import unpack_output
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.tasks.declaration import Declared
@@ -72,7 +73,10 @@ def _declare_forward(build: Build) -> list[Declared]:
     # `forward` calls it again for the rest.
     for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
         step.begin()
-        emit_forward(step, build.of(microbatch, 0))
+        own = build.of(microbatch, 0)
+        emit_forward(step, own)
+        for node in build.layout.network.outputs:
+            unpack_output(step, own, node.name)
     return step.tasks
 
 

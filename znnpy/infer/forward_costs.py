@@ -9,7 +9,7 @@ from znnpy.geometry import Geometry, voxels
 from znnpy.layers.edges import edge_kind
 from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
-from znnpy.plan.choose import DIRECT, takes
+from znnpy.plan.choose import DIRECT, competes
 from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 
 # Within forward passes of large patches, whose feature maps no cache holds.
@@ -59,7 +59,9 @@ def _node_seconds(network: Network, geometry: Geometry, node: Node) -> float:
 
 def seconds_by(method: Method, shape: ConvShape) -> float:
     """Return the estimated seconds of a layer's forward pass by one method."""
-    return ALGORITHMS[method.algorithm].patch_seconds(shape, method.tile)
+    algorithm = ALGORITHMS[method.algorithm]
+    times = len(shape.bands) if algorithm.traits.bands and shape.bands else 1
+    return times * algorithm.patch_seconds(shape if times == 1 else shape.band, method.tile)
 
 
 def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, ConvShape]]:
@@ -70,7 +72,7 @@ def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, C
 def _cheapest(shape: ConvShape) -> LayerPlan:
     costs: dict[Method, float] = {}
     for algorithm in ALGORITHMS.values():
-        if takes(algorithm, shape):
+        if competes(algorithm, shape):
             # What is slower than the best so far need not be looked at closely.
             least = min(costs.values(), default=inf)
             for method in algorithm.patch_methods(shape, least):

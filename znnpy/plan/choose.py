@@ -84,7 +84,7 @@ def _candidates(shape: ConvShape) -> tuple[Method, ...]:
     found: list[Method] = []
     # In the registry's order, in which ties go to the first.
     for algorithm in ALGORITHMS.values():
-        if takes(algorithm, shape):
+        if competes(algorithm, shape):
             found += algorithm.candidates(shape)
     return tuple(found)
 
@@ -101,9 +101,18 @@ def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
     return not algorithm.refusal(shape.size, shape.stride)
 
 
+def competes(algorithm: Algorithm, shape: ConvShape) -> bool:
+    """Return whether an algorithm can run a layer, in bands where it has them."""
+    return takes(algorithm, shape) and (algorithm.traits.bands or not shape.bands)
+
+
 def estimated(shape: ConvShape, method: Method) -> PartSeconds:
     """Return the estimated seconds of a method by part; the sum is that of the layer."""
-    return ALGORITHMS[method.algorithm].costs(shape, method.tile)
+    algorithm = ALGORITHMS[method.algorithm]
+    if not (algorithm.traits.bands and shape.bands):
+        return algorithm.costs(shape, method.tile)
+    costs = algorithm.costs(shape.band, method.tile)
+    return {part: len(shape.bands) * seconds for part, seconds in costs.items()}
 
 
 def estimated_seconds(shape: ConvShape, method: Method) -> float:

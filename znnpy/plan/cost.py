@@ -6,9 +6,13 @@ anything is measured. Rates are rounded down from measurements on AVX-512 cores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import NamedTuple
 
-from znnpy.geometry import Geometry
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.geometry import Geometry, voxels
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.layers.windows import sides
@@ -32,6 +36,9 @@ CLEAR_RATIO = 6.0
 # Bytes of a layer's spectra, which grow with inputs x outputs x voxels: beyond this `auto` does not try.
 # Larger spectra would leave the rest of a network little memory.
 MOST_BYTES = 2.0 * 2**30
+# Taps for each band: with more of them tiles of the dense layer, whose cost hardly depends on taps, take less time
+# than direct convolution of its bands.
+BAND_TAPS = 27
 
 
 def convolutions(network: Network) -> list[Edge]:
@@ -46,15 +53,38 @@ def is_depthwise(edge: Edge, network: Network) -> bool:
 
 
 def lies_planar(network: Network, name: str) -> bool:
-    """Return whether a node lies planar, without lanes: an input that only feeds convolutions and crops.
+    """Return whether a node lies planar, without lanes: an input of few channels that only feeds conv and crop.
 
     Its staged data are used as they are. Depthwise convolutions read blocks of channels.
     """
-    if network.node(name).kind != "input":
+    node = network.node(name)
+    if node.kind != "input" or node.channels > FEW_IMAGES:
         return False
     planar = {"conv", "crop"}
     edges = network.outgoing(name)
     return all(edge.kind in planar and not is_depthwise(edge, network) for edge in edges)
+
+
+class Band(NamedTuple):
+    """Neighbouring groups of a convolution, and their channels at both ends, which begin whole blocks."""
+
+    first_input: int
+    inputs: int
+    first_output: int
+    outputs: int
+    groups: int
+
+
+def bands_of(inputs: int, outputs: int, groups: int) -> tuple[Band, ...]:
+    """Return the bands of as few groups as fill whole blocks at both ends; the last one may end within a block."""
+    each, made = inputs // groups, outputs // groups
+    # LANES is a power of two, so the larger of both is a multiple of the other.
+    together = max(LANES // gcd(LANES, each), LANES // gcd(LANES, made))
+    counts = [(first, min(together, groups - first)) for first in range(0, groups, together)]
+    return tuple(
+        Band(first * each, count * each, first * made, count * made, count)
+        for first, count in counts
+    )
 
 
 @dataclass(frozen=True)
@@ -88,6 +118,22 @@ class ConvShape:
         return (
             self.groups > 1 and self.inputs == self.outputs == self.groups and not self.transposed
         )
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """The bands that it is computed in, if it is not computed as the dense layer with zeros between groups."""
+        if self.groups == 1 or self.depthwise or self.planar:
+            return ()
+        found = bands_of(self.inputs, self.outputs, self.groups)
+        return found if len(found) > 1 and voxels(self.size) <= BAND_TAPS * len(found) else ()
+
+    @property
+    def band(self) -> ConvShape:
+        """The shape of its first band; itself without bands."""
+        if not self.bands:
+            return self
+        _, inputs, _, outputs, groups = self.bands[0]
+        return replace(self, inputs=inputs, outputs=outputs, groups=groups)
 
     @property
     def places(self) -> Triple:

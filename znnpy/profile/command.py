@@ -7,20 +7,13 @@ as each algorithm counts its own.
 from __future__ import annotations
 
 import json
-import platform
 import shutil
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import psutil
-from threadpoolctl import threadpool_limits
-from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.atomic_files import write_text
 from znnpy.config.models import Config
@@ -42,6 +35,7 @@ from znnpy.plan import PASSES
 from znnpy.plan.cost import convolutions
 from znnpy.profile.advice import advise
 from znnpy.profile.graphviz import write_dot
+from znnpy.profile.machine import describe_machine
 from znnpy.profile.recorded_updates import (
     Profile,
     events_needed,
@@ -57,7 +51,6 @@ from znnpy.profile.trace import write_trace
 from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import Links
 
-SIZE = 1024  # rows and columns of sgemm's matrices: 4 MiB each, enough for its full rate
 WARM_UP = 2  # updates: one of each parity, as both copies of a step have data of their own
 
 
@@ -87,39 +80,6 @@ def flops_by_task(model: Model) -> Operations:
 
 def _layout(model: Model, batch: int) -> Layout:
     return Layout(model.network, model.geometry, model.plan, batch, training=True)
-
-
-def describe_machine() -> dict[str, Any]:
-    """Return name, cores, lanes and memory of the machine, and the sgemm rate of one core, measured now."""
-    return {
-        "processor": processor_name(),
-        "cores": available_cores(),
-        "lanes": LANES,
-        "memory_bytes": psutil.virtual_memory().total,
-        "sgemm_gflops": sgemm_rate() * 1e-9,
-    }
-
-
-def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the processor's name as the kernel has it, or as Python knows it."""
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
-    """Return the operations per second of NumPy's float32 matrix product on one core, the best of some."""
-    a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
-    target = np.empty_like(a)
-    best = np.inf
-    # One thread, as the rate is compared with tasks of one worker.
-    with threadpool_limits(limits=1, user_api="blas"):
-        for _ in range(repeats):
-            start = time.perf_counter()
-            np.matmul(a, b, out=target)
-            # The best: other programs only take time away.
-            best = min(best, time.perf_counter() - start)
-    return 2.0 * size**3 / best
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import AHEAD, load_tile, scratch_tile, store_tile, transpose_tile
 from znnpy_kernels.simd.vectors import (
@@ -208,19 +209,25 @@ def pack_images(args: Any, worker: int) -> None:
 
 
 UNPACK_IMAGES = words(
-    "source source_z source_y target target_image target_z target_y channels planes rows width",
+    "source source_z source_y place target target_image target_z target_y channels planes rows width",
 )
 
 
 @kernel(UNPACK_IMAGES)
 def unpack_images(args: Any, worker: int) -> None:
-    """Unpack the real channels of one block to planar ones: the reverse of `pack_images`."""
+    """Unpack the real channels of one block to planar ones: the reverse of `pack_images`.
+
+    `place`: address of an int64, the address of the planar array; `target`: bytes of it before the part's first row.
+    An address of 0: nothing is written.
+    """
     at = UNPACK_IMAGES
-    tile = scratch_tile()
+    array, tile = longs(args[at.place])[0], scratch_tile()
+    if array == 0:
+        return
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
-            target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
+            target = array + args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, args[at.width], LANES):
                 width = min(args[at.width] - x, LANES)
                 if width == LANES:

@@ -9,10 +9,14 @@ import pytest
 from against_reference import errors
 
 from znnpy import Hardware, Model, load_network
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.parameters import reserve_parameters
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.infer.forward_costs import forward_plan
 from znnpy.plan import Plan
+from znnpy.profile.command import flops_by_task
 
 CASES: list[tuple[int, int, dict[str, Any]]] = [
     (19, 19, {"size": 3, "groups": 19}),
@@ -57,6 +61,105 @@ def test_passes_beside_the_oracle(inputs: int, outputs: int, keys: dict[str, Any
     assert max(found.values()) < 2e-4, found
 
 
+BANDS: list[tuple[int, int, dict[str, Any]]] = [
+    (32, 64, {"size": 3, "groups": 2}),
+    (64, 32, {"size": [1, 3, 3], "groups": 4, "padding": "same"}),
+    (40, 40, {"size": 3, "groups": 5, "padding": 1, "border": "replicate"}),
+    (96, 48, {"size": [3, 3, 1], "groups": 3, "weight_standardization": True}),
+]
+"""Layers whose groups fill blocks; the last one may end within a block."""
+DIRECT_BANDS: list[tuple[int, int, dict[str, Any]]] = [
+    (32, 64, {"size": 1, "groups": 2}),
+    (34, 34, {"size": [2, 3, 1], "groups": 17, "stride": [1, 2, 1], "repeat": [2, 1, 1]}),
+    (64, 32, {"kind": "conv_transpose", "size": 2, "stride": 2, "groups": 2}),
+]
+
+
+def plan_of(net: Any, grouped: str) -> dict[str, Any]:
+    """All layers directly but the grouped one."""
+    plan: dict[str, Any] = {edge.name: {} for edge in net.edges}
+    for name, layer in plan.items():
+        algorithm = grouped if name == "grouped" else "direct"
+        layer |= dict.fromkeys(("forward", "gradient", "weight"), algorithm)
+    return plan
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize(
+    ("algorithm", "case"),
+    [(algorithm, case) for case in BANDS for algorithm in ("winograd", "direct")]
+    + [("direct", case) for case in DIRECT_BANDS],
+)
+def test_bands_beside_the_oracle(algorithm: str, case: tuple[int, int, dict[str, Any]]) -> None:
+    net = network(*case)
+    found = errors(net, (4, 6, 8), plan_of(net, algorithm), batch=2, threads=2)
+    assert max(found.values()) < 5e-4, found
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("seed", range(200))
+def test_drawn_bands_beside_the_oracle(seed: int) -> None:
+    """Odd sizes, borders, dilations, strides and batches, by both algorithms."""
+    rng = np.random.default_rng(seed)
+    algorithm = ("direct", "winograd")[seed % 2]
+    taps = rng.choice([1, 3] if seed % 2 else [1, 2, 3, 4], 3)
+    taps[seed % 3] = 3
+    groups, each = int(rng.integers(2, 9)), rng.choice([4, 5, 8, 12, 16, 24, 32], 2)
+    inputs, outputs = (int(groups * n) for n in each)
+    apart = [int(rng.integers(1, 3)) if n > 1 else 1 for n in taps]
+    keys = {
+        "size": [int(n) for n in taps],
+        "groups": groups,
+        "sparsity": apart,
+        "padding": [[int(n) for n in rng.integers(0, (k - 1) * d + 1, 2)] for k, d in zip(taps, apart, strict=True)],
+    }  # fmt: skip
+    if any(map(any, keys["padding"])):
+        keys["border"] = str(rng.choice(["zeros", "replicate"]))
+    if algorithm == "direct" and seed % 4 == 0:
+        keys |= {"stride": [int(n) for n in rng.integers(1, 3, 3)]}
+    net = network(inputs, outputs, keys)
+    # At least what is seen of padding alone.
+    extent = tuple(int(rng.integers(1, 6)) + sum(sides) for sides in keys["padding"])
+    draws = (
+        errors(net, extent, plan_of(net, algorithm), int(rng.integers(1, 4)), draw, threads=2)
+        for draw in range(3)
+    )
+    # A sum near 0 whose relu rounding decides parts all gradients before it.
+    assert any(max(found.values()) < 2e-4 for found in draws)
+
+
+def test_bands_have_the_filters_of_their_groups_alone() -> None:
+    net = network(64, 64, {"size": 3, "groups": 4})
+    with Model(net, (4, 6, 8), plan=plan_of(net, "winograd"), seed=1) as model:
+        kept = model.parameters["grouped"]
+        assert kept.shape == (64, 16, 3, 3, 3)
+        layout = Layout(net, model.geometry, model.plan, 1, training=True)
+        found = reserve_parameters(Arena(), layout, 0)["grouped"]
+        assert found.floats == kept.size
+        changed = np.arange(kept.size, dtype=np.float32).reshape(kept.shape)
+        model.set_parameters({"grouped": changed})
+        np.testing.assert_array_equal(model.parameters["grouped"], changed)
+
+
+def test_operations_of_bands_are_counted() -> None:
+    """Of four bands as many as of four layers of their channels."""
+    keys = {"size": [1, 3, 3], "padding": "same"}
+    counted = []
+    for channels, groups in ((64, 4), (16, 1)):
+        net = network(channels, channels, {**keys, "groups": groups})
+        for algorithm in ("winograd", "direct"):
+            with Model(net, (4, 6, 8), plan=plan_of(net, algorithm)) as model:
+                found = flops_by_task(model)
+                counted.append(sum(n for task, n in found.items() if task.owner == "grouped"))
+    assert counted[:2] == [4 * n for n in counted[2:]]
+
+
+def test_plans_without_bands_compute_the_dense_layer() -> None:
+    net = network(32, 32, {"size": 3, "groups": 2})
+    found = errors(net, (4, 6, 8), "spectral")
+    assert max(found.values()) < 1e-3, found
+
+
 @pytest.mark.parametrize("conv", ["spectral", "fft"])
 def test_groups_by_other_algorithms(conv: str) -> None:
     found = errors(network(6, 9, {"size": 3, "groups": 3}), (4, 6, 8), conv, threads=2)
@@ -82,11 +185,19 @@ def test_depthwise_of_an_input() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [1, 8])
-def test_bits_do_not_depend_on_threads(case: int) -> None:
-    net, rng, results = network(*CASES[case]), np.random.default_rng(0), []
+@pytest.mark.parametrize(
+    ("algorithm", "case"),
+    [("direct", CASES[1]), ("direct", CASES[8]), ("direct", BANDS[0]), ("winograd", BANDS[2])],
+)
+def test_bits_do_not_depend_on_threads(
+    algorithm: str, case: tuple[int, int, dict[str, Any]]
+) -> None:
+    net, rng, results = network(*case), np.random.default_rng(0), []
+    plan = None if case is CASES[1] else plan_of(net, algorithm)
     for threads in (1, 2, 3, 8):
-        with Model(net, (9, 8, 7), threads=threads, conv="direct", loss="square", seed=1) as model:
+        with Model(
+            net, (9, 8, 7), threads=threads, conv="direct", plan=plan, loss="square", seed=1
+        ) as model:
             if not results:
                 x = rng.standard_normal((1, 2, *model.input_shape)).astype(np.float32)
                 target = rng.standard_normal((1, 2, 9, 8, 7)).astype(np.float32)
@@ -115,3 +226,19 @@ def test_plans_know_depthwise_layers() -> None:
         wrong = plan | {name: dict.fromkeys(("forward", "gradient", "weight"), algorithm)}
         with pytest.raises(PlanError, match=f"'{name}': .*filters of one channel each"):
             Model(net, 4, plan=wrong)
+
+
+def test_bands_that_see_the_whole_image() -> None:
+    """Fully connected groups: samples are a row where a band is one group."""
+    net = load_network(
+        {
+            "input": 2,
+            "layers": [
+                {"conv": {"channels": 32, "size": 2, "function": "relu"}},
+                {"conv": {"channels": 64, "size": [2, 3, 3], "groups": 2}},
+            ],
+        }
+    )
+    for batch in (1, 5):
+        found = errors(net, (1, 1, 1), "direct", batch=batch, threads=2)
+        assert max(found.values()) < 2e-4, found

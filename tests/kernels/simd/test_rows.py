@@ -98,11 +98,13 @@ def test_pack_and_unpack_images(channels: int, width: int) -> None:
             channels=real, planes=2, rows=3, width=width,
         )  # fmt: skip
         target = back.whole("target")
-        target["target"] += 4 * block * LANES * back.image
-        rows.unpack_images.run(
-            **packed.rows("source", block), **target,
-            channels=real, planes=2, rows=3, width=width,
-        )  # fmt: skip
+        place, target["target"] = target["target"], 4 * block * LANES * back.image
+        for array in (place, 0):  # without an array nothing is written
+            rows.unpack_images.run(
+                **packed.rows("source", block), **target,
+                place=np.array([array], np.int64),
+                channels=real, planes=2, rows=3, width=width,
+            )  # fmt: skip
     assert same_bits(packed.planar(), images.view)
     assert not packed.pad().any()
     assert packed.gaps_intact()

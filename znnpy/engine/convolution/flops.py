@@ -18,7 +18,7 @@ Operations = dict[Identity, float]
 
 def of_convolution(shape: ConvShape) -> float:
     """Return the operations of one pass of a layer by direct convolution."""
-    pairs = shape.batch * shape.inputs * shape.outputs
+    pairs = shape.batch * shape.inputs * shape.outputs // shape.groups
     return 2.0 * pairs * voxels(shape.size) * voxels(shape.places)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from znnpy_kernels.simd.lanes import LANES
+
 from znnpy.engine.convolution import depthwise, direct, fft, padding, spectral, winograd
 from znnpy.engine.convolution.algorithm import ConvEmitter
 from znnpy.engine.memory.allocation import Build
@@ -11,6 +13,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge, Node
 from znnpy.plan import AlgorithmName, PassName
+from znnpy.plan.cost import Band
 
 # One line each; what plans know of them is in `plan.algorithms`.
 CONV_EMITTERS: Mapping[AlgorithmName, ConvEmitter] = {
@@ -27,19 +30,32 @@ def emitter_of(build: Build, edge: Edge, which: PassName) -> ConvEmitter:
     return CONV_EMITTERS[build.layout.plan.layers[edge.name].method(which).algorithm]
 
 
+def _parts(build: Build, edge: Edge) -> list[tuple[Build, Edge, Band | None]]:
+    """Return the edge as it is, or each of its bands as an edge between parts of its ends."""
+    return [*build.banded(edge)] or [(build, edge, None)]
+
+
+def _seen(gradient: Tensor, band: Band | None) -> Tensor:
+    """Return the channels of a gradient that a band reads."""
+    return gradient.part(band.first_output // LANES, band.outputs) if band else gradient
+
+
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare a conv edge's forward pass; by FFT its output stays a spectrum until `finish_forward`."""
-    emitter_of(build, edge, "forward").forward(step, build, edge)
+    for own, part, _ in _parts(build, edge):
+        emitter_of(build, edge, "forward").forward(step, own, part)
 
 
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare a conv edge's data gradient; by FFT it stays a spectrum until `finish_backward`."""
-    emitter_of(build, edge, "gradient").data_gradient(step, build, edge, gradient)
+    for own, part, band in _parts(build, edge):
+        emitter_of(build, edge, "gradient").data_gradient(step, own, part, _seen(gradient, band))
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the gradient of an edge's filters, from its source's values and its target's gradient."""
-    emitter_of(build, edge, "weight").weight_gradient(step, build, edge, gradient)
+    for own, part, band in _parts(build, edge):
+        emitter_of(build, edge, "weight").weight_gradient(step, own, part, _seen(gradient, band))
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
@@ -49,7 +65,8 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     used = {layer.forward, layer.gradient} if edge.name in build.maps.backward else {layer.forward}
     for name, emitter in CONV_EMITTERS.items():
         if name in used:
-            emitter.derive(step, build, edge)
+            for own, part, _ in _parts(build, edge):
+                emitter.derive(step, own, part)
 
 
 def finish_forward(step: Step, build: Build, node: Node) -> None:

@@ -55,8 +55,8 @@ def clear_gradient(step: Step, build: Build, edge: Edge) -> None:
 
 
 def clear_groups(step: Step, parameter: Parameter, bank: Buffer, serves: Pass) -> None:
-    """Declare the tasks that set filters between channels of different groups to 0; none without groups."""
-    if parameter.groups == 1:
+    """Declare the tasks that set filters between channels of different groups to 0; none where there are no such."""
+    if parameter.groups in (1, len(parameter.bands)):
         return
     outputs, inputs, *size = parameter.packed_shape
     for index, piece in enumerate(parameter.pieces):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from zlib import crc32
 
 from znnpy_kernels.layers.dropout import dropout
-from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images
+from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images, unpack_images
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.feature_maps import is_passed_on
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.geometry import voxels
 from znnpy.network.types import Edge
 from znnpy.plan.cost import MEMORY_RATE
 
@@ -20,6 +21,43 @@ def pack_input(step: Step, build: Build, name: str) -> None:
     """Declare the tasks that pack a staged planar input into channel blocks, where it cannot be used in place."""
     what = Identity(name, Pass.FORWARD, Part.COPY)
     _pack(step, build.staged.inputs[name], build.maps.activations[name], (0, 0, 0), what)
+
+
+def unpack_output(step: Step, build: Build, name: str) -> None:
+    """Declare the tasks that copy an output node's values to the planar array that is staged for them.
+
+    Planar outputs are left to Python.
+    """
+    source = build.value(name)
+    if source.lanes == 1:
+        return
+    _, height, width = source.shape
+    row, plane, image = width, height * width, voxels(source.shape)
+    for batch in range(source.batch):
+        for block in range(source.blocks):
+            for low, high in build.layout.grain.ranges(
+                source.extent, source.plane * source.extent * 8 / MEMORY_RATE
+            ):
+                z, _, y, _ = source.box(low, high)
+                channel = batch * source.channels + block * source.lanes
+                step.add(
+                    unpack_images,
+                    {
+                        **rows_of(source, "source", batch, block, low),
+                        **counts(source, low, high),
+                        "place": build.staged.outputs[name],
+                        "target": 4 * (channel * image + z * plane + y * row),
+                        "target_image": image,
+                        "target_z": plane,
+                        "target_y": row,
+                        "channels": source.block_channels(block),
+                        "width": width,
+                    },
+                    what=Identity(name, Pass.FORWARD, Part.OUTPUT),
+                    cost=_seconds(source, low, high),
+                    reads=[source.region(batch, block, low, high)],
+                    writes=[],
+                )
 
 
 def _pack(

@@ -16,6 +16,7 @@ from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
 from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Node
+from znnpy.plan.cost import Band
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
 FRAMED_GRADIENTS = Use("gradients with frames", "gradients")
@@ -50,7 +51,8 @@ class Build:
     """One arena and what lies in it, as one microbatch sees it; the same name always gives the same buffer.
 
     `of` gives the view of another microbatch; all views share the buffers that were asked for. `slot`: where the
-    microbatch leaves its gradients; `pairs`: slots (into, from) that can be added once it has. Not thread-safe.
+    microbatch leaves its gradients; `pairs`: slots (into, from) that can be added once it has. `banded` gives the view
+    of one band of a convolution's groups, `band`; -1: of whole layers. Not thread-safe.
     """
 
     arena: Arena
@@ -69,6 +71,7 @@ class Build:
     microbatch: int = 0
     slot: int = 0
     pairs: Sequence[tuple[int, int]] = ()
+    band: int = -1
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
@@ -113,6 +116,40 @@ class Build:
             microbatch=microbatch,
             slot=slot,
             pairs=pairs,
+        )
+
+    def banded(self, edge: Edge) -> list[tuple[Build, Edge, Band]]:
+        """Return the views in which each band of a convolution is a layer between parts of both ends; none without."""
+        return [
+            (self._of_band(edge, number, band), replace(edge, groups=band.groups), band)
+            for number, band in enumerate(self.layout.bands(edge))
+        ]
+
+    def _of_band(self, edge: Edge, number: int, band: Band) -> Build:
+        maps, parameters, tensors = self.maps, dict(self.parameters), dict(self._tensors)
+        source = band.first_input // LANES, band.inputs
+        target = band.first_output // LANES, band.outputs
+        parameters[edge.name] = parameters[edge.name].band(number)
+        values = dict(maps.activations)
+        for node, part in ((edge.source, source), (edge.target, target)):
+            values[node] = values[node].part(*part)
+            if node in parameters:
+                parameters[node] = parameters[node].blocks(*part)
+        backward = dict(maps.backward)
+        if edge.name in backward:
+            backward[edge.name] = backward[edge.name].part(*source)
+            if self.layout.folded(edge):
+                key = Name(FRAMED_GRADIENTS, edge.name).of(self.replica.number)
+                tensors[key] = self.back(edge).part(*source)
+        copies = {key: it.part(*source) for key, it in maps.copies.items() if key[0] == edge.source}
+        contributed = {edge.name: maps.contributions[edge.name].part(*target)}
+        return replace(
+            self,
+            layout=self.layout.narrowed(edge, band),
+            maps=FeatureMaps(maps.cut, values, copies, contributed, {}, backward),
+            parameters=parameters,
+            band=number,
+            _tensors=tensors,
         )
 
     @property
@@ -160,15 +197,15 @@ class Build:
 
     def scratch(self, name: Name, floats: int) -> Buffer:
         """Return a replica's buffer of this name, the same for both steps; ValueError if it had another size."""
-        return self._buffer(self.replica, name, _Asked(floats))
+        return self._buffer(self.replica, self._own(name), _Asked(floats))
 
     def shared(self, name: Name, floats: int) -> Buffer:
         """Return a replica's buffer that is only needed within a step, so that others may share its memory."""
-        return self._buffer(self.replica, name, _Asked(floats, shared=True))
+        return self._buffer(self.replica, self._own(name), _Asked(floats, shared=True))
 
     def kept(self, name: Name, floats: int) -> Buffer:
         """Return a buffer derived from filters (such as their spectra), filled by an earlier step or graph."""
-        return self._buffer(self.arena, name, _Asked(floats, filled=Filled.EARLIER))
+        return self._buffer(self.arena, self._own(name), _Asked(floats, filled=Filled.EARLIER))
 
     def common(self, name: Name, floats: int) -> Buffer:
         """Return a buffer that all microbatches of a step have in common."""
@@ -182,6 +219,10 @@ class Build:
             for slot in range(len(self.slots))
         ]
         return buffers[self.slot]
+
+    def _own(self, name: Name) -> Name:
+        """Return the name of a buffer of this band."""
+        return name if self.band < 0 else name._replace(which=(*name.which, self.band))
 
     def _buffer(self, memory: Memory, name: Name, asked: _Asked) -> Buffer:
         floats, shared, filled = asked

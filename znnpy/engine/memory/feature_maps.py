@@ -6,7 +6,7 @@ Blocked: LANES channels side by side. Planar: one channel after the other, for n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from znnpy_kernels.direct.few_channels import FEW
@@ -26,7 +26,7 @@ from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.choose import planned_seconds
-from znnpy.plan.cost import convolutions, lies_planar
+from znnpy.plan.cost import Band, convolutions, lies_planar
 
 SUMS = ("sum", "transfer")  # nodes that add what their edges bring
 ACTIVATIONS = Use("activations")
@@ -243,6 +243,23 @@ class Layout:
     def conv_shape(self, edge: Edge) -> ConvShape:
         """Return what the cost of a conv edge depends on, for all its passes."""
         return ConvShape.of(edge, self.network, self.geometry, self.batch)
+
+    def bands(self, edge: Edge) -> tuple[Band, ...]:
+        """Return the bands of groups that a convolution is computed in; none if it is computed as a whole."""
+        traits = [self.traits(edge, which) for which in PASSES]
+        return self.conv_shape(edge).bands if all(it.bands for it in traits) else ()
+
+    def narrowed(self, edge: Edge, band: Band) -> Layout:
+        """Return the layout in which the ends of a convolution have the channels of one of its bands alone."""
+        channels = {edge.source: band.inputs, edge.target: band.outputs}
+        nodes = tuple(
+            replace(node, channels=channels.get(node.name, node.channels))
+            for node in self.network.nodes
+        )
+        found = replace(self, network=replace(self.network, nodes=nodes))
+        # The grain is that of the whole network.
+        vars(found)["grain"] = self.grain
+        return found
 
     def traits(self, edge: Edge, which: PassName) -> Traits:
         """Return the abilities of the algorithm that computes one pass of a conv edge."""

@@ -18,10 +18,10 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.feature_maps import Layout
-from znnpy.engine.memory.regions import Buffer, Filled, Name, Region, Use
+from znnpy.engine.memory.regions import Buffer, BufferPart, Filled, Name, Region, Use
 from znnpy.network.parameters import learned, parameter_shapes
 from znnpy.network.types import Edge
-from znnpy.plan.cost import is_depthwise
+from znnpy.plan.cost import Band, convolutions, is_depthwise
 
 VALUES = Use("parameters")
 STANDARDIZED = Use("standardised filters")
@@ -50,10 +50,11 @@ class Parameter:
 
     All have `floats` float32 in the same packed order, cut into `pieces`, which dependency regions count. Padding is 0
     and stays 0. `groups`: filters between channels of different groups are 0 as well, and users have
-    (out, in / groups) of `shape`. Without `learned` there is neither gradient nor state; without states where another
-    rank updates it. `exchanged`: filters of a transposed convolution are packed with inputs and outputs exchanged, as
-    those of the convolution that is its transpose. `values_buffer`: what passes read; `stored`: what users see and
-    updates change. They differ only where passes read standardised filters.
+    (out, in / groups) of `shape`; with `bands` only filters within these are there, band by band. Without `learned`
+    there is neither gradient nor state; without states where another rank updates it. `exchanged`: filters of a
+    transposed convolution are packed with inputs and outputs exchanged, as those of the convolution that is its
+    transpose. `values_buffer`: what passes read; `stored`: what users see and updates change. They differ only where
+    passes read standardised filters.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Parameter:
     learned: bool = True
     exchanged: bool = False
     groups: int = 1
+    bands: tuple[Band, ...] = ()
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
@@ -127,6 +129,40 @@ class Parameter:
         step = piece.inputs * piece.width
         return self.shape[3] * self.shape[4] * step, self.shape[4] * step, step
 
+    def part(self, first: int, pieces: tuple[Piece, ...], shape: tuple[int, ...]) -> Parameter:
+        """Return the parameter of this shape that lies from piece `first` on, in `pieces` that count from there."""
+        floats = pieces[-1].start + pieces[-1].floats
+
+        def own(buffer: Buffer) -> BufferPart:
+            place = buffer.address + 4 * self.pieces[first].start
+            return BufferPart(
+                buffer.name, place, floats, buffer.filled, whole=buffer, first=first, count=len(pieces)
+            )  # fmt: skip
+
+        values = own(self.values_buffer)
+        return replace(
+            self,
+            shape=shape,
+            floats=floats,
+            pieces=pieces,
+            values_buffer=values,
+            stored=own(self.stored) if self.standardized else values,
+            gradient_buffer=own(self.gradient_buffer),
+            bands=(),
+        )
+
+    def band(self, number: int) -> Parameter:
+        """Return the filters of one band, as those of a layer of its channels."""
+        own = self.bands[number]
+        # All bands but the last have as many pieces as the first.
+        first = number * len(_band_pieces(self, self.bands[0]))
+        shape = own.outputs, own.inputs, *self.shape[2:]
+        return self.part(first, _band_pieces(self, own), shape)
+
+    def blocks(self, first: int, channels: int) -> Parameter:
+        """Return what belongs to `channels` channels of a node from block `first` on."""
+        return self.part(first, _pieces((channels,), LANES), (channels,))
+
 
 def reserve_parameters(
     arena: Arena, layout: Layout, states: int, frozen: frozenset[str] = frozenset()
@@ -138,6 +174,7 @@ def reserve_parameters(
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
+    bands = {e.name: layout.bands(e) for e in convolutions(layout.network)}
     standardized = {e.name for e in layout.network.edges if e.weight_standardization}
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
@@ -146,7 +183,9 @@ def reserve_parameters(
             shape = (shape[0], shape[1] * groups[name], *shape[2:])
         # Exchanged filters are read by their outputs' blocks, which always have lanes.
         lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
-        pieces = _pieces(_exchanged(shape) if exchanged else shape, lanes)
+        own = bands.get(name, ())
+        packed = _exchanged(shape) if exchanged else shape
+        pieces = _banded(packed, own, exchanged) if own else _pieces(packed, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         filled = Filled.OUTSIDE if name in frozen else Filled.EARLIER
         stored = values = _kept(arena, Name(VALUES, name), floats, filled)
@@ -161,7 +200,7 @@ def reserve_parameters(
         )
         found[name] = Parameter(
             name, shape, floats, lanes, pieces, values, stored, gradient, (), name in moving,
-            exchanged, groups.get(name, 1),
+            exchanged, groups.get(name, 1), own,
         )  # fmt: skip
     return {name: _with_states(arena, parameter, states) for name, parameter in found.items()}
 
@@ -203,8 +242,11 @@ def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
     """Return an array, as users have it, in packed order: `floats` float32."""
     if parameter.is_filters:
         array = _apart(array, parameter.groups)
-        array = array.swapaxes(0, 1) if parameter.exchanged else array
-        return pack_filters(array, parameter.source_lanes)
+        parts = [
+            part.swapaxes(0, 1) if parameter.exchanged else part
+            for part in _within(array, parameter.bands)
+        ]
+        return np.concatenate([pack_filters(part, parameter.source_lanes) for part in parts])
     packed = np.zeros(parameter.floats, np.float32)
     packed[: array.size] = array
     return packed
@@ -213,9 +255,15 @@ def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
 def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
     """Return a packed buffer as users have it, in a new array."""
     if parameter.is_filters:
-        outputs, inputs, z, y, x = parameter.packed_shape
-        filters = unpack_filters(packed, (outputs, inputs, z, y, x), parameter.source_lanes)
-        filters = filters.swapaxes(0, 1).copy() if parameter.exchanged else filters
+        filters = np.zeros(parameter.shape, np.float32)
+        start = 0
+        for part in _within(filters, parameter.bands):
+            own = part.swapaxes(0, 1) if parameter.exchanged else part
+            outputs, inputs, z, y, x = own.shape
+            end = start + packed_size(outputs, inputs, z * y * x)
+            shape = outputs, inputs, z, y, x
+            own[...] = unpack_filters(packed[start:end], shape, parameter.source_lanes)
+            start = end
         return _together(filters, parameter.groups)
     return packed[: parameter.shape[0]].copy()
 
@@ -245,6 +293,16 @@ def _diagonal(filters: Floats, groups: int) -> list[Floats]:
     ]
 
 
+def _within(filters: Floats, bands: tuple[Band, ...]) -> list[Floats]:
+    """Return views of the filters (out, in, z, y, x) within each band; without bands, all of them."""
+    if not bands:
+        return [filters]
+    return [
+        filters[it.first_output : it.first_output + it.outputs, it.first_input : it.first_input + it.inputs]
+        for it in bands
+    ]  # fmt: skip
+
+
 def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape with its first two axes exchanged."""
     return shape[1], shape[0], *shape[2:]
@@ -254,6 +312,31 @@ def _source_lanes(layout: Layout, edge: str) -> int:
     """Return the lanes of the tensor that an edge reads: 1 if it is planar."""
     source = next(e.source for e in layout.network.edges if e.name == edge)
     return layout.lanes(source)
+
+
+def _banded(shape: tuple[int, ...], bands: tuple[Band, ...], exchanged: bool) -> tuple[Piece, ...]:
+    """Return the pieces of all bands of packed filters, one band behind the other."""
+    found: list[Piece] = []
+    for band in bands:
+        ends = (band.first_output, band.outputs), (band.first_input, band.inputs)
+        (output, outputs), (source, inputs) = reversed(ends) if exchanged else ends
+        start = found[-1].start + found[-1].floats if found else 0
+        for piece in _pieces((outputs, inputs, *shape[2:]), LANES):
+            found.append(
+                replace(
+                    piece,
+                    start=start + piece.start,
+                    first_output=output + piece.first_output,
+                    first_input=source + piece.first_input,
+                )
+            )
+    return tuple(found)
+
+
+def _band_pieces(parameter: Parameter, band: Band) -> tuple[Piece, ...]:
+    """Return the pieces of a band's filters, counted from its own beginning."""
+    shape = band.outputs, band.inputs, *parameter.shape[2:]
+    return _pieces(_exchanged(shape) if parameter.exchanged else shape, LANES)
 
 
 def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:

@@ -6,7 +6,7 @@ name cannot make another one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -82,6 +82,22 @@ class Buffer:
         """Return the range low..high of a section, in units on which all its users agree (planes, pieces, leaves)."""
         # Units are the users' own: a region means nothing to any other buffer.
         return Region(self, low, high, section, strand)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BufferPart(Buffer):
+    """A part of another buffer: `count` units of its regions from `first` on; regions are the other buffer's."""
+
+    whole: Buffer = field(kw_only=True)
+    first: int = 0
+    count: int = 0
+
+    def region(
+        self, low: int = 0, high: int = WHOLE, *, section: int = 0, strand: int = -1
+    ) -> Region:
+        """Return the range low..high of the part, as a region of the whole."""
+        first, end = self.first, self.first + min(high, self.count)
+        return self.whole.region(first + low, end, section=section, strand=strand)
 
 
 Key = tuple[Buffer, int]

@@ -26,7 +26,8 @@ class Staging:
 
     Numbers are addresses. `inputs`: planar (batch, channel, z, y, x), used in place as the input nodes' activations,
     padding included. `targets`, `weights`: by output node, where planar arrays are copied to. `places`: by output, two
-    int64 addresses from which its loss reads target and weight (0: all 1). `results`: by output, two float64, loss
+    int64 addresses from which its loss reads target and weight (0: all 1). `outputs`: by output, an int64, the address
+    of the planar array to which a forward pass copies its values (0: none). `results`: by output, two float64, loss
     and error. All microbatches of a step have the rest in common. `normalizers`: by output, two float32 by which the
     sums of losses and of wrong voxels are multiplied. `classes`: a float32 weight for each channel of an output;
     `tables`: three int64 for each channel. `hyper`, `hyper_biases`: float64 numbers of the optimiser for filters and
@@ -37,6 +38,7 @@ class Staging:
     targets: dict[str, int]
     weights: dict[str, int]
     places: dict[str, int]
+    outputs: dict[str, int]
     results: dict[str, Buffer]
     normalizers: dict[str, int]
     classes: dict[str, int]
@@ -71,6 +73,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
             {name: reserve(size) for name, size in sizes.items()},
             # Two addresses.
             {name: reserve(4) for name in sizes},
+            {node.name: reserve(2) for node in network.outputs},
             {name: arena.buffer(Name(RESULTS, name, which), 4) for name in sizes},
             normalizers,
             classes,

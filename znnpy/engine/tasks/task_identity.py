@@ -73,6 +73,7 @@ class Part(Enum):
     AVERAGES = "averages", Kind.POOL
     DROPOUT = "", Kind.DROPOUT
     COPY = "", Kind.COPY
+    OUTPUT = "output", Kind.COPY, Pass.FORWARD
     FRAME = "frame", Kind.COPY
     FOLD = "fold", Kind.SUM, Pass.BACKWARD
     FUNCTION = "", Kind.TRANSFER

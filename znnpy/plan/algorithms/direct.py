@@ -27,6 +27,7 @@ traits = Traits(
     transposes=True,
     reads_halos=True,
     crops=True,
+    bands=True,
 )
 
 

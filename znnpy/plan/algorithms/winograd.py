@@ -62,6 +62,7 @@ traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
     crops=True,
+    bands=True,
 )
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
 from znnpy_kernels.direct.forward import forward_kernel
-from znnpy_kernels.direct.packed_filters import group_offset, output_groups
+from znnpy_kernels.direct.packed_filters import block_offset, group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -32,8 +34,10 @@ from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
 from znnpy.plan import PassName
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.partition import Cut, light_ranges
+from znnpy.plan.partition import Cut, evenly, light_ranges
 
+CACHED_FILTERS = 1 << 19
+"""Bytes of the filters that a task reads, about, which stay in an L2 cache beside its voxels."""
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
 
@@ -43,7 +47,8 @@ class Correlation:
     """One pass of an edge: what it reads and writes, and `words` of where taps are.
 
     `which`: the pass that it is. `turned`: filters are read with inputs and outputs exchanged. `together`:
-    planes of the target that read the same ones of the source.
+    planes of the target that read the same ones of the source. `first`: the voxel of the source (z, y, x) from which
+    words count.
     """
 
     which: PassName
@@ -53,18 +58,29 @@ class Correlation:
     seen: Seen
     turned: bool
     together: int = 1
+    first: Triple = (0, 0, 0)
 
 
 def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor) -> Correlation:
     """Return the correlation with the filters as they are: the forward pass of a convolution."""
     dilation = build.layout.geometry.dilations[edge.name]
+    words, first = source_words(source, edge.stride, edge.size, dilation) | VALID, [0, 0, 0]
+    for axis, name in enumerate("zy"):
+        before, after = source.beyond[axis]
+        if edge.border == "zeros" and edge.stride[axis] == 1 and before + after:
+            # Rows and planes of zeros are left out; along x taps on zeros cost less than shorter register blocks.
+            size = source.shape[axis] - before - after
+            inside = {"origin": -before, "limit": size, "shift": dilation[axis]}
+            words |= {f"{word}_{name}": value for word, value in inside.items()}
+            first[axis] = before
     return Correlation(
         which,
         source,
         target,
-        source_words(source, edge.stride, edge.size, dilation) | VALID,
+        words,
         lambda low, high: source_range(edge, dilation, target.cut, low, high),
         turned=target.lanes == 1,
+        first=(first[0], first[1], 0),
     )
 
 
@@ -103,10 +119,9 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     Where nothing else converges, the forward pass also applies bias and function of the edge's target; the data
     gradient also makes the gradients of its source's function and bias.
     """
-    node = _applied(build, edge, it.which)
-    for panel in _panels(it.target):
-        filters, read = _filters(build, edge, it, panel)
-        words = {**it.words, "filters": filters}
+    node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
+    summed: list[Callable[[], None]] = []
+    for panel in panels:
         sums = (
             node is not None and it.which == "gradient"
         )  # partial bias gradients, one for each cut
@@ -117,24 +132,81 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
-        for leaf, (batch, low, high, cost) in enumerate(cuts):
-            planes, rows = (low, high), isinstance(it.target, Row)
-            epilogue, met = _epilogue(build, node, it.which, panel, batch, planes, rows=rows)
-            if partials:
-                epilogue |= {"bias_gradient": partials.address + 4 * LANES * panel.count * leaf}
-            step.add(
-                _kernel(it, panel),
-                _words(it, {**words, **epilogue}, panel, batch, (low, high)),
-                what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
-                cost=cost,
-                reads=[read, *it.source.regions(batch, *it.seen(low, high)), *met],
-                writes=[
-                    *blocks_of(it.target, batch, panel.first, panel.count, low, high),
-                    *left_behind(partials, leaf),
-                ],
-            )
+        found += [
+            _Leaf(panel, sources, number, *planes, partials if sources.stop == it.source.blocks else None)
+            for sources in _sources(it, panel, prod(edge.size))
+            for number, planes in enumerate(cuts)
+        ]  # fmt: skip
         if node and partials:
-            _sum_biases(step, build, node, it.target, panel, partials, len(cuts))
+            summed.append(
+                partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
+            )
+    if _by_planes(it, edge.size, len(panels), len(found)):
+        found.sort(key=lambda leaf: (leaf.batch, leaf.low))
+    for leaf in found:
+        _emit(step, build, edge, it, node, leaf)
+    for add_up in summed:
+        add_up()
+
+
+def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
+    """Return whether panels of the same planes follow each other, which read what the first one brought into caches.
+
+    Else all planes of a panel do, for which its filters stay there.
+    """
+    images = it.source.channels * prod(it.source.shape) * it.source.batch
+    filters = it.source.channels * it.target.channels * prod(size)
+    return panels * images > images + filters * leaves // panels
+
+
+def _sources(it: Correlation, panel: _Panel, taps: int) -> list[range]:
+    """Return the blocks of the source whose products a task adds to those of the blocks before.
+
+    Every register block reads all filters of its task: a cache holds them for the next one.
+    """
+    blocks = it.source.blocks
+    if min(it.source.lanes, it.target.lanes) == 1:
+        return [range(blocks)]
+    parts = -(-4 * panel.count * LANES * taps * it.source.channels // CACHED_FILTERS)
+    return [range(low, high) for low, high in evenly(blocks, parts)]
+
+
+def _emit(
+    step: Step, build: Build, edge: Edge, it: Correlation, node: Node | None, leaf: _Leaf
+) -> None:
+    """Declare one task."""
+    panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, (leaf.low, leaf.high)
+    filters, read = _filters(build, edge, it, panel, blocks)
+    rows, whole = isinstance(it.target, Row), it.source
+    # Bias and function follow the last sum.
+    last = node if blocks.stop == whole.blocks else None
+    epilogue, met = _epilogue(build, last, it.which, panel, batch, planes, rows=rows)
+    if leaf.partials:
+        place = leaf.partials.address + 4 * LANES * panel.count * leaf.number
+        epilogue |= {"bias_gradient": place}
+    written = blocks_of(it.target, batch, panel.first, panel.count, *planes)
+    channels = min(whole.channels, blocks.stop * whole.lanes) - blocks.start * whole.lanes
+    words = {
+        **it.words,
+        **epilogue,
+        "filters": filters,
+        "source": whole.at(batch, blocks.start, *it.first),
+        "channels": channels,
+        "accumulate": int(blocks.start > 0),
+    }
+    step.add(
+        _kernel(it, panel),
+        _words(it, words, panel, batch, planes),
+        what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
+        cost=leaf.seconds * channels / whole.channels,
+        reads=[
+            read,
+            *(met for block in blocks for met in whole.met(batch, block, *it.seen(*planes))),
+            *met,
+            *(written if blocks.start else ()),
+        ],
+        writes=[*written, *left_behind(leaf.partials, leaf.number)],
+    )
 
 
 @dataclass(frozen=True)
@@ -144,6 +216,22 @@ class _Panel:
     number: int
     first: int
     count: int
+
+
+class _Leaf(NamedTuple):
+    """Planes low..high of a sample that a panel computes, cut `number`, from some blocks of the source.
+
+    `partials`: of its bias gradient.
+    """
+
+    panel: _Panel
+    sources: range
+    number: int
+    batch: int
+    low: int
+    high: int
+    seconds: float
+    partials: Buffer | None
 
 
 def _panels(target: Tensor) -> list[_Panel]:
@@ -172,9 +260,13 @@ def _cuts(
     ]
 
 
-def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[int, Region]:
-    """Return the address of the filters that a panel reads, and their region."""
-    offset = 4 * group_offset(panel.number, it.source.channels, prod(edge.size))
+def _filters(
+    build: Build, edge: Edge, it: Correlation, panel: _Panel, sources: range
+) -> tuple[int, Region]:
+    """Return the address of the filters that a panel reads for some blocks of the source, and their region."""
+    taps = prod(edge.size)
+    offset = 4 * group_offset(panel.number, it.source.channels, taps)
+    offset += 4 * block_offset(sources.start, panel.count, taps)
     if it.turned:
         buffer = transposed(build, edge)
         return buffer.address + offset, buffer.region()
@@ -183,7 +275,8 @@ def _filters(build: Build, edge: Edge, it: Correlation, panel: _Panel) -> tuple[
         return parameter.values, parameter.values_region()
     # A panel's filters are as many pieces as the source has blocks.
     first = panel.number * it.source.blocks
-    return parameter.values + offset, parameter.values_region(first, first + it.source.blocks)
+    read = parameter.values_region(first + sources.start, first + sources.stop)
+    return parameter.values + offset, read
 
 
 def _kernel(it: Correlation, panel: _Panel) -> Kernel:
@@ -203,7 +296,7 @@ def _words(
 ) -> dict[str, float]:
     """Return all argument words of one task."""
     target = _target_words(it.target, batch, panel.first, *planes)
-    found = {**words, "source": it.source.at(batch), **target}
+    found = {**words, **target}
     if it.target.lanes == 1:
         # The kernels of few channels read their source by blocks of LANES alone.
         del found["source_x"], found["source_lanes"]
@@ -289,7 +382,6 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
         "y0": y0,
         "y1": y1,
         "width": target.shape[2],
-        "accumulate": 0,
     }
 
 

@@ -116,11 +116,16 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
     if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
         earlier = _earlier_sums(step, build, edge)
         buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
-    for index, piece in enumerate(build.parameters[edge.name].pieces):
+    pieces = build.parameters[edge.name].pieces
+    # All pieces of a slab follow each other: its planes are in near caches for all but the first.
+    for leaf, buffer in zip(leaves, buffers, strict=True):
+        for index, piece in enumerate(pieces):
+            region = buffer.region(index, index + 1)
+            place = buffer.address + 4 * piece.start
+            emit(step, build, edge, (source, gradient), piece, leaf, place, region)
+    for index, piece in enumerate(pieces):
         regions = [buffer.region(index, index + 1) for buffer in buffers]
         places = [buffer.address + 4 * piece.start for buffer in buffers]
-        for leaf, place, region in zip(leaves, places, regions, strict=True):
-            emit(step, build, edge, (source, gradient), piece, leaf, place, region)
         what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
         combine_flat(step, places, regions, piece.floats, what)
 

@@ -46,15 +46,16 @@ def operations(
     layout: Layout, edge: Edge, passes: Collection[PassName], counted: set[object]
 ) -> Operations:
     """Return the operations of the tiles of each pass, and of the filters that it transforms."""
-    shape, found = layout.conv_shape(edge), Operations()
+    whole, found = layout.conv_shape(edge), Operations()
+    shape, bands = (whole.band, len(whole.bands)) if layout.bands(edge) else (whole, 1)
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
         filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
         made = task if which == "weight" else task._replace(part=Part.FILTER_POINTS)
-        whole = backward_shape(shape) if which == "gradient" else shape
-        for part, flops in _tiles(whole, staged=which != "weight" and is_staged(whole)).items():
-            found[task._replace(part=part)] = flops
-        found[made] = found.get(made, 0.0) + filters
+        seen = backward_shape(shape) if which == "gradient" else shape
+        for part, flops in _tiles(seen, staged=which != "weight" and is_staged(seen)).items():
+            found[task._replace(part=part)] = flops * bands
+        found[made] = found.get(made, 0.0) + filters * bands
     return found
 
 
