@@ -50,13 +50,14 @@ class Objects:
 class Labelled:
     """The truth of a region: targets and weights (K, z, y, x), objects (z, y, x), raw image.
 
-    `raw` is (z, y, x), the first channel of the first input.
+    `raw` is (z, y, x), the first channel of the first input; `size` that of a voxel, z, y, x.
     """
 
     target: Array
     weight: Array
     objects: Array
     raw: Array
+    size: Triple64 = (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,15 @@ def score(
     *,
     classes: bool = False,
 ) -> Scores:
-    """Return the scores of one predictor: of `objects` at a threshold if there are some, accuracy of `classes`."""
+    """Return the scores of one predictor: of `objects` at a threshold if there are some, also of `classes`."""
     compared = Compared(
-        found.decision, found.ranking, known.target, known.weight, known.objects, objects
+        found.decision,
+        found.ranking,
+        known.target,
+        known.weight,
+        known.objects,
+        objects,
+        known.size,
     )
     has: set[Of] = {"decisions"}
     has |= {"classes"} if classes else set()

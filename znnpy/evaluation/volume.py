@@ -238,7 +238,9 @@ def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelle
     )
     down, across, along = (slice(None, None, step) for step in field.stride)
     objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
-    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
+    deep, tall, broad = (n * step for n, step in zip(scene.resolution, field.stride, strict=True))
+    size = (deep, tall, broad)
+    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along], size)
 
 
 def _mask_shift(scene: Scene, name: str) -> Triple:
