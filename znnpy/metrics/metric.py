@@ -86,6 +86,7 @@ class Metric:
     """One metric: `score(compared)` of the kind `of`; one of objects is called only where both sides have some.
 
     `title`: in tables, where numbers have the `format`; `name`: in JSON. `higher`: whether higher scores are better.
+    `of_patches`: whether patches that lie one behind the other can be scored, as validations do.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Metric:
     score: Callable[[Compared], Score]
     format: str = ".4f"
     higher: bool = False
+    of_patches: bool = True
 
 
 def _average_precision(it: Compared) -> float | None:
@@ -153,7 +155,14 @@ METRICS = Registry[Metric](
             score=lambda it: tuple(iou(*pair) for pair in it.classes),
             higher=True,
         ),
-        Metric(name="hd95", title="HD95", of="classes", score=_surface_distances, format=".4g"),
+        Metric(
+            name="hd95",
+            title="HD95",
+            of="classes",
+            score=_surface_distances,
+            format=".4g",
+            of_patches=False,
+        ),
         Metric(
             name="adapted_rand_error",
             title="adapted Rand error",
