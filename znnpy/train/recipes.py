@@ -131,6 +131,7 @@ def _unet(seen: Seen, steps: list[Triple], outputs: int, *, plane: bool = False)
         *([f"    input: {seen.channels}"] if seen.channels > 1 else []),
         "    widths: [16, 32, 48]               # channels of each level; 16 fill a vector",
         f"    down: {down:<29}# factors of a step to the next level, z y x",
+        f"    stem: {'[1, 5, 5]' if plane or seen.flat else '5':<29}# one large filter on the raw image costs little",
         *(["    size: [1, 3, 3]                    # each slice by itself"] if plane else []),
         *(
             ["    first_size: [1, 3, 3]              # blocks begin within thick sections"]
