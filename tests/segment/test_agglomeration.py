@@ -40,7 +40,7 @@ def test_average_linkage_is_scipys_where_all_are_neighbours(seed: int, threshold
     count = 25
     means = np.random.default_rng(seed).random(count * (count - 1) // 2)
     pairs = np.stack(np.triu_indices(count, 1), axis=1) + 1
-    roots = joined(Faces(pairs, means, np.ones(len(means))), count, threshold)
+    roots = joined(Faces(pairs, means, np.ones(len(means))), np.ones(count + 1, int), threshold)
     assert roots[0] == 0
     wanted = fcluster(linkage(means, "average"), threshold, "distance")
     together = roots[1:, None] == roots[1:]
@@ -71,10 +71,25 @@ def test_few_neighbours(threshold: float) -> None:
     rng = np.random.default_rng(3)
     labels = np.kron(np.arange(1, 28).reshape(3, 3, 3), np.ones((2, 1, 2), np.int32)).astype(int)
     height = rng.random(labels.shape).astype(np.float32) ** 2
-    roots = joined(faces(labels, height), 27, threshold)
+    roots = joined(faces(labels, height), np.bincount(labels.ravel()), threshold)
     found = {frozenset(np.flatnonzero(roots == root).tolist()) for root in set(roots[1:].tolist())}
     assert found == set(map(frozenset, by_sets(by_voxels(labels, height), threshold)))
     assert 1 < len(found) < 27
+
+
+def test_small_ones_join_the_nearest_whatever_lies_between() -> None:
+    """A row of fragments of 5, 1, 1, 4 and 9 voxels: what has fewer than 4 joins over the lowest wall."""
+    labels = np.repeat([1, 2, 3, 4, 5], [5, 1, 1, 4, 9]).reshape(1, 1, -1)
+    height = np.zeros(labels.shape, np.float32)
+    height[0, 0, [4, 6, 7, 11]] = 0.7, 0.9, 0.8, 0.6
+    found, sizes = faces(labels, height), np.bincount(labels.ravel())
+    assert found.mean.round(3).tolist() == pytest.approx([0.7, 0.9, 0.9, 0.6], abs=1e-3)
+    alone = joined(found, sizes, 0.5)
+    assert len(set(alone.tolist())) == 6
+    one, two, three, four, five = joined(found, sizes, 0.5, 4)[1:].tolist()
+    assert one == two == three
+    assert len({one, four, five}) == 3
+    assert len(set(joined(found, sizes, 0.5, 5)[1:].tolist())) == 2
 
 
 def two_balls() -> np.ndarray:
@@ -109,4 +124,4 @@ def test_nothing_inside() -> None:
     walls = np.ones((3, 4, 5), np.float32)
     found = fragments(walls, 0.5, (1, 1, 1))
     assert not found.any()
-    assert joined(faces(found, walls), 0, 0.5).tolist() == [0]
+    assert joined(faces(found, walls), np.array([60]), 0.5).tolist() == [0]

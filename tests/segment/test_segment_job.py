@@ -149,7 +149,9 @@ def test_voxel_sizes_choose_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of thick sections each is cut by itself: its fragments are as many as there are sections."""
     seen = []
     monkeypatch.setattr(
-        methods, "joined", lambda _, count, __: seen.append(count) or np.arange(count + 1)
+        methods,
+        "joined",
+        lambda _, sizes, *__: seen.append(len(sizes) - 1) or np.arange(len(sizes)),
     )
     values = np.ones((4, 14, 18), np.float32)
     values[:, 2:12, 2:16] = 0

@@ -64,7 +64,8 @@ def segment(
             "--min-size",
             metavar="VOXELS",
             min=0,
-            help="Drop objects of fewer voxels; watershed: ignore smaller seeds too.",
+            help="Drop objects of fewer voxels; watershed: ignore smaller seeds too; agglomerate: join them to "
+            "the neighbour with the least boundary between.",
         ),
     ] = 0,
     channel: Annotated[

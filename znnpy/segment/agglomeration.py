@@ -51,30 +51,36 @@ def faces(labels: NDArray[Any], height: NDArray[np.float32]) -> Faces:
     return Faces(np.stack(np.divmod(key, count), axis=1), total, size)
 
 
-def joined(found: Faces, count: int, threshold: float) -> NDArray[np.int64]:
-    """Return for each of `count` fragments (and 0) one that stands for its object, (count + 1,).
+def joined(
+    found: Faces, sizes: NDArray[np.int64], threshold: float, least: int = 0
+) -> NDArray[np.int64]:
+    """Return for each fragment, and 0, one that stands for its object; `sizes`: voxels of each, (fragments + 1,).
 
-    The two with the least mean boundary become one, again and again, until no mean is below `threshold`.
+    The two with the least mean boundary become one, again and again, while it is below `threshold`, or one of them
+    has fewer than `least` voxels.
     """
-    beside: list[dict[int, tuple[float, float]]] = [{} for _ in range(count + 1)]
+    beside: list[dict[int, tuple[float, float]]] = [{} for _ in sizes]
     queue = []
     for (a, b), total, size in zip(
         found.pairs.tolist(), found.total.tolist(), found.size.tolist(), strict=True
     ):
         beside[a][b] = beside[b][a] = total, size
-        if total / size < threshold:
+        if total / size < threshold or least:
             queue.append((total / size, a, b))
     heapq.heapify(queue)
-    into = list(range(count + 1))
+    into, voxels = list(range(len(sizes))), sizes.tolist()
     while queue:
         mean, a, b = heapq.heappop(queue)
         total, size = beside[a].get(b, (np.inf, 1.0))
         if total / size != mean:
             continue  # of a pair that is no more, or has other faces by now
+        if mean >= threshold and min(voxels[a], voxels[b]) >= least:
+            continue
         # The one with fewer neighbours moves, so that each moves rarely.
         if len(beside[a]) < len(beside[b]):
             a, b = b, a
         into[b] = a
+        voxels[a] += voxels[b]
         del beside[a][b]
         for c, (total, size) in beside[b].items():
             if c != a:
@@ -82,7 +88,7 @@ def joined(found: Faces, count: int, threshold: float) -> NDArray[np.int64]:
                 faces_now = total + more, size + larger
                 beside[a][c] = beside[c][a] = faces_now
                 del beside[c][b]
-                if faces_now[0] / faces_now[1] < threshold:
+                if faces_now[0] / faces_now[1] < threshold or least:
                     heapq.heappush(queue, (faces_now[0] / faces_now[1], min(a, c), max(a, c)))
         beside[b].clear()
     return _roots(np.array(into))

@@ -38,12 +38,13 @@ def agglomerate(
 ) -> Labels:
     """Join fragments (`fragments.py`) where the mean boundary between them is below `threshold`.
 
-    Affinities join above it; their boundary is 1 - the least to a nearest neighbour. Everything is assigned. `values`
-    (C, z, y, x), C 1 but for affinities; `resolution`: voxel size z, y, x.
+    Affinities join above it; their boundary is 1 - the least to a nearest neighbour. Everything is assigned: objects
+    of fewer than `min_size` voxels join the neighbour with the least boundary. `values` (C, z, y, x), C 1 but for
+    affinities; `resolution`: voxel size z, y, x.
     """
     level = threshold if kind == "boundary" else 1 - threshold
     parts, between = _fragments(values, kind, level, offsets, resolution)
-    found: Labels = joined(between, int(parts.max()), level)[parts]
+    found: Labels = joined(between, np.bincount(parts.ravel()), level, min_size)[parts]
     return found.astype(np.uint32)
 
 
