@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, prod
 
 from znnpy.registry import Registry
 
@@ -15,6 +15,7 @@ Triple = tuple[int, int, int]
 FLAT = 2.5  # voxels so many times longer along z than along y and x: nets begin within sections
 THIN = 8  # slices below which nothing is pooled along z
 VALIDATED = 0.15  # share of the slices that validate where there are enough of them
+FEW = 4_000_000  # voxels to train on, below which a batch norm is worth its noise
 LITTLE = 2 << 30  # bytes of memory below which patches are a quarter
 
 
@@ -122,7 +123,9 @@ def _shares(seen: Seen) -> str:
     return f"   # of the voxels: {found}" if found else ""
 
 
-def _unet(seen: Seen, steps: list[Triple], outputs: int, *, plane: bool = False) -> str:
+def _unet(
+    seen: Seen, steps: list[Triple], outputs: int, *, norm: bool = True, plane: bool = False
+) -> str:
     each = [list(step) for step in steps]
     down = str(each[0] if each[0] == each[1] else each)
     lines = [
@@ -142,8 +145,9 @@ def _unet(seen: Seen, steps: list[Triple], outputs: int, *, plane: bool = False)
         "    block: residual",
         "    up: linear",
         "    join: sum",
-        "    norm: batch",
-        "    function: silu",
+        *(["    norm: batch"] if norm else []),
+        "    function: silu                     # smooth: no channel dies"
+        + ("" if norm else ", and without a norm training sees what prediction sees"),
         *([f"    outputs: {outputs}"] if outputs > 1 else []),
     ]
     return "\n".join(lines)
@@ -180,6 +184,7 @@ def _of_volumes(
     score: str,
     loss: str = "",
     *,
+    norm: bool = True,
     plane: bool = False,
 ) -> str:
     """Return a config of a U-Net for patches of volumes."""
@@ -190,7 +195,7 @@ def _of_volumes(
     window = _patch(seen, (patch[0] * 3 // 2, patch[1] * 3 // 2, patch[2] * 3 // 2), steps)
     parts = (
         f"# {what}",
-        _unet(seen, steps, outputs, plane=plane),
+        _unet(seen, steps, outputs, norm=norm, plane=plane),
         _data(seen, patch, target),
         _training(patch, ITERATIONS, _batch(seen), score, loss),
         _rest(window),
@@ -208,6 +213,8 @@ def _membranes(seen: Seen) -> str:
         "{kind: boundary, thickness: 1}",
         1,
         "average_precision",
+        # The noise of a batch norm keeps a net from learning few voxels by heart; it learns many better without.
+        norm=seen.extent is not None and prod(seen.extent) < FEW,
     )
 
 
