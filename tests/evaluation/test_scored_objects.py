@@ -65,6 +65,17 @@ def test_a_part_is_scored_where_it_lies(capsys: pytest.CaptureFixture[str]) -> N
     assert found["adapted_rand_error"] == pytest.approx(error)
 
 
+def test_a_part_of_labels_that_do_not_say_where_they_lie(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As what `znnpy predict --roi` made."""
+    write("part.h5", OBJECTS[2:, 1:], offset=(80, 4, 0))
+    write("plain.h5", TRUTH)
+    found = scored(capsys, "part.h5", "--labels", "plain.h5", "--json")["all"]
+    error = adapted_rand_error(TRUTH[2:, 1:], OBJECTS[2:, 1:])[0]
+    assert found["adapted_rand_error"] == pytest.approx(error)
+
+
 def test_what_is_masked_or_unlabelled_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
     write("mask.h5", OBJECTS == TRUTH, offset=(0, 0, 0))
     words = ("objects.h5", "--labels", "labels.h5", "--mask", "mask.h5", "--json")

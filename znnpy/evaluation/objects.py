@@ -24,6 +24,7 @@ from znnpy.metrics.overlap import dice, hd95, iou
 Array = NDArray[Any]
 Row = dict[str, float | None]
 VOXEL = 100  # bytes a voxel at the peak: both arrays, their numbers anew, and the table of pairs
+UNSET = (1.0, 1.0, 1.0)  # the voxel size of volumes that do not say it
 CLASSES = 256  # at most: more are numbers of objects
 
 
@@ -95,7 +96,8 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
                 "classes, one a voxel"
             )
     masks = {} if mask is None else {"": mask}
-    scene = Scene({"": found}, {"": truth}, masks)
+    # Objects say where they lie, as predictions do; labels that do not begin where the image does.
+    scene = Scene({"": truth}, {"": found}, masks)
     corners = [scene.corner(volume) for volume in scene.volumes()]
     lower = _triple(max(axis) for axis in zip(*corners, strict=True))
     ends = [np.add(corner, it.extent) for corner, it in zip(corners, scene.volumes(), strict=True)]
@@ -111,7 +113,9 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
     ]
     known = np.ones(arrays[0].shape, np.bool_) if mask is None else arrays[2] != 0
     scene.verify()
-    return Pair(arrays[0], arrays[1], known, found.resolution)
+    # Labels may leave it to the image to say how large a voxel is.
+    size = found.resolution if truth.resolution == UNSET else truth.resolution
+    return Pair(arrays[1], arrays[0], known, size)
 
 
 def _triple(values: Any) -> Triple:
