@@ -60,6 +60,8 @@ def test_each_loads_whatever_the_data(purpose: str, seen: Seen) -> None:
     config = load_config("c.yaml")
     assert trained_network(config)
     assert config.training.rebalance == "none"
+    if window := config.inference.window:
+        assert all(a >= b for a, b in zip(window, config.training.output_shape, strict=True))
     if seen.extent and purpose != "classification":
         shape, sizes = config.training.output_shape, zip(seen.extent, config.training.output_shape)  # noqa: B905
         assert all(size <= whole for whole, size in sizes), shape

@@ -69,12 +69,9 @@ def _steps(seen: Seen, *, plane: bool) -> list[Triple]:
 
 
 def _patch(seen: Seen, wanted: Triple, steps: list[Triple]) -> Triple:
-    """Return the wanted patch, smaller where the volume or the memory is, of whole steps."""
-    z, y, x = wanted
-    if seen.memory < LITTLE:
-        y, x = y // 2, x // 2
+    """Return the wanted patch, smaller where the volume is, of whole steps."""
     sizes = []
-    for axis, size in enumerate((z, y, x)):
+    for axis, size in enumerate(wanted):
         factor = steps[0][axis] * steps[1][axis]
         most = size if seen.extent is None else min(size, seen.extent[axis])
         sizes.append(max(1, most // factor) * factor)
@@ -190,6 +187,8 @@ def _of_volumes(
     """Return a config of a U-Net for patches of volumes."""
     steps = _steps(seen, plane=plane)
     wanted = (1, 160, 160) if plane else (12, 64, 64) if seen.flat else (24, 48, 48)
+    if seen.memory < LITTLE:
+        wanted = (wanted[0], wanted[1] // 2, wanted[2] // 2)
     patch = _patch(seen, wanted, steps)
     # Larger than in training: fewer voxels near a border.
     window = _patch(seen, (patch[0] * 3 // 2, patch[1] * 3 // 2, patch[2] * 3 // 2), steps)
