@@ -3,7 +3,7 @@
     python scripts/bench_inference.py RUN --side 512 --roi 256,512,512 --max-memory 2GiB --threads 1 2
 
 Run in an environment that has znnpy and `torch==2.13.0` (CPU build), with the run of a chain of
-convolutions and max-filters such as `volumes/fibsem.yaml`. The stack is the sample's test image, tiled.
+convolutions and max-filters such as `volumes/dense.yaml`. The stack is the sample's test image, tiled.
 PyTorch gets the block size and memory format that were fastest within the same memory, measured
 beforehand and not counted, and an allocator that keeps its memory: the usual one returns large
 tensors to the system, and half of the time goes into touching new ones. Both then run as whole

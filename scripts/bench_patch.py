@@ -31,7 +31,7 @@ from znnpy.learning.readings import LOGITS
 from znnpy.network import Network, build_network, load_network
 from znnpy.plan import Choice
 
-FIBSEM = Path(__file__).parent.parent / "volumes" / "fibsem.yaml"
+DENSE = Path(__file__).parent.parent / "volumes" / "dense.yaml"
 LONGEST = 0.02  # seconds of a look at one patch, beyond its first run
 Layers = list[dict[str, Any]]
 
@@ -43,8 +43,8 @@ def conv(images: int, size: int | list[int], function: str = "relu") -> dict[str
 
 POOL, FLAT = {"max_filter": 2}, {"max_filter": [1, 2, 2]}
 NETS: dict[str, tuple[Layers | None, Choice, Triple]] = {
-    "fibsem": (None, "direct", (48, 48, 48)),
-    "fibsem auto": (None, "auto", (48, 48, 48)),
+    "dense": (None, "direct", (48, 48, 48)),
+    "dense auto": (None, "auto", (48, 48, 48)),
     "two layers": ([conv(16, 3), conv(1, 3, "linear")], "auto", (64, 64, 64)),
     "last of 1": ([conv(32, 5), conv(2, 1, "linear")], "direct", (64, 64, 64)),
     "all of 1": ([conv(8, 1), conv(1, 1, "linear")], "auto", (64, 64, 64)),
@@ -90,9 +90,9 @@ def line(name: str, options: argparse.Namespace) -> str:
 
 
 def network_of(layers: Layers | None) -> Network:
-    """The net of some layers; of `volumes/fibsem.yaml` for none."""
+    """The net of some layers; of `volumes/dense.yaml` for none."""
     if layers is None:
-        return build_network(load_config(FIBSEM).network)
+        return build_network(load_config(DENSE).network)
     return load_network({"input": 1, "layers": layers})
 
 

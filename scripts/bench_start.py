@@ -3,7 +3,7 @@
     python scripts/bench_start.py
     python scripts/bench_start.py --net 3x40 --starts 6
 
-The volumes of `volumes/fibsem.yaml` serve all networks. An empty cache takes the compilation of all kernels
+The volumes of `volumes/dense.yaml` serve all networks. An empty cache takes the compilation of all kernels
 and the measuring of `conv: auto` as well; a warm start finds both there. What that takes more is given in
 seconds of processor time too (user time of all processes, cold less warm), which others at work disturb less.
 """
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-FIBSEM = Path(__file__).parent.parent / "volumes" / "fibsem.yaml"
+DENSE = Path(__file__).parent.parent / "volumes" / "dense.yaml"
 
 
 def main() -> None:
@@ -42,11 +42,11 @@ def main() -> None:
 def start(net: str, directory: Path, cache: Path) -> tuple[float, float]:
     """Seconds until the record of the first update stands in the log; user time of the whole run."""
     settings = {"training.iterations": 1, "run.directory": directory}
-    if net != "fibsem":
+    if net != "dense":
         settings |= {"network.layers": layers(net), "training.output_shape": 12}
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     environment = os.environ | {"ZNNPY_CACHE": str(cache)}
-    command = [sys.executable, "-m", "znnpy", "train", str(FIBSEM), *options]
+    command = [sys.executable, "-m", "znnpy", "train", str(DENSE), *options]
     begin, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--net", nargs="+", default=["fibsem", "3x40"], metavar="fibsem|NxW")
+    parser.add_argument("--net", nargs="+", default=["dense", "3x40"], metavar="dense|NxW")
     parser.add_argument("--starts", type=int, default=4, help="the first is cold (default: 4)")
     parser.add_argument("--cache", type=Path, help="where kernels are and stay (default: nowhere)")
     return parser.parse_args()

@@ -143,7 +143,7 @@ def volumes() -> None:
     rng = np.random.default_rng(0)
     with h5py.File("stack.h5", "w") as file:
         file["raw"] = rng.integers(0, 255, (16, 20, 20), np.uint8)
-        file["labels"] = rng.integers(0, 2, (16, 20, 20), np.uint8)
+        file["labels"] = rng.integers(0, 4, (16, 20, 20), np.uint8)
         tifffile.imwrite("stack.tif", file["raw"][:])
     with h5py.File("tissue.h5", "w") as file:
         file["mask"] = np.ones((16, 20, 20), np.uint8)

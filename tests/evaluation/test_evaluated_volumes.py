@@ -12,7 +12,9 @@ from znnpy.evaluation.scores import Labelled, Objects, safe_threshold
 from znnpy.evaluation.volume import evaluate, read_known
 from znnpy.infer.blocks import whole_field
 from znnpy.infer.config_model import Weights
+from znnpy.metrics import adapted_rand, variation
 from znnpy.network import build_network
+from znnpy.segment.job import Request, segment
 
 CONFIG = {
     "network": {"layers": [{"conv": {"channels": 1, "size": 1, "init": -3.0, "bias_init": 0}}]},
@@ -60,6 +62,18 @@ def test_perfect_and_trivial_predictors():
     assert grown.scores["network"].voi == pytest.approx(0, abs=1e-9)
     (alone,) = evaluate(weights(), scene)
     assert list(alone.scores) == ["network"]
+
+
+def test_objects_are_those_of_segment():
+    scene = cubes()
+    (found,) = evaluate(weights(), scene)
+    same = segment(ArrayVolume(found.found, "p"), Request())
+    assert found.scores["network"].threshold == same.threshold
+    assert len(same.sizes) >= 8
+    assert variation(found.objects, same.labels.astype(np.int64)).total == 0
+    assert adapted_rand(scene.labels["output"].read_all()[0], found.objects).error == (
+        found.scores["network"].adapted_rand_error
+    )
 
 
 def test_labels_must_be_there():

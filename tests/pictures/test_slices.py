@@ -45,6 +45,16 @@ def test_panels_in_order_and_the_slice_asked_for(tmp_path: Path) -> None:
     assert np.allclose(middle[third + third // 2], 0)
 
 
+def test_objects_are_coloured_in_a_panel_of_their_own(tmp_path: Path) -> None:
+    grey = np.full((4, 20, 20), 0.5)
+    objects = np.zeros((4, 20, 20), np.uint32)
+    objects[2, 5:15] = 7
+    for given, coloured in ((None, False), (objects, True)):
+        side_by_side(tmp_path / "a.png", RANDOM.uniform(size=grey.shape), grey, grey, given, z=2)
+        image = imread(tmp_path / "a.png")[..., :3]
+        assert (np.ptp(image, axis=-1).max() > 0.1) == coloured
+
+
 def test_refused(tmp_path: Path) -> None:
     cube = np.zeros((3, 4, 5))
     with pytest.raises(ShapeError, match=r"\(3, 4, 6\)"):

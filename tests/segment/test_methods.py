@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import h5py
 import numpy as np
@@ -16,7 +16,7 @@ from skimage.segmentation import watershed as flood
 
 from znnpy.errors import VolumeError
 from znnpy.metrics import adapted_rand, from_boundary
-from znnpy.segment.methods import components, mutex, watershed
+from znnpy.segment.methods import agglomerate, components, multicut, mutex, watershed
 
 Triple = tuple[int, int, int]
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
@@ -100,9 +100,36 @@ def test_watershed_of_the_sample_is_that_of_scikit_image(kind: str) -> None:
     assert np.array_equal(found, flood(height, seeds, mask=mask))
 
 
+JOINING = [agglomerate, pytest.param(multicut, marks=needs_bioimage_cpp)]
+
+
+@pytest.mark.parametrize("join", JOINING)
+@pytest.mark.parametrize("kind", ["boundary", "affinity"])
+@pytest.mark.parametrize("resolution", [(1, 1, 1), (40, 4, 4)])
+def test_joined_fragments_are_the_objects(
+    join: Callable[..., np.ndarray], kind: str, resolution: tuple[float, float, float]
+) -> None:
+    """Through noise, with a hole in a wall, whatever shows them; walls belong to either side."""
+    truth = np.kron(np.arange(1, 13).reshape(1, 3, 4), np.ones((8, 16, 14), int))
+    walls = boundary(truth)
+    walls[0, 3:5, 8, 14] = 0
+    shown = walls if kind == "boundary" else affinities(truth, NEAREST)
+    found = join(noisy(shown, 0.05), kind, 0.5, NEAREST, 0, resolution=resolution)
+    assert found.dtype == np.uint32
+    inside = boundary(truth)[0] == 0
+    assert adapted_rand(truth[inside], found[inside]).error < 0.02
+    assert found[
+        1:
+    ].all()  # the first section is a wall, which belongs to nobody if it is cut by itself
+
+
+@pytest.mark.parametrize("find", [watershed, *JOINING])
+def test_nothing_to_begin_from(find: Callable[..., np.ndarray]) -> None:
+    assert not find(np.ones((1, 4, 5, 6), np.float32), "boundary", 0.5, (), 0).any()
+
+
 def test_nothing_below_the_threshold() -> None:
     values = np.ones((1, 4, 5, 6), np.float32)
-    assert not watershed(values, "boundary", 0.5, (), 0).any()
     assert not components(values, "boundary", 0.5, ()).any()
 
 
@@ -165,7 +192,7 @@ def test_mutex_without_its_package(
 ) -> None:
     monkeypatch.setitem(sys.modules, "bioimage_cpp.segmentation", None)
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    message = rf'needs the package bioimage-cpp.*: pip install "znnpy\[mutex\]"{built}$'
+    message = rf'need the package bioimage-cpp.*: pip install "znnpy\[mutex\]"{built}$'
     with pytest.raises(VolumeError, match=message):
         mutex(affinities(GRID, FAR), "affinity", 0.5, FAR)
 

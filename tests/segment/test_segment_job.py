@@ -15,6 +15,7 @@ from znnpy.data.opening import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.segment import job as jobs
+from znnpy.segment import methods
 from znnpy.segment.job import Request, meaning, probabilities, segment
 
 RNG = np.random.default_rng(0)
@@ -34,12 +35,12 @@ def volume(array: Any, neighbours: Any = None) -> ArrayVolume:
 
 
 def test_labels_are_numbered_and_small_objects_dropped() -> None:
-    found = segment(volume(bars()), Request())
+    found = segment(volume(bars()), Request("components"))
     assert found.labels.dtype == np.uint64
     assert found.sizes.tolist() == [15, 30, 45, 60]
     assert np.unique(found.labels).tolist() == [0, 1, 2, 3, 4]
     assert np.array_equal(found.labels > 0, bars() < 0.5)
-    fewer = segment(volume(bars()), Request(min_size=31))
+    fewer = segment(volume(bars()), Request("components", min_size=31))
     assert fewer.sizes.tolist() == [45, 60]
     assert np.unique(fewer.labels).tolist() == [0, 1, 2]
     assert fewer.assigned == pytest.approx(105 / bars().size)
@@ -58,19 +59,19 @@ def test_a_mask_of_0_and_1_is_doubted(dtype: Any) -> None:
     for top in (1, 1 if np.iinfo(dtype).max < 256 else 255):
         given = volume(mask.astype(dtype) * dtype(top))
         with pytest.warns(UserWarning, match=f"holds u?int[0-9]+ up to {top}, and .* as bool"):
-            assert not segment(given, Request(kind="foreground")).sizes.size
-    found = segment(volume(mask), Request(kind="foreground"))
-    again = segment(volume(mask.astype(np.uint8) * 255), Request(kind="foreground"))
+            assert not segment(given, Request("components", kind="foreground")).sizes.size
+    found = segment(volume(mask), Request("components", kind="foreground"))
+    again = segment(volume(mask.astype(np.uint8) * 255), Request("components", kind="foreground"))
     assert np.array_equal(found.labels, again.labels)
     assert found.sizes.size == 4
 
 
 def test_values_that_are_no_probabilities() -> None:
     with pytest.raises(VolumeError, match="holds uint64, as labels do"):
-        segment(volume((bars() > 0.5).astype(np.uint64)), Request())
+        segment(volume((bars() > 0.5).astype(np.uint64)), Request("components"))
     with pytest.raises(VolumeError, match=r"from -3 to.*without --logits"):
-        segment(volume(bars() * -3), Request())
-    found = segment(volume(bars() * 1.2 - 0.1), Request())
+        segment(volume(bars() * -3), Request("components"))
+    found = segment(volume(bars() * 1.2 - 0.1), Request("components"))
     assert found.sizes.tolist() == [15, 30, 45, 60]
 
 
@@ -92,20 +93,25 @@ def test_what_channels_mean() -> None:
 
 def test_the_channel_asked_for_is_used() -> None:
     both = np.stack([np.ones_like(bars()), bars()])
-    assert segment(volume(both), Request(channels=(1,))).sizes.tolist() == [15, 30, 45, 60]
-    assert not segment(volume(both), Request(channels=(0,))).sizes.size
+    assert segment(volume(both), Request("components", channels=(1,))).sizes.tolist() == [
+        15,
+        30,
+        45,
+        60,
+    ]
+    assert not segment(volume(both), Request("components", channels=(0,))).sizes.size
 
 
 def test_foreground_is_the_reverse_of_boundary() -> None:
-    one = segment(volume(bars()), Request(threshold=0.3))
-    other = segment(volume(1 - bars()), Request(kind="foreground", threshold=0.7))
+    one = segment(volume(bars()), Request("components", threshold=0.3))
+    other = segment(volume(1 - bars()), Request("components", kind="foreground", threshold=0.7))
     assert np.array_equal(one.labels, other.labels)
 
 
 def test_usual_thresholds() -> None:
     values = np.full((1, 1, 9), 0.3, np.float32)
     values[..., :3], values[..., 6:] = 0.1, 0.9
-    assert segment(volume(values), Request()).sizes.tolist() == [6]
+    assert segment(volume(values), Request("components")).sizes.tolist() == [6]
     found = segment(volume(values), Request("watershed"))
     assert (found.threshold, found.sizes.tolist()) == (0.2, [9])
     found = segment(volume(1 - values), Request("watershed", "foreground"))
@@ -119,6 +125,41 @@ def test_too_little_memory_is_refused_before_reading(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jobs, "probabilities", never)
     with pytest.raises(VolumeError, match=r"by watershed takes about .* [MG]iB.*only 1000 B"):
         segment(volume(bars()), Request("watershed"), 1000)
+
+
+def test_usual_methods() -> None:
+    both = {
+        kind: segment(volume(bars()), Request(kind=kind)).method
+        for kind in ("boundary", "foreground")
+    }  # type: ignore[arg-type]
+    assert both == {"boundary": "agglomerate", "foreground": "components"}
+
+
+@pytest.mark.parametrize("method", ["components", "agglomerate"])
+def test_one_object_of_most_voxels_is_remarked_on(method: str) -> None:
+    values = np.ones((6, 30, 30), np.float32)
+    values[:, :, 1:5] = values[:, :, 7:] = 0
+    with pytest.warns(UserWarning, match=r"object 2 has .*% of the voxels.*lower --threshold"):
+        assert len(segment(volume(values), Request(method)).sizes) == 2
+    with pytest.warns(UserWarning, match="raise --threshold"):
+        segment(volume(np.stack([1 - values] * 3)), Request(method, "affinity"))
+
+
+def test_voxel_sizes_choose_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thick sections each is cut by itself: its fragments are as many as there are sections."""
+    seen = []
+    monkeypatch.setattr(
+        methods,
+        "joined",
+        lambda _, sizes, *__: seen.append(len(sizes) - 1) or np.arange(len(sizes)),
+    )
+    values = np.ones((4, 14, 18), np.float32)
+    values[:, 2:12, 2:16] = 0
+    thick = volume(values)
+    thick.resolution = (40, 4, 4)
+    for it in (volume(values), thick):
+        segment(it, Request())
+    assert seen == [1, 4]
 
 
 def test_mutex_of_a_boundary_map() -> None:
@@ -147,16 +188,18 @@ def test_one_object_is_one(
 ) -> None:
     with h5py.File(prediction, "r+") as file:
         file["prediction"][:, :, :, 2:] = 1  # boundary
-    out, _ = run(capsys, "segment", prediction, "--output", tmp_path / "s.h5")
+    words = ("--method", "components", "--output", tmp_path / "s.h5")
+    out, _ = run(capsys, "segment", prediction, *words)
     assert ": 1 object, " in out
 
 
 def test_command_writes_hdf5_and_zarr(
     capsys: pytest.CaptureFixture[str], prediction: Path, tmp_path: Path
 ) -> None:
-    out, _ = run(capsys, "segment", prediction, "--output", tmp_path / "s.h5", "--min-size", 16)
+    words = ("segment", prediction, "--method", "components", "--min-size", 16, "--output")
+    out, _ = run(capsys, *words, tmp_path / "s.h5")
     assert "3 objects" in out
-    run(capsys, "segment", prediction, "--output", tmp_path / "s.zarr", "--min-size", 16)
+    run(capsys, *words, tmp_path / "s.zarr")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["p.h5", "s.h5", "s.zarr"]
     found = []
     for name in ("s.h5", "s.zarr"):

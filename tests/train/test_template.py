@@ -168,7 +168,7 @@ def volumes() -> list[dict[str, Any]]:
     """The volumes of data.train, which stand there as comments."""
     lines = [line[3:] for line in sections()["data"] if re.match(r"  #  [- ]", line)]
     one, several = yaml.safe_load("\n".join(lines))
-    assert set(one) == {"image", "labels", "mask"}
+    assert set(one) == {"image", "labels", "mask", "slices"}
     return [one, one | several]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from os.path import realpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ from znnpy.cli.options import (
     overrides,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.train.recipes import RECIPES
 
 if TYPE_CHECKING:
     from znnpy.config import Config
@@ -102,35 +103,81 @@ def write_plan(config: Config, path: Path) -> None:
     write_text(path, to_text(saved_plan(plan)))
 
 
+def purposes() -> str:
+    """Return the help of --for: what each recipe is for."""
+    each = "; ".join(f"{recipe.name}: {recipe.summary}" for recipe in RECIPES.values())
+    return f"Write a whole config for a purpose instead of every key. {each}."
+
+
 def init(
     path: Annotated[
         Path | None,
         typer.Argument(metavar="CONFIG", parser=new_path, help="File to write (default: stdout)."),
     ] = None,
+    purpose: Annotated[
+        Literal[*RECIPES] | None,  # type: ignore[valid-type]  # plug-ins may have added theirs
+        typer.Option("--for", help=purposes()),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:DATASET]", help="With --for: the image to train on, which is looked at."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:DATASET]", help="With --data: its labels (default: in the same file)."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
-    """Write a commented config to start from, and beside it the schema by which editors complete and check it."""
+    """Write a config to start from, and beside it the schema by which editors complete and check it.
+
+    By itself a commented one of every key. --for writes one for a purpose, fitted to --data: its size, voxels and
+    labels, and this machine.
+    """
     from znnpy.atomic_files import write_text
     from znnpy.config import template
     from znnpy.errors import ConfigError
 
     refuse_ranks("init")
-    text = template()
+    if purpose is None and (data or labels):
+        raise typer.BadParameter("--data and --labels go with --for")
+    if labels and not data:
+        raise typer.BadParameter("--labels goes with --data")
+    if path is not None and path.exists() and not overwrite:
+        raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
+    text = template() if purpose is None else _recipe(purpose, path, data, labels)
     if path is None:
         typer.echo(text, nl=False)
         return
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
     written = Path(realpath(path))  # a link stays one
     write_text(written, f"{SCHEMA_LINE}\n{text}")
     beside = written.parent / SCHEMA_FILE
     if overwrite or not beside.exists():
         write_text(beside, _schema())
-    typer.echo(
-        f"wrote {path}, whose data and network are to be made yours, and {SCHEMA_FILE} for editors",
-        err=True,
-    )
+    mine = "" if data else ", whose data and network are to be made yours,"
+    typer.echo(f"wrote {path}{mine} and {SCHEMA_FILE} for editors", err=True)
     suggest("check", path)
+
+
+def _recipe(purpose: str, path: Path | None, data: str | None, labels: str | None) -> str:
+    from dataclasses import replace
+
+    from znnpy.dataset_path import split_source
+    from znnpy.train.seen_data import look_at, named_from, of_machine
+
+    recipe = RECIPES[purpose]
+    if data is None:
+        return recipe.text(of_machine())
+    file, _ = split_source(data)
+    seen = look_at(recipe, data, labels or str(file))
+    if path is not None:
+        folder = Path(realpath(path)).parent
+        image, truth = (named_from(folder, source) for source in (seen.image, seen.labels))
+        seen = replace(seen, image=image, labels=truth)
+    return recipe.text(seen)
 
 
 def schema() -> None:

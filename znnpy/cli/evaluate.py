@@ -45,7 +45,7 @@ def evaluate(
             metavar="P",
             min=0,
             max=1,
-            help="Probability that separates objects (default: chosen on the train volume).",
+            help="Probability of a boundary below which fragments join, of an affinity above which (default: 0.5).",
         ),
     ] = None,
     min_size: Annotated[

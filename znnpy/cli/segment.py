@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def summaries() -> str:
     """Return the help of --method: what each method does."""
-    return "; ".join(f"{method.name}: {method.summary}" for method in METHODS.values()) + "."
+    methods = "; ".join(f"{method.name}: {method.summary}" for method in METHODS.values())
+    return f"{methods} (default: agglomerate, of a foreground components)."
 
 
 PredictionFile = Annotated[
@@ -38,9 +39,9 @@ def segment(
         ),
     ],
     method: Annotated[
-        Literal[*METHODS],  # type: ignore[valid-type]  # plug-ins have added theirs when it is read
+        Literal[*METHODS] | None,  # type: ignore[valid-type]  # plug-ins have added theirs when it is read
         typer.Option(help=summaries()),
-    ] = "components",
+    ] = None,
     kind: Annotated[
         Literal["auto", "boundary", "foreground", "affinity"],
         typer.Option(
@@ -63,7 +64,8 @@ def segment(
             "--min-size",
             metavar="VOXELS",
             min=0,
-            help="Drop objects of fewer voxels; watershed: ignore smaller seeds too.",
+            help="Drop objects of fewer voxels; watershed: ignore smaller seeds too; agglomerate: join them to "
+            "the neighbour with the least boundary between.",
         ),
     ] = 0,
     channel: Annotated[
@@ -102,7 +104,7 @@ def segment(
     destination = Destination.named(output, DATASET, overwrite)
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
-    if METHODS[method].blocks is not None:
+    if method and METHODS[method].blocks is not None:
         memory = memory_bytes(max_memory)
         _write_by_blocks(prediction, destination, request, filters(allow_filter), memory)
         return

@@ -89,6 +89,20 @@ Sources = Annotated[
 """Sources by node name; a bare path has the key "" and stands for the only node."""
 
 
+def _range(value: tuple[int, int] | None) -> tuple[int, int] | None:
+    if value is not None and value[0] >= value[1]:
+        raise wrong(f"must rise, as the second is after the last; found {shown(list(value))}")
+    return value
+
+
+Slice = Annotated[Int, Field(ge=0, le=2**40)]
+Slices = Annotated[
+    tuple[Slice, Slice] | None,
+    AfterValidator(_range),
+    PlainSerializer(lambda it: it and list(it)),
+]
+
+
 class VolumeSection(Strict):
     """One volume: an image, and labels and a mask of the same size."""
 
@@ -103,6 +117,11 @@ class VolumeSection(Strict):
         default=None,
         description="Voxels that count in the loss (not 0), path or path:dataset; a mapping by output node where they "
         "differ.",
+    )
+    slices: Slices = Field(
+        default=None,
+        description="Slices along z that are used, [first, after the last], of image, labels and mask alike (default: "
+        "all). So one volume serves for training and, by other slices, for validation.",
     )
 
 

@@ -88,6 +88,7 @@ data:
   #  - image: train.h5:volumes/raw                 # path (train.tif) or path:dataset
   #    labels: train.h5:volumes/labels/neuron_ids
   #    mask: train.h5:volumes/mask                 # voxels that count (not 0)
+  #    slices: [0, 12]                             # along z, first and after the last; others may validate
   #  - image: {left: a.h5, right: b.h5}            # several inputs or outputs: by node
   # Many by one entry, paired by what * stands for, or folders of files:
   # {image: train/*_raw.tif, labels: train/*_labels.tif}

@@ -21,6 +21,7 @@ from znnpy.data.opening import Keep, Role, load, open_volume
 from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling import targets
 from znnpy.data.scene import Scene
+from znnpy.data.slices import Slices
 from znnpy.data.values.normalization import Fixed, Mode, Normalisation, normalisation
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import ConfigError
@@ -53,7 +54,7 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
             shared: dict[Source, Volume] = {}
             for node, source in _by_node(what, sources, nodes).items():
                 if source not in shared:
-                    shared[source] = open_source(source, data, role)  # type: ignore[arg-type]
+                    shared[source] = open_source(source, data, role, section.slices)  # type: ignore[arg-type]
                     opened.append(shared[source])
                 group[node] = shared[source]
             groups.append(group)
@@ -77,15 +78,17 @@ def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> 
     if section.mask is None:
         return scene
     try:
-        mask = open_source(next(iter(section.mask.values())), data, "labels")
+        mask = open_source(next(iter(section.mask.values())), data, "labels", section.slices)
         return Scene(scene.images, {}, {"mask": mask})
     except BaseException:
         scene.close()
         raise
 
 
-def open_source(source: Source, data: DataSection, role: Role) -> Volume:
-    """Open one file as the config's data section says: in memory or not, with which voxel size."""
+def open_source(
+    source: Source, data: DataSection, role: Role, slices: tuple[int, int] | None = None
+) -> Volume:
+    """Open one file, or some `slices` of it, as the data section says: in memory or not, with which voxel size."""
     volume = open_volume(
         source.path,
         source.dataset,
@@ -96,6 +99,8 @@ def open_source(source: Source, data: DataSection, role: Role) -> Volume:
     )
     if role == "raw" and volume.unnamed and data.axes != STORED:
         volume = _reordered(volume, data.axes)
+    if slices is not None:
+        volume = Slices(volume, *slices)
     return load(volume, _KEEP[data.in_memory])
 
 

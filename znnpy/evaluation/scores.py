@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget
+from znnpy.data.volume import Triple64
 from znnpy.metrics import (
+    NEAREST,
     adapted_rand,
+    finished,
     fit_threshold,
     from_affinity,
     from_boundary,
@@ -19,6 +22,7 @@ from znnpy.metrics import (
     single_step,
 )
 from znnpy.metrics.metric import METRICS, Compared, Of, Score
+from znnpy.segment.methods import agglomerate
 
 Array = npt.NDArray[Any]
 Segment = Callable[[Array, float], Array] | None
@@ -31,9 +35,9 @@ TOLERANCE = 0.15  # by which a cautious threshold's error may be larger than the
 
 @dataclass(frozen=True)
 class Objects:
-    """Settings for objects of a prediction: connected components at `threshold`.
+    """Settings for objects of a prediction, which are fragments joined where the boundary is below `threshold`.
 
-    `threshold` None: a safe one from training. Objects of fewer than `min_size` voxels are dropped,
+    `threshold` None: 0.5. Objects of fewer than `min_size` voxels are dropped,
     the others grow by `grow` voxels into what is left, if asked for.
     """
 
@@ -46,13 +50,14 @@ class Objects:
 class Labelled:
     """The truth of a region: targets and weights (K, z, y, x), objects (z, y, x), raw image.
 
-    `raw` is (z, y, x), the first channel of the first input.
+    `raw` is (z, y, x), the first channel of the first input; `size` that of a voxel, z, y, x.
     """
 
     target: Array
     weight: Array
     objects: Array
     raw: Array
+    size: Triple64 = (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,8 @@ class Predicted:
 class Scores:
     """Scores of one predictor by the names of `METRICS`, which are its attributes too; None where there is none.
 
-    Errors and VOI (bits) are better small, average precision large. Objects are connected components at `threshold`
-    of the ranking. `of_values`: the target's values are scored, not decisions made from them.
+    Errors and VOI (bits) are better small, average precision large. `threshold`: of the ranking, where objects are
+    separated. `of_values`: the target's values are scored, not decisions made from them.
     """
 
     found: Mapping[str, Score]
@@ -98,23 +103,35 @@ def deviations(found: Array, known: Labelled) -> Scores:
 def score(
     found: Predicted,
     known: Labelled,
-    segment: Segment,
+    objects: Array | None,
     threshold: float | None,
     *,
     classes: bool = False,
 ) -> Scores:
-    """Return the scores of one predictor: of objects if there is a threshold, accuracy if channels are `classes`."""
-    objects = None
-    if segment is not None and threshold is not None and known.objects.any():
-        objects = segment(found.ranking, threshold)
+    """Return the scores of one predictor: of `objects` at a threshold if there are some, also of `classes`."""
     compared = Compared(
-        found.decision, found.ranking, known.target, known.weight, known.objects, objects
+        found.decision,
+        found.ranking,
+        known.target,
+        known.weight,
+        known.objects,
+        objects,
+        known.size,
     )
     has: set[Of] = {"decisions"}
     has |= {"classes"} if classes else set()
     has |= set() if objects is None else {"objects"}
     scores = _found(compared, {"decisions", "classes", "objects"}, has)
     return Scores(scores, None if objects is None else threshold)
+
+
+def separated(
+    found: Predicted, known: Labelled, segment: Segment, threshold: float | None
+) -> Array | None:
+    """Return the objects of a ranking, None where there are none to find, or to compare with."""
+    if segment is None or threshold is None or not known.objects.any():
+        return None
+    return segment(found.ranking, threshold)
 
 
 def _found(compared: Compared, asked: set[Of], has: set[Of]) -> dict[str, Score]:
@@ -182,17 +199,40 @@ def balanced(target: Array, weight: Array) -> Array:
     return np.where(positive, weight / ones, weight / zeros)
 
 
-def segmenter(target: object, objects: Objects) -> Segment:
-    """Return the function that finds objects in predictions of a config's target.
+def segmenter(target: object, objects: Objects, resolution: Triple64) -> Segment:
+    """Return the function that finds objects in a net's probabilities, by agglomeration as `znnpy segment` does.
 
-    None where there are none, nor for affinities that lead to no neighbour along some axis.
+    None where there are none, nor for affinities that lead to no neighbour along some axis. `resolution`: voxel size
+    (z, y, x).
     """
+    if isinstance(target, BoundaryTarget):
+        kind, offsets = "boundary", NEAREST
+    elif _leads_everywhere(target):
+        kind, offsets = "affinity", target.offsets
+    else:
+        return None
+
+    def find(found: Array, level: float) -> Array:
+        labels = agglomerate(found, kind, level, offsets, objects.min_size, resolution=resolution)
+        return finished(labels, objects.min_size, objects.grow)
+
+    return find
+
+
+def by_components(target: object, objects: Objects) -> Segment:
+    """Return the function that finds objects in a baseline's ranking, of any range: connected components."""
     size, grow = objects.min_size, objects.grow
     if isinstance(target, BoundaryTarget):
         return lambda found, level: from_boundary(found, level, min_size=size, grow=grow)
-    if isinstance(target, AffinityTarget) and all(single_step(target.offsets, a) for a in range(3)):
+    if _leads_everywhere(target):
         offsets, least = target.offsets, max(2, size)  # of size 1: joined to none
         return lambda found, level: from_affinity(
             found, level, offsets=offsets, min_size=least, grow=grow
         )
     return None
+
+
+def _leads_everywhere(target: object) -> TypeGuard[AffinityTarget]:
+    return isinstance(target, AffinityTarget) and all(
+        single_step(target.offsets, axis) for axis in range(3)
+    )

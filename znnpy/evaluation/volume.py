@@ -25,10 +25,12 @@ from znnpy.evaluation.scores import (
     Predicted,
     Scores,
     baselines,
+    by_components,
     deviations,
     safe_threshold,
     score,
     segmenter,
+    separated,
 )
 from znnpy.infer.blocks import Field, triple
 from znnpy.infer.config_model import Weights, prediction_of
@@ -38,17 +40,16 @@ from znnpy.network import training_losses
 from znnpy.network.types import Network
 
 DEFAULT = Objects()
-CALIBRATED = (
-    1 << 21
-)  # most voxels of the train volume that thresholds are chosen on: enough, and soon predicted
-UNCALIBRATED = 0.5  # the threshold without one
+CALIBRATED = 1 << 21  # most voxels of the train volume that baselines are fitted on
+USUAL = 0.5  # the threshold of objects, as in `znnpy segment`
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """The result for one output node on one volume: loss, scores by predictor (first the network), and arrays.
 
-    `known` and `found` (probabilities, (K, z, y, x)) cover the predicted region.
+    `known` and `found` (probabilities, (K, z, y, x)) cover the predicted region, as do the network's `objects`
+    (z, y, x), None where it shows none.
     """
 
     volume: str
@@ -57,6 +58,7 @@ class Evaluation:
     scores: Mapping[str, Scores]
     known: Labelled
     found: Floats
+    objects: Array | None = None
 
     @property
     def span(self) -> tuple[float, float]:
@@ -86,9 +88,8 @@ def evaluate(
 ) -> list[Evaluation]:
     """Evaluate every output on a labelled scene, which stays open and the caller's.
 
-    Baselines, and the thresholds that separate objects unless one is given, come from the middle of
-    `train`; without it, or where nothing counts there, there are no baselines, and the threshold is 0.5. The
-    whole prediction is kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
+    Baselines come from the middle of `train`; without it, or where nothing counts there, there are none. The whole
+    prediction is kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
     """
     test = observe(weights, scene)
     for name, known in test.known.items():
@@ -97,12 +98,19 @@ def evaluate(
                 f"{scene.labels[name].name}: no voxel that is predicted counts, by the mask or the labels; there is "
                 "nothing to score against"
             )
-    calibration = None if train is None else _calibration(weights, train, objects)
+    earlier = {} if train is None else _fitted_on(weights, train)
     losses = training_losses(weights.config, weights.network)
     targets = make_targets(weights.config, weights.network)
     return [
         _evaluation(
-            weights.config, losses[name], targets[name], name, scene, test, calibration, objects
+            weights.config,
+            losses[name],
+            targets[name],
+            name,
+            scene,
+            test,
+            earlier.get(name),
+            objects,
         )
         for name in test.values
     ]
@@ -123,18 +131,17 @@ def observe(
     return Observed(values, known, field)
 
 
-def _calibration(weights: Weights, train: Scene, objects: Objects) -> Observed | None:
-    """Return the middle of `train` to fit baselines and thresholds on, if something counts there in all channels."""
-    separates = segmenter(weights.config.data.target, objects) is not None
-    found = observe(weights, train, CALIBRATED, predicted=separates)
+def _fitted_on(weights: Weights, train: Scene) -> Mapping[str, Labelled]:
+    """Return the truth in the middle of `train`, to fit baselines on, if something counts there in all channels."""
+    found = observe(weights, train, CALIBRATED, predicted=False)
     if all(known.weight.any(axis=(1, 2, 3)).all() for known in found.known.values()):
-        return found
+        return found.known
     warnings.warn(
         f"{train.reference.name}: in the middle {found.field.shape} voxels (z, y, x) nothing counts, or not in all "
-        f"channels; so there are no baselines, and objects are separated at {UNCALIBRATED} unless a threshold is given",
+        "channels; so there are no baselines",
         stacklevel=3,
     )
-    return None
+    return {}
 
 
 def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, Target]:
@@ -158,53 +165,51 @@ def _evaluation(
     name: str,
     scene: Scene,
     test: Observed,
-    train: Observed | None,
+    earlier: Labelled | None,
     objects: Objects,
 ) -> Evaluation:
     values, known = test.values[name], test.known[name]
     tally = Tally(objective)
     tally.add(values, known.target, known.weight)
     found = _predicted(objective, values)
-    earlier = train.known[name] if train else None
-    scores: Mapping[str, Scores]
     if target.values:
         scores = _deviations(found, known, earlier)
-    else:
+        return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
+    network, level = (
+        Predicted(found, found),
+        USUAL if objects.threshold is None else objects.threshold,
+    )
+    cut = separated(network, known, segmenter(config.data.target, objects, scene.resolution), level)
+    classes = objective.reading.whole_voxels
+    scores = {"network": score(network, known, cut, level, classes=classes)}
+    if earlier:
         by_raw = not isinstance(scene.labels[name], OneEach)
-        pairs = {"network": (Predicted(found, found), Predicted(found, found))}
-        if train and name in train.values:
-            seen = _predicted(objective, train.values[name])
-            pairs["network"] = Predicted(seen, seen), Predicted(found, found)
-        pairs |= baselines(earlier, known, by_raw=by_raw) if earlier else {}
-        scores = _scores(config, objective, pairs, earlier, known, objects)
-    return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
+        fitted = baselines(earlier, known, by_raw=by_raw)
+        scores |= _trivial(config, fitted, earlier, known, objects, classes=classes)
+    return Evaluation(scene.reference.name, name, tally.loss, scores, known, found, cut)
 
 
 def _predicted(objective: Objective, values: Floats) -> Floats:
     return probabilities(objective.reading, values).astype(np.float32)
 
 
-def _scores(
+def _trivial(
     config: Config,
-    objective: Objective,
-    pairs: Mapping[str, tuple[Predicted, Predicted]],
-    earlier: Labelled | None,
+    fitted: Mapping[str, tuple[Predicted, Predicted]],
+    earlier: Labelled,
     known: Labelled,
     objects: Objects,
+    *,
+    classes: bool,
 ) -> dict[str, Scores]:
-    """Return the scores of predicted classes by predictor; thresholds are found on the `earlier` volume."""
-    segment = segmenter(config.data.target, objects)
-    boundary = isinstance(config.data.target, BoundaryTarget)
-    classes, scores = objective.reading.whole_voxels, {}
-    for predictor, (before, now) in pairs.items():
-        level = objects.threshold if predictor == "network" else None
-        if level is None:
-            level = (
-                safe_threshold(before.ranking, earlier, segment, cautious_first=boundary)
-                if earlier
-                else UNCALIBRATED
-            )
-        scores[predictor] = score(now, known, segment, level, classes=classes)
+    """Return the scores of baselines, whose thresholds of objects are found on the `earlier` volume too."""
+    target = config.data.target
+    segment, first = by_components(target, objects), isinstance(target, BoundaryTarget)
+    scores = {}
+    for predictor, (before, now) in fitted.items():
+        level = safe_threshold(before.ranking, earlier, segment, cautious_first=first)
+        cut = separated(now, known, segment, level)
+        scores[predictor] = score(now, known, cut, level, classes=classes)
     return scores
 
 
@@ -233,7 +238,9 @@ def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelle
     )
     down, across, along = (slice(None, None, step) for step in field.stride)
     objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
-    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along])
+    deep, tall, broad = (n * step for n, step in zip(scene.resolution, field.stride, strict=True))
+    size = (deep, tall, broad)
+    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along], size)
 
 
 def _mask_shift(scene: Scene, name: str) -> Triple:

@@ -2,7 +2,13 @@
 
 from znnpy.metrics.agreement import AdaptedRand, Variation, adapted_rand, variation
 from znnpy.metrics.baselines import RawThreshold, fit_threshold, mean_prediction
-from znnpy.metrics.segmentation import from_affinity, from_boundary, single_step
+from znnpy.metrics.segmentation import (
+    NEAREST,
+    finished,
+    from_affinity,
+    from_boundary,
+    single_step,
+)
 from znnpy.metrics.voxels import (
     absolute_error,
     accuracy,
@@ -13,6 +19,7 @@ from znnpy.metrics.voxels import (
 )
 
 __all__ = [
+    "NEAREST",
     "AdaptedRand",
     "RawThreshold",
     "Variation",
@@ -21,6 +28,7 @@ __all__ = [
     "adapted_rand",
     "average_precision",
     "correlation",
+    "finished",
     "fit_threshold",
     "from_affinity",
     "from_boundary",

@@ -1,4 +1,4 @@
-"""Agreement of two segmentations: adapted Rand error and variation of information.
+"""Agreement of two segmentations: adapted Rand error, variation of information, objects found by their IoU.
 
 Voxels that the truth leaves unlabelled (0) do not count. Voxels that the segmentation leaves
 unassigned (0) count as objects of one voxel each, as in the SNEMI3D challenge.
@@ -6,6 +6,7 @@ unassigned (0) count as objects of one voxel each, as in the SNEMI3D challenge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from scipy import sparse
 from znnpy.errors import ShapeError
 
 Array = NDArray[Any]
+IOUS = tuple(0.5 + 0.05 * step for step in range(10))
+"""Thresholds of the intersection over union, as for COCO."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,11 @@ def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
     scikit-image's `adapted_rand_error` returns precision and recall exchanged (issue 6485). Precision
     or recall without any pair to judge is 1.
     """
-    table = _contingency(truth, segmentation)
+    return adapted_rand_of(contingency(truth, segmentation))
+
+
+def adapted_rand_of(table: Any) -> AdaptedRand:
+    """Return the adapted Rand error of two segmentations by their `contingency`."""
     both = _pairs(table.data)
     in_truth, in_segmentation = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
     precision = both / in_segmentation if in_segmentation else 1.0
@@ -62,13 +69,32 @@ def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
 
 def variation(truth: Array, segmentation: Array) -> Variation:
     """Return the variation of information (Meila 2007) of integer arrays of one shape, in bits."""
-    table = _contingency(truth, segmentation).tocoo()
+    return variation_of(contingency(truth, segmentation))
+
+
+def variation_of(table: Any) -> Variation:
+    """Return the variation of information of two segmentations by their `contingency`."""
+    table = table.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
     split = _entropy(table.data, in_truth[table.row])
     return Variation(split, _entropy(table.data, in_segmentation[table.col]))
 
 
-def _contingency(truth: Array, segmentation: Array) -> Any:
+def object_precision(table: Any, thresholds: Sequence[float] = IOUS) -> float:
+    """Return the mean over thresholds of TP / (TP + FP + FN), by the `contingency` of two segmentations.
+
+    An object is found (TP) where one of the segmentation has an intersection over union above the threshold, of
+    which there is at most one above 0.5. As in the Data Science Bowl 2018, for Cellpose and StarDist.
+    """
+    pairs = table.tocoo()
+    in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
+    union = in_truth[pairs.row] + in_segmentation[pairs.col] - pairs.data
+    found = [int(np.count_nonzero(pairs.data / union > it)) for it in thresholds]
+    objects = len(in_truth) + len(in_segmentation)
+    return float(np.mean([n / (objects - n) for n in found]))
+
+
+def contingency(truth: Array, segmentation: Array) -> Any:
     """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table."""
     rows, columns = _prepared(truth, segmentation)
     return sparse.csr_array((np.ones(rows.size), (rows, columns)))

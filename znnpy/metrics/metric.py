@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.metrics.agreement import Variation, adapted_rand, variation
+from znnpy.metrics.agreement import (
+    AdaptedRand,
+    Variation,
+    adapted_rand_of,
+    contingency,
+    object_precision,
+    variation_of,
+)
+from znnpy.metrics.overlap import Triple64, dice, hd95, iou
 from znnpy.metrics.voxels import (
     absolute_error,
     accuracy,
@@ -36,7 +44,7 @@ class Compared:
 
     `decision` above 0.5 is positive, `ranking` orders voxels, `target` and `weight` belong to them: all (K, z, y, x);
     for values, decision and ranking are the values. `truth`: labelled objects (z, y, x), 0 unknown;
-    `objects`: those of the prediction, None where it shows none.
+    `objects`: those of the prediction, None where it shows none; `size` of a voxel, z, y, x.
     """
 
     decision: Array
@@ -45,12 +53,32 @@ class Compared:
     weight: Array
     truth: Array
     objects: Array | None = None
+    size: Triple64 = (1.0, 1.0, 1.0)
+
+    @cached_property
+    def classes(self) -> list[tuple[Array, Array]]:
+        """The voxels (z, y, x) that are found and wanted of each class, of those that count."""
+        counted, largest = self.weight.max(axis=0) > 0, self.decision.argmax(axis=0)
+        return [
+            (counted & (largest == number), counted & (wanted > 0.5))
+            for number, wanted in enumerate(self.target)
+        ]
+
+    @cached_property
+    def table(self) -> Any:
+        """Voxels of each object of the truth in each of the prediction (`contingency`)."""
+        assert self.objects is not None
+        return contingency(self.truth, self.objects)
+
+    @cached_property
+    def rand(self) -> AdaptedRand:
+        """Adapted Rand error between the objects."""
+        return adapted_rand_of(self.table)
 
     @cached_property
     def variation(self) -> Variation:
         """Variation of information between the objects."""
-        assert self.objects is not None
-        return variation(self.truth, self.objects)
+        return variation_of(self.table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +86,7 @@ class Metric:
     """One metric: `score(compared)` of the kind `of`; one of objects is called only where both sides have some.
 
     `title`: in tables, where numbers have the `format`; `name`: in JSON. `higher`: whether higher scores are better.
+    `of_patches`: whether patches that lie one behind the other can be scored, as validations do.
     """
 
     name: str
@@ -66,24 +95,27 @@ class Metric:
     score: Callable[[Compared], Score]
     format: str = ".4f"
     higher: bool = False
+    of_patches: bool = True
 
 
 def _average_precision(it: Compared) -> float | None:
     """Return the mean over target channels, of those where any voxel is positive."""
     channels = zip(it.ranking, it.target, it.weight, strict=True)
-    found = [value for each in channels if not isnan(value := average_precision(*each))]
+    found = [value for each in channels if not math.isnan(value := average_precision(*each))]
     return float(np.mean(found)) if found else None
 
 
 def _correlations(it: Compared) -> tuple[float | None, ...]:
     """Return Pearson's correlation of each channel; None where channel or target is constant."""
     each = [correlation(*c) for c in zip(it.ranking, it.target, it.weight, strict=True)]
-    return tuple(None if isnan(value) else value for value in each)
+    return tuple(None if math.isnan(value) else value for value in each)
 
 
-def _rand_error(it: Compared) -> float:
-    assert it.objects is not None
-    return adapted_rand(it.truth, it.objects).error
+def _surface_distances(it: Compared) -> tuple[float | None, ...]:
+    """Return the HD95 of each class; None of whole images with a class each, which have no surface."""
+    if it.truth.shape[1:] == (1, 1):
+        return (None,) * len(it.classes)
+    return tuple(hd95(*pair, it.size) for pair in it.classes)
 
 
 METRICS = Registry[Metric](
@@ -110,10 +142,32 @@ METRICS = Registry[Metric](
             higher=True,
         ),
         Metric(
+            name="dice",
+            title="Dice",
+            of="classes",
+            score=lambda it: tuple(dice(*pair) for pair in it.classes),
+            higher=True,
+        ),
+        Metric(
+            name="iou",
+            title="IoU",
+            of="classes",
+            score=lambda it: tuple(iou(*pair) for pair in it.classes),
+            higher=True,
+        ),
+        Metric(
+            name="hd95",
+            title="HD95",
+            of="classes",
+            score=_surface_distances,
+            format=".4g",
+            of_patches=False,
+        ),
+        Metric(
             name="adapted_rand_error",
             title="adapted Rand error",
             of="objects",
-            score=_rand_error,
+            score=lambda it: it.rand.error,
         ),
         Metric(name="voi", title="VOI", of="objects", score=lambda it: it.variation.total),
         Metric(
@@ -121,6 +175,19 @@ METRICS = Registry[Metric](
         ),
         Metric(
             name="voi_merge", title="VOI merge", of="objects", score=lambda it: it.variation.merge
+        ),
+        Metric(
+            name="cremi_score",
+            title="CREMI score",
+            of="objects",
+            score=lambda it: math.sqrt(it.variation.total * max(0.0, it.rand.error)),
+        ),
+        Metric(
+            name="object_precision",
+            title="average precision over IoU",
+            of="objects",
+            score=lambda it: object_precision(it.table),
+            higher=True,
         ),
         Metric(
             name="squared_error",

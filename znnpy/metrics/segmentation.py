@@ -32,7 +32,7 @@ def from_boundary(
     if boundary.ndim != 3:
         raise ShapeError(f"a boundary map is (z, y, x) or (1, z, y, x), got {prediction.shape}")
     components = cc3d.connected_components(boundary < threshold, connectivity=6)
-    return _finished(components, min_size, grow)
+    return finished(components, min_size, grow)
 
 
 def from_affinity(
@@ -54,7 +54,7 @@ def from_affinity(
     graph = np.zeros(prediction.shape[1:], np.uint8)
     for axis in range(3):
         _join(graph, axis, prediction, threshold, offsets)
-    return _finished(cc3d.color_connectivity_graph(graph, connectivity=6), min_size, grow)
+    return finished(cc3d.color_connectivity_graph(graph, connectivity=6), min_size, grow)
 
 
 def single_step(offsets: Sequence[Triple], axis: int) -> Triple | None:
@@ -88,7 +88,8 @@ def _join(
     bits[:-1] |= joined * np.uint8(1 << 2 * axis)
 
 
-def _finished(components: Array, min_size: int, grow: float) -> Labels:
+def finished(components: Array, min_size: int, grow: float) -> Labels:
+    """Return labels (z, y, x) without objects of fewer than `min_size` voxels, the others grown by up to `grow`."""
     labels = np.ascontiguousarray(components, np.uint32)
     if min_size > 1:
         sizes = np.bincount(labels.reshape(-1))

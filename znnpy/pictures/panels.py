@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from znnpy.atomic_files import explained, replacing
 from znnpy.errors import ShapeError, VolumeError
-from znnpy.pictures.colours import object_colours
+from znnpy.pictures.colours import object_colours, overlay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +55,7 @@ def side_by_side(
     raw: Array,
     label: Array,
     prediction: Array,
+    objects: Array | None = None,
     *,
     z: int | None = None,
     titles: Titles = ("raw", "label", "prediction"),
@@ -67,7 +68,8 @@ def side_by_side(
     Each is (z, y, x) or (C, z, y, x). One channel is grey: the raw image over its own range, label
     and prediction over `span`; three channels (affinities z, y, x) are red, green and blue; other
     numbers of channels show their mean. Integer labels with more than two values get one colour per
-    object. Raises ShapeError if the volumes differ in z, y, x.
+    object, and so do `objects` (z, y, x), a fourth panel over the raw image. Raises ShapeError if the
+    volumes differ in z, y, x.
     """
     volumes = [_four(volume) for volume in (raw, label, prediction)]
     if len({volume.shape[1:] for volume in volumes}) > 1:
@@ -80,6 +82,8 @@ def side_by_side(
         stretched(as_image(volumes[2][:, index]), span),
     ]
     panels = [Panel(title, image) for title, image in zip(titles, images, strict=True)]
+    if objects is not None:
+        panels.append(Panel("objects", overlay(stretched(volumes[0][0, index]), objects[index])))
     draw(Path(path), panels, caption or f"slice z = {index}", voxels)
 
 

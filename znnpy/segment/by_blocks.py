@@ -49,6 +49,7 @@ def write_by_blocks(
 
 
 def _labels(values: Array, request: Request) -> Array:
+    assert request.method is not None
     found: Array = resolved(method_of(request.method).blocks)(values, request.first)
     return found
 

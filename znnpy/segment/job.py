@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Array, Triple, Volume, directions_attribute, slabs
+from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_attribute, slabs
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
@@ -31,12 +31,12 @@ _WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity"
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a segmentation: `threshold` None is the usual one, empty `channels` are all.
+    """The options of a segmentation: `threshold` None is the usual one, `method` too; empty `channels` are all.
 
     `first`: the number of the first class, of methods that number classes.
     """
 
-    method: str = "components"
+    method: str | None = None
     kind: Kind | None = None
     threshold: float | None = None
     min_size: int = 0
@@ -61,6 +61,7 @@ class Segmented:
     sizes: NDArray[np.int64]
     meaning: Meaning
     threshold: float
+    method: str
 
     @property
     def assigned(self) -> float:
@@ -74,13 +75,13 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     Raises VolumeError when the estimated memory, with what the process takes already, exceeds `memory`
     bytes, or, if that is None, when the estimate exceeds what is available.
     """
-    method = method_of(request.method)
-    if method.blocks is not None:
+    if request.method and (blockwise := method_of(request.method)).blocks is not None:
         raise VolumeError(
-            f"{volume.name}: {method.title or method.name} is written block by block (znnpy segment --method "
-            f"{method.name}, znnpy.segment.by_blocks.write_by_blocks)"
+            f"{volume.name}: {blockwise.title or blockwise.name} is written block by block (znnpy segment --method "
+            f"{blockwise.name}, znnpy.segment.by_blocks.write_by_blocks)"
         )
     found = meaning(volume, request.kind, request.channels)
+    method = method_of(request.method or usual_method(found.kind))
     if found.kind not in method.kinds:
         needed = " or ".join(_WORDS[kind] for kind in method.kinds)
         raise VolumeError(
@@ -91,8 +92,16 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     threshold = usual if request.threshold is None else request.threshold
     values = probabilities(volume, found.channels)
     _doubt(volume, values)
-    labels, sizes = _renumbered(_labels(values, request, found, threshold), request.min_size)
-    return Segmented(labels, sizes, found, threshold)
+    labels, sizes = _renumbered(
+        _labels(values, method, request, found, threshold, volume.resolution), request.min_size
+    )
+    _remark_on_largest(volume, found, sizes)
+    return Segmented(labels, sizes, found, threshold, method.name)
+
+
+def usual_method(kind: Kind) -> str:
+    """Return the method that is taken where none is named: the first that takes such a prediction."""
+    return next(method.name for method in METHODS.values() if kind in method.kinds)
 
 
 def method_of(name: str) -> Method:
@@ -123,7 +132,7 @@ def write_labels(
         "offset": list(volume.offset),
         **directions_attribute(volume),
         "prediction": volume.name,
-        "method": request.method,
+        "method": found.method,
         "threshold": found.threshold,
         "min_size": request.min_size,
     }
@@ -137,10 +146,32 @@ def refuse_labels(destination: Destination, volume: Volume) -> None:
     refuse_loss(destination, [volume])
 
 
-def _labels(values: Float32, request: Request, found: Meaning, threshold: float) -> NDArray[Any]:
-    find = resolved(method_of(request.method).find)
-    labels: NDArray[Any] = find(values, found.kind, threshold, found.offsets, request.min_size)
+def _labels(
+    values: Float32,
+    method: Method,
+    request: Request,
+    found: Meaning,
+    threshold: float,
+    resolution: Triple64,
+) -> NDArray[Any]:
+    sizes = {"resolution": resolution} if method.by_size else {}
+    labels: NDArray[Any] = resolved(method.find)(
+        values, found.kind, threshold, found.offsets, request.min_size, **sizes
+    )
     return labels
+
+
+def _remark_on_largest(volume: Volume, found: Meaning, sizes: NDArray[np.int64]) -> None:
+    """Warn of an object of more than half the volume beside others: boundaries have gaps, as a rule."""
+    voxels = int(np.prod(volume.extent, dtype=np.int64))
+    if found.kind == "foreground" or len(sizes) < 2 or sizes.max() <= voxels / 2:
+        return
+    change = "raise" if found.kind == "affinity" else "lower"
+    warnings.warn(
+        f"object {int(sizes.argmax()) + 1} has {sizes.max() / voxels:.0%} of the voxels of {volume.name}: where it is "
+        f"several that flow together through gaps, {change} --threshold, or take another --method",
+        stacklevel=3,
+    )
 
 
 def _doubt(volume: Volume, values: Float32) -> None:

@@ -23,7 +23,7 @@ class Method:
     `blocks(values, first)` instead of `find`: returns labels uint8 or uint16 (z, y, x), the first class `first`, for
     channels as they are stored, of a part of the volume that depends on no other; they are written block by block,
     restartable, whatever the memory. `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes.
-    `title`: its name in errors.
+    `title`: its name in errors. `by_size`: `find` takes the voxel size too, `resolution=` (z, y, x).
     """
 
     name: str
@@ -35,12 +35,31 @@ class Method:
     kinds: tuple[Kind, ...] = ("boundary", "foreground", "affinity")
     title: str = ""
     blocks: Any = None
+    by_size: bool = False
 
 
-# Peak bytes as measured on noise. Seeds of a watershed are surer, as what lies between is grown into anyway.
+# The first that takes a prediction is the usual one. Peak bytes as measured on noise. Seeds of a watershed are
+# surer, as what lies between is grown into anyway.
 METHODS = Registry[Method](
     "segmentation method",
     (
+        Method(
+            name="agglomerate",
+            summary="fragments of a watershed from the places farthest from boundaries, joined where the mean boundary "
+            "between them is low; thick sections each by itself, by the voxel size",
+            find="znnpy.segment.methods:agglomerate",
+            voxel_bytes=80,
+            kinds=("boundary", "affinity"),
+            by_size=True,
+        ),
+        Method(
+            name="multicut",
+            summary="the same fragments, cut apart where that costs least in all",
+            find="znnpy.segment.methods:multicut",
+            voxel_bytes=80,
+            kinds=("boundary", "affinity"),
+            by_size=True,
+        ),
         Method(
             name="components",
             summary="voxels joined over faces",

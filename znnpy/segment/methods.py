@@ -1,4 +1,4 @@
-"""Segments predictions by components (`metrics.segmentation` computes them), seeded or mutex watershed.
+"""Segments predictions by agglomeration or multicut, components (`metrics.segmentation`), seeded or mutex watershed.
 
 All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities are float32, 0 to 1.
 """
@@ -7,20 +7,83 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.data.flooding import flood
 
-from znnpy.data.volume import Triple
+from znnpy.data.volume import Triple, Triple64
 from znnpy.errors import VolumeError
 from znnpy.metrics import from_affinity, from_boundary
+from znnpy.segment.agglomeration import Faces, faces, joined
+from znnpy.segment.fragments import flooded, fragments
 
 Float32 = NDArray[np.float32]
 Labels = NDArray[Any]
 SURE = 0.5  # of a boundary map, 1 - probability: above it nothing is foreground
+SURER = 0.4  # share of the threshold below which a seed's voxels lie: fragments cost little, wrong ones stay
+LEAST = 1e-3  # of a mean boundary, for its logit
 WHEELS = "x86_64"  # the machine that bioimage-cpp has wheels for
+
+
+def agglomerate(
+    values: Float32,
+    kind: str,
+    threshold: float,
+    offsets: Sequence[Triple],
+    min_size: int,
+    *,
+    resolution: Triple64 = (1.0, 1.0, 1.0),
+) -> Labels:
+    """Join fragments (`fragments.py`) where the mean boundary between them is below `threshold`.
+
+    Affinities join above it; their boundary is 1 - the least to a nearest neighbour. Everything is assigned: objects
+    of fewer than `min_size` voxels join the neighbour with the least boundary. `values` (C, z, y, x), C 1 but for
+    affinities; `resolution`: voxel size z, y, x.
+    """
+    level = threshold if kind == "boundary" else 1 - threshold
+    parts, between = _fragments(values, kind, level, offsets, resolution)
+    found: Labels = joined(between, np.bincount(parts.ravel()), level, min_size)[parts]
+    return found.astype(np.uint32)
+
+
+def multicut(
+    values: Float32,
+    kind: str,
+    threshold: float,
+    offsets: Sequence[Triple],
+    min_size: int,
+    *,
+    resolution: Triple64 = (1.0, 1.0, 1.0),
+) -> Labels:
+    """Cut the graph of fragments where that costs least in all: greedily, then by Kernighan's and Lin's moves.
+
+    A face costs the logit of its mean boundary against `threshold`, times its voxels. Otherwise as `agglomerate`.
+    """
+    solvers = _bioimage_cpp("graph.multicut")
+    graph = _bioimage_cpp("graph").UndirectedGraph
+    level = threshold if kind == "boundary" else 1 - threshold
+    parts, between = _fragments(values, kind, level, offsets, resolution)
+    join = between.size * (_logit(np.asarray(level)) - _logit(between.mean))
+    problem = solvers.MulticutObjective(graph.from_edges(int(parts.max()) + 1, between.pairs), join)
+    steps = [solvers.GreedyAdditiveMulticut(), solvers.KernighanLinMulticut()]
+    objects: Labels = solvers.ChainedMulticutSolvers(steps).optimize(problem)
+    return np.where(parts > 0, objects[parts] + 1, 0).astype(np.uint32)
+
+
+def _logit(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    bounded = np.clip(probability, LEAST, 1 - LEAST)
+    return np.log(bounded) - np.log1p(-bounded)
+
+
+def _fragments(
+    values: Float32, kind: str, level: float, offsets: Sequence[Triple], resolution: Triple64
+) -> tuple[NDArray[np.int32], Faces]:
+    """Return fragments whose seeds are well below `level`, and the faces between them."""
+    height = _height(values, kind, offsets)
+    parts = fragments(height, SURER * level, resolution)
+    return parts, faces(parts, height)
 
 
 def components(
@@ -50,19 +113,8 @@ def watershed(
     )
     if not seeds.any():
         return seeds
-    inside = (
-        height < max(SURE, 1 - threshold) if kind == "foreground" else np.ones(height.shape, bool)
-    )
-    return _flooded(height, seeds.astype(np.int32), inside)
-
-
-def _flooded(height: Float32, seeds: NDArray[np.int32], inside: NDArray[np.bool_]) -> Labels:
-    """Return `seeds` spread over what is `inside`, from low to high, over faces; all (z, y, x)."""
-    height, labels = np.ascontiguousarray(height), np.ascontiguousarray(seeds)
-    queue = [np.empty(height.size, kind) for kind in (np.float32, np.int64, np.int64)]
-    arrays = [height, np.ascontiguousarray(inside), labels]
-    flood(*(it.ctypes.data for it in arrays), *height.shape, *(it.ctypes.data for it in queue))
-    return labels
+    inside = height < max(SURE, 1 - threshold) if kind == "foreground" else None
+    return flooded(height, seeds, inside)
 
 
 def mutex(
@@ -83,7 +135,7 @@ def mutex(
         )
     edges = np.concatenate([values[near], np.float32(2 * threshold) - values[far]])
     order = [offsets[index] for index in (*near, *far)]
-    found: Labels = _mutex_watershed()(edges, order, len(near))
+    found: Labels = _bioimage_cpp("segmentation").mutex_watershed(edges, order, len(near))
     return found
 
 
@@ -98,14 +150,13 @@ def _height(values: Float32, kind: str, offsets: Sequence[Triple]) -> Float32:
     return np.asarray(np.float32(1) - inside)
 
 
-def _mutex_watershed() -> Any:
+def _bioimage_cpp(module: str) -> Any:
     try:
-        from bioimage_cpp.segmentation import mutex_watershed
+        return import_module(f"bioimage_cpp.{module}")
     except ImportError as error:
         machine = platform.machine()
         built = f" (no wheel for {machine}: pip builds it, with a C++ compiler)"
         raise VolumeError(
-            "the mutex watershed needs the package bioimage-cpp, which is not installed: "
+            "mutex watershed and multicut need the package bioimage-cpp, which is not installed: "
             f'pip install "znnpy[mutex]"{"" if machine == WHEELS else built}'
         ) from error
-    return mutex_watershed

@@ -74,7 +74,7 @@ def metric_of(config: Config, network: Network) -> Metric | None:
         return None
     has: set[Of] = {"values"} if of_values(config, network) else {"decisions"}
     has |= {"classes"} if classes else set()
-    scores = {it.name: it for it in METRICS.values() if it.of in has}
+    scores = {it.name: it for it in METRICS.values() if it.of in has and it.of_patches}
     if name not in scores:
         allowed = ["loss", *([] if "values" in has else ["error"]), *scores]
         place = config.place("training", "validation", "score")

@@ -74,7 +74,7 @@ def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -
 def write_result(
     path: Path, iteration: int, sections: tuple[VolumeSection, ...], evaluations: list[Evaluation]
 ) -> None:
-    """Write all scores as JSON; before them raw image, label and prediction of the first evaluation as a PNG.
+    """Write all scores as JSON; before them a PNG of the first evaluation: raw image, label, prediction, objects.
 
     There is no picture where it cannot be drawn (`is_drawn`).
     """
@@ -84,6 +84,7 @@ def write_result(
             first.known.raw,
             first.known.target,
             first.found,
+            first.objects,
             caption=f"{Path(first.volume).name}, iteration {iteration}",
             span=first.span,
         )

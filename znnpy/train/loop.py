@@ -19,6 +19,7 @@ from znnpy.errors import ChangedError, TrainingError
 from znnpy.train.log import Record
 from znnpy.train.run_writer import Keeper, Pace, Stateful, StepOutcome, due
 from znnpy.train.signals import Stop
+from znnpy.train.watch import Watch
 
 # Only decides which sentence a message has: data to be mended, or a rate to be lowered.
 LARGE = 1e4  # normalised inputs and targets of any use are far below
@@ -140,7 +141,8 @@ class Loop:
     """Trains `model` from its current iteration to the last one.
 
     `batches` yields the batch of each iteration from the current one on. `validate` returns a record for the
-    keeper, or None when a signal cut it short; `validated` is the last iteration with such a record. All calls
+    keeper, or None when a signal cut it short; `validated` is the last iteration with such a record. `watch` looks at
+    the first updates. All calls
     are made from the calling thread. Raises TrainingError within one step of a loss that is NaN or Inf, and before
     saving weights or optimiser state that hold one: such are never saved. All ranks of `world` raise it, with
     the same words.
@@ -157,7 +159,9 @@ class Loop:
         validate: Callable[[], Record | None] | None = None,
         validated: int = 0,
         world: World | None = None,
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch
         self._model, self._batches, self._pace = model, batches, pace
         self._learning_rate, self._validate, self._validated = learning_rate, validate, validated
         self._keeper, self._stop, self._world = keeper, stop, world or World()
@@ -198,6 +202,8 @@ class Loop:
 
     def _submit(self) -> None:
         batch = next(self._batches)
+        if self._watch:
+            self._watch.fed(batch)
         rate = self._learning_rate(self._submitted)
         ticket = self._model.submit(batch.input, batch.target, batch.weight, learning_rate=rate)
         self._fed.append(batch)
@@ -212,8 +218,13 @@ class Loop:
             if not math.isfinite(outcome.loss):
                 self._diverged(f"the loss is {outcome.loss} at iteration {iteration}")
             self._keeper.record(iteration, outcome)
+            if self._watch:
+                self._watch.heard(outcome.loss)
 
     def _pause_if_due(self) -> None:
+        if self._watch and self._watch.due():
+            self._settle()
+            self._watch.look(self._model)
         validating = due(self._submitted, self._pace.validate_every)
         # The final weights as well, before they are saved.
         if validating or (self._pace.validate_every and self._submitted >= self._pace.iterations):

@@ -46,6 +46,7 @@ from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
 from znnpy.train.validation import Validation
+from znnpy.train.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class _Session:
             training, self._network
         ):
             self._reporter.note(f"warning: {text}")
+        if training.rebalance != "none":
+            self._reporter.note(
+                f"training.rebalance: {training.rebalance} weights classes alike, so that predicted probabilities are "
+                "those of equally frequent ones: 0.5 finds more of a rare class than is there; rebalance: none does not"
+            )
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
             begun = self._standing.checkpoint is not None
@@ -268,7 +274,15 @@ class _Session:
             self._validation(model, validation),
             standing.validated,
             self._world,
+            self._watch(),
         )
+
+    def _watch(self) -> Watch | None:
+        """Return what watches the first updates of a new run, in a process alone."""
+        if self._standing.iteration or self._world.size > 1:
+            return None
+        rate = partial(learning_rate, self._config.training)
+        return Watch(self._config, self._network, rate, self._reporter.note)
 
     def _validation(self, model: Model, sampler: Sampler | None) -> Validation | None:
         training = self._config.training

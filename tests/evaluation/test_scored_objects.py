@@ -1,0 +1,107 @@
+"""`znnpy score`: objects against labels, wherever both lie."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from called import status_of
+from skimage.metrics import adapted_rand_error, variation_of_information
+
+TRUTH = np.kron(np.arange(1, 9).reshape(2, 2, 2), np.ones((3, 4, 5), int))
+OBJECTS = TRUTH.copy()
+OBJECTS[:3, :4] = 1  # two are merged
+OBJECTS[3:, 6:, 7:] = 9  # one is split
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("labels.h5", TRUTH, offset=(0, 0, 0))
+    write("objects.h5", OBJECTS, offset=(0, 0, 0))
+
+
+def write(name: str, array: np.ndarray, **attributes: Any) -> None:
+    with h5py.File(name, "w") as file:
+        file["labels"] = array.astype(np.uint64)
+        file["labels"].attrs.update({"resolution": (40.0, 4.0, 4.0), **attributes})
+
+
+def scored(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+    capsys.readouterr()
+    assert status_of("score", *words) == code
+    out, errors = capsys.readouterr()
+    return json.loads(out) if "--json" in words and not code else out + errors
+
+
+def test_scores_are_those_of_scikit_image(capsys: pytest.CaptureFixture[str]) -> None:
+    found = scored(capsys, "objects.h5", "--labels", "labels.h5", "--json")["all"]
+    error = adapted_rand_error(TRUTH, OBJECTS)[0]
+    split, merge = variation_of_information(TRUTH, OBJECTS)
+    assert found["adapted_rand_error"] == pytest.approx(error)
+    assert (found["voi_split"], found["voi_merge"]) == pytest.approx((split, merge))
+    assert found["cremi_score"] == pytest.approx(np.sqrt(error * (split + merge)))
+    assert 0 < found["object_precision"] < 1
+    assert "adapted Rand error" in scored(capsys, "objects.h5", "--labels", "labels.h5")
+
+
+def test_each_section_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("objects.h5", "--labels", "labels.h5", "--sections", "--json")
+    rows = scored(capsys, *words)
+    assert list(rows) == ["all", *(f"z = {z}" for z in range(6))]
+    for z in range(6):
+        error = adapted_rand_error(TRUTH[z], OBJECTS[z])[0]
+        assert rows[f"z = {z}"]["adapted_rand_error"] == pytest.approx(error)
+
+
+def test_a_part_is_scored_where_it_lies(capsys: pytest.CaptureFixture[str]) -> None:
+    write("part.h5", OBJECTS[2:, 1:], offset=(80, 4, 0))
+    found = scored(capsys, "part.h5", "--labels", "labels.h5", "--json")["all"]
+    error = adapted_rand_error(TRUTH[2:, 1:], OBJECTS[2:, 1:])[0]
+    assert found["adapted_rand_error"] == pytest.approx(error)
+
+
+def test_a_part_of_labels_that_do_not_say_where_they_lie(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As what `znnpy predict --roi` made."""
+    write("part.h5", OBJECTS[2:, 1:], offset=(80, 4, 0))
+    write("plain.h5", TRUTH)
+    found = scored(capsys, "part.h5", "--labels", "plain.h5", "--json")["all"]
+    error = adapted_rand_error(TRUTH[2:, 1:], OBJECTS[2:, 1:])[0]
+    assert found["adapted_rand_error"] == pytest.approx(error)
+
+
+def test_what_is_masked_or_unlabelled_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    write("mask.h5", OBJECTS == TRUTH, offset=(0, 0, 0))
+    words = ("objects.h5", "--labels", "labels.h5", "--mask", "mask.h5", "--json")
+    assert scored(capsys, *words)["all"]["voi_split"] == 0
+    write("mask.h5", OBJECTS == 0, offset=(0, 0, 0))
+    assert "no labelled voxel" in scored(capsys, *words, code=1)
+
+
+def test_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    write("classes.h5", TRUTH % 3, offset=(0, 0, 0))
+    write("found.h5", OBJECTS % 3, offset=(0, 0, 0))
+    rows = scored(capsys, "found.h5", "--labels", "classes.h5", "--classes", "--json")
+    assert list(rows) == ["class 0", "class 1", "class 2"]
+    for number in range(3):
+        found, wanted = number == OBJECTS % 3, number == TRUTH % 3
+        expected = 2 * (found & wanted).sum() / (found.sum() + wanted.sum())
+        assert rows[f"class {number}"]["dice"] == pytest.approx(expected)
+
+
+def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write("far.h5", OBJECTS[1:], offset=(4000, 0, 0))
+    assert "no voxel in common" in scored(capsys, "far.h5", "--labels", "labels.h5", code=1)
+    write("many.h5", np.arange(TRUTH.size).reshape(TRUTH.shape), offset=(0, 0, 0))
+    words = ("many.h5", "--labels", "labels.h5", "--classes")
+    assert "are objects, not classes" in scored(capsys, *words, code=1)
+    assert "leave out" in scored(capsys, *words, "--sections", code=2)
+    with h5py.File("values.h5", "w") as file:
+        file["labels"] = OBJECTS.astype(np.float32)
+    assert "of float32" in scored(capsys, "values.h5", "--labels", "labels.h5", code=1)

@@ -1,0 +1,137 @@
+"""`znnpy init --for`: configs that load, fit what was looked at, and train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from called import status_of
+
+from znnpy.config import load_config
+from znnpy.config.models import BoundaryTarget, Config
+from znnpy.network import trained_network
+from znnpy.train.progress import Quiet
+from znnpy.train.recipes import RECIPES, Seen
+from znnpy.train.session import train
+
+OBJECTS = np.kron(np.arange(1, 25).reshape(6, 2, 2), np.ones((15, 40, 40), np.uint16))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").mkdir()
+    rng = np.random.default_rng(0)
+    with h5py.File("v.h5", "w") as file:
+        file["raw"] = rng.integers(0, 255, OBJECTS.shape).astype(np.uint8)
+        file["labels"] = OBJECTS
+        file["classes"] = OBJECTS % 3
+        file["thick"] = rng.integers(0, 255, (20, 80, 80)).astype(np.uint8)
+        file["thick"].attrs["resolution"] = (40.0, 4, 4)
+        file["objects"] = OBJECTS[:20]
+        file["digits"] = rng.integers(0, 255, (200, 28, 28)).astype(np.uint8)
+        file["numbers"] = rng.integers(0, 10, 200)
+        file["values"] = rng.random(OBJECTS.shape).astype(np.float32)
+    return tmp_path
+
+
+def written(purpose: str, image: str, labels: str, *changed: str) -> Config:
+    words = ("--for", purpose, "--data", image, "--labels", labels, "--overwrite")
+    assert status_of("init", "configs/c.yaml", *words) == 0
+    return load_config("configs/c.yaml", changed)
+
+
+@pytest.mark.parametrize("purpose", RECIPES)
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Seen(),
+        Seen(extent=(50, 100, 200)),
+        Seen(extent=(125, 1250, 1250), resolution=(40, 4, 4), channels=3, classes=4, cores=96),
+        Seen(extent=(1, 300, 301), image='odd "name".h5:raw', shares={"boundary": 0.2}),
+        Seen(extent=(3, 17, 900), memory=1 << 30),
+    ],
+    ids=lambda seen: str(seen.extent),
+)
+def test_each_loads_whatever_the_data(purpose: str, seen: Seen) -> None:
+    Path("c.yaml").write_text(RECIPES[purpose].text(seen))
+    config = load_config("c.yaml")
+    assert trained_network(config)
+    assert config.training.rebalance == "none"
+    if window := config.inference.window:
+        assert all(a >= b for a, b in zip(window, config.training.output_shape, strict=True))
+    if seen.extent and purpose != "classification":
+        shape, sizes = config.training.output_shape, zip(seen.extent, config.training.output_shape)  # noqa: B905
+        assert all(size <= whole for whole, size in sizes), shape
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize(
+    ("purpose", "image", "labels"),
+    [
+        ("membranes", "v.h5:raw", "v.h5:labels"),
+        ("membranes", "v.h5:thick", "v.h5:objects"),
+        ("affinities", "v.h5:raw", "v.h5:labels"),
+        ("2d", "v.h5:raw", "v.h5:labels"),
+        ("semantic", "v.h5:raw", "v.h5:classes"),
+        ("classification", "v.h5:digits", "v.h5:numbers"),
+    ],
+)
+def test_each_trains(purpose: str, image: str, labels: str) -> None:
+    small = ["training.iterations=2", "training.conv=direct", "run.threads=1"]
+    patch = {"classification": "1", "2d": "[1, 16, 16]"}.get(purpose, "[4, 16, 16]")
+    window = [] if purpose == "classification" else [f"inference.window={patch}"]
+    shape = [f"training.output_shape={patch}", "training.validation.patches=2"]
+    shape += ["training.schedule={kind: cosine, warmup: 1}", "training.validation.every=1"]
+    config = written(purpose, image, labels, *small, *shape, *window)
+    assert train(config, reporter=Quiet()).finished
+
+
+def test_what_is_seen_is_written() -> None:
+    config = written("membranes", "v.h5", "v.h5")
+    text = Path("configs/c.yaml").read_text()
+    assert "../v.h5:raw" in text
+    known = BoundaryTarget(kind="boundary", thickness=1)
+    assert config.data.target == known
+    assert config.data.train[0].slices == (0, 66)
+    assert config.data.validation[0].slices == (66, 90)
+    assert "% boundary" in text
+    thick = written("membranes", "v.h5:thick", "v.h5:objects")
+    assert thick.network.unet is not None
+    assert thick.network.unet.down == ((1, 2, 2),)
+    assert thick.network.unet.first_size == ((1, 3, 3),)
+    classes = written("semantic", "v.h5:raw", "v.h5:classes")
+    assert classes.network.unet is not None
+    assert classes.network.unet.outputs == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (("--for", "semantic", "--data", "v.h5:raw", "--labels", "v.h5:values"), 1, "of float32"),
+        (("--for", "membranes", "--data", "v.h5:raw", "--labels", "v.h5:raw2"), 1, "raw2"),
+        (("--for", "classification", "--data", "v.h5:raw"), 1, "needs one for each image, 90"),
+        (("--for", "membranes", "--data", "v.h5:thick"), 1, "must be equal"),
+        (("--data", "v.h5:raw"), 2, "go with --for"),
+        (("--for", "2d", "--labels", "v.h5"), 2, "goes with --data"),
+        (("--for", "membrane",), 2, "'membrane'"),
+    ],
+)  # fmt: skip
+def test_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, expected: str
+) -> None:
+    assert status_of("init", "c.yaml", *words) == code
+    assert expected in capsys.readouterr().err
+    assert not Path("c.yaml").exists()
+
+
+def test_two_numbers_are_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    with h5py.File("two.h5", "w") as file:
+        file["raw"] = OBJECTS.astype(np.uint8)
+        file["labels"] = (OBJECTS > 5).astype(np.uint8)
+    assert status_of("init", "--for", "membranes", "--data", "two.h5") == 1
+    assert "take --for semantic" in capsys.readouterr().err
+    assert status_of("init", "--for", "semantic", "--data", "two.h5") == 0
+    assert "outputs: 2" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+"""Each fault is named within 200 updates; healthy runs hear nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from znnpy.config import load_config
+from znnpy.train.progress import Quiet
+from znnpy.train.session import train
+
+SAMPLE = Path(__file__).parents[2] / "volumes" / "fibsem"
+CONFIG = """
+network:
+  layers:
+    - conv: {channels: 8, size: 3, function: relu, norm: batch}
+    - conv: {channels: 8, size: 3, function: relu, norm: batch}
+    - conv: {channels: 1, size: 1}
+data: {train: [{image: "v.h5:raw", labels: "v.h5:labels"}]}
+training:
+  iterations: 200
+  output_shape: [8, 20, 20]
+  optimizer: adamw
+  learning_rate: 0.01
+  conv: direct
+run: {threads: 1, checkpoint: {every: 1000}}
+"""
+
+
+class Heard(Quiet):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        if text.startswith("warning: after 200"):
+            self.notes.append(text)
+
+
+@pytest.fixture(autouse=True)
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
+    monkeypatch.chdir(tmp_path)
+    with h5py.File(SAMPLE / "train-image.h5") as file:
+        raw = file["stack"][:32, :80, :120]
+    with h5py.File(SAMPLE / "train-gt.lzf.h5") as file:
+        labels = file["stack"][:32, :80, :120]
+    write(raw, labels)
+    Path("c.yaml").write_text(CONFIG)
+    return raw, labels
+
+
+def write(raw: np.ndarray, labels: np.ndarray) -> None:
+    with h5py.File("v.h5", "w") as file:
+        file["raw"], file["labels"] = raw, labels.astype(np.uint32)
+
+
+def heard(*settings: str) -> str:
+    reporter = Heard()
+    assert train(load_config("c.yaml", settings), reporter=reporter).finished
+    return "\n".join(reporter.notes)
+
+
+WITHOUT_NORM = "network.layers=[" + ", ".join(
+    ["{conv: {channels: 8, size: 3, function: relu}}"] * 2 + ["{conv: {channels: 1, size: 1}}]"]
+)
+UNET = "network={unet: {widths: [8, 16], norm: batch, function: elu}}"
+HEALTHY: tuple[tuple[str, ...], ...] = (
+    (),
+    ("training.seed=1",),
+    ("training.optimizer=adam", "training.learning_rate=0.003", WITHOUT_NORM),
+    ("training.optimizer=sgd", "training.learning_rate=0.05"),
+    ("training.loss=bce_dice",),
+    ("training.loss=square",),
+    ("training.rebalance=patch",),
+    (UNET, "training.learning_rate=0.003", "training.schedule={kind: cosine, warmup: 100}"),
+    (UNET, "data.target={kind: affinity}", "network.unet.outputs=3"),
+    ("training.schedule=one_cycle", "training.ema=0.99", "augment.enabled=false"),
+)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("settings", HEALTHY, ids=lambda it: str(it)[:40])
+def test_a_healthy_run_hears_nothing(settings: tuple[str, ...]) -> None:
+    assert heard(*settings) == ""
+
+
+def test_dead_layers() -> None:
+    """Steps as long as filters are: most relus see nothing any more."""
+    assert "of the 8 channels of 'layer2' are dead" in heard(
+        WITHOUT_NORM, "training.learning_rate=0.3"
+    )
+
+
+@pytest.mark.slow
+def test_exploding_gradients() -> None:
+    linear = WITHOUT_NORM.replace("relu", "linear")
+    settings = ("training.loss=square", "training.optimizer={kind: sgd, momentum: 0}")
+    rates = [f"training.learning_rate={rate}" for rate in (0.3, 0.2, 0.15, 0.1)]
+    seen = []
+    for rate in rates:
+        try:
+            seen.append(heard(linear, *settings, rate, "training.clip_norm=30"))
+        except Exception as error:
+            seen.append(str(error))
+    assert any("gradients explode" in it for it in seen), seen
+
+
+def test_labels_without_boundary(volume: tuple[np.ndarray, np.ndarray]) -> None:
+    raw, labels = volume
+    write(raw, np.ones_like(labels))
+    assert "hold no boundary to learn" in heard()
+
+
+def test_labels_of_another_image(volume: tuple[np.ndarray, np.ndarray]) -> None:
+    raw, labels = volume
+    noise = np.random.default_rng(0).permutation(raw.ravel()).reshape(raw.shape)
+    write(noise, labels)
+    assert "nothing was learned of the image" in heard()
+
+
+@pytest.mark.parametrize("shift", [(0, 0, 4), (0, 4, 4)])
+def test_labels_that_are_shifted(
+    volume: tuple[np.ndarray, np.ndarray], shift: tuple[int, int, int]
+) -> None:
+    raw, labels = volume
+    write(raw, np.roll(labels, shift, (0, 1, 2)))
+    found: Any = heard("augment.swaps=none")
+    assert "fitted the image better when shifted by about" in found
+    named = [int(it) for it in found.split("shifted by about [")[1].split("]")[0].split(",")]
+    assert max(abs(a - b) for a, b in zip(named, shift, strict=True)) <= 1

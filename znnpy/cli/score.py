@@ -1,0 +1,109 @@
+"""The command `znnpy score`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from znnpy.cli.options import AllowFilters, AsJson, filters
+from znnpy.cli.preconditions import refuse_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from znnpy.evaluation.objects import Row
+
+TITLES = {
+    "adapted_rand_error": "adapted Rand error",
+    "rand_precision": "  precision (low: merged)",
+    "rand_recall": "  recall (low: split)",
+    "voi": "VOI (bits)",
+    "voi_split": "  split",
+    "voi_merge": "  merge",
+    "cremi_score": "CREMI score",
+    "object_precision": "average precision over IoU",
+    "dice": "Dice",
+    "iou": "IoU",
+    "hd95": "HD95",
+}
+
+
+def score(
+    objects: Annotated[
+        str,
+        typer.Argument(metavar="OBJECTS", help="What `znnpy segment` wrote: FILE[:DATASET]."),
+    ],
+    labels: Annotated[str, typer.Option(metavar="FILE[:DATASET]", help="The truth; 0: unknown.")],
+    mask: Annotated[
+        str | None, typer.Option(metavar="FILE[:DATASET]", help="Voxels that count (not 0).")
+    ] = None,
+    sections: Annotated[
+        bool, typer.Option("--sections", help="Score each section (z) by itself, too.")
+    ] = False,
+    classes: Annotated[
+        bool,
+        typer.Option(
+            "--classes", help="Numbers are classes (0 too): Dice, IoU and HD95 of each instead."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    allow_filter: AllowFilters = None,
+) -> None:
+    """Score objects against labels: adapted Rand error, variation of information, CREMI score, precision over IoU.
+
+    Volumes lie where their offsets say. Voxels with label 0 do not count; voxels without an object count as objects of
+    their own.
+    """
+    from znnpy.data.opening import open_volume
+    from znnpy.evaluation.objects import read_pair, score_classes, score_objects, score_sections
+
+    refuse_ranks("score")
+    if classes and sections:
+        raise typer.BadParameter("--sections scores objects; leave out --classes")
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(
+                open_volume(name, role="labels", allow_filters=filters(allow_filter))
+            )
+            for name in (objects, labels, mask)
+            if name is not None
+        ]
+        pair = read_pair(*opened)
+    if classes:
+        rows: Mapping[str, Row] = {f"class {n}": row for n, row in score_classes(pair)}
+    else:
+        rows = {"all": score_objects(pair)}
+        if sections:
+            rows = {**rows, **{f"z = {z}": row for z, row in score_sections(pair)}}
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        _print(f"{objects} against {labels}", rows)
+
+
+def _print(title: str, rows: Mapping[str, Row]) -> None:
+    """Print a score a line, or, of several rows, a row a line."""
+    from rich.table import Table
+
+    from znnpy.cli.tables import console
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    if len(rows) == 1:
+        (row,) = rows.values()
+        table.add_column("", justify="right")
+        for name, value in row.items():
+            table.add_row(TITLES[name], _text(value))
+    else:
+        for name in next(iter(rows.values())):
+            table.add_column(TITLES[name].strip(), justify="right")
+        for name, row in rows.items():
+            table.add_row(name, *map(_text, row.values()))
+    console().print(table)
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,132 @@
+"""Scores objects, or classes, in one volume against those in another: `znnpy score`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.process_memory import available_memory, readable
+from znnpy.data.scene import Scene
+from znnpy.data.volume import Triple, Volume
+from znnpy.errors import VolumeError
+from znnpy.metrics.agreement import (
+    adapted_rand_of,
+    contingency,
+    object_precision,
+    variation_of,
+)
+from znnpy.metrics.overlap import dice, hd95, iou
+
+Array = NDArray[Any]
+Row = dict[str, float | None]
+VOXEL = 100  # bytes a voxel at the peak: both arrays, their numbers anew, and the table of pairs
+UNSET = (1.0, 1.0, 1.0)  # the voxel size of volumes that do not say it
+CLASSES = 256  # at most: more are numbers of objects
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What is scored and the truth (z, y, x) where both lie; truth 0 where it is unknown or masked."""
+
+    found: Array
+    truth: Array
+    known: NDArray[np.bool_]
+    size: tuple[float, float, float]
+
+
+def score_objects(pair: Pair) -> Row:
+    """Return the scores of all objects: adapted Rand, VOI in bits, CREMI score, average precision over IoU."""
+    table = contingency(np.where(pair.known, pair.truth, 0), pair.found)
+    rand, voi = adapted_rand_of(table), variation_of(table)
+    return {
+        "adapted_rand_error": rand.error,
+        "rand_precision": rand.precision,
+        "rand_recall": rand.recall,
+        "voi": voi.total,
+        "voi_split": voi.split,
+        "voi_merge": voi.merge,
+        "cremi_score": float(np.sqrt(voi.total * max(0.0, rand.error))),
+        "object_precision": object_precision(table),
+    }
+
+
+def score_sections(pair: Pair) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each section (z) with labels, and the scores of the objects within it."""
+    for z in range(len(pair.found)):
+        part = slice(z, z + 1)
+        one = Pair(pair.found[part], pair.truth[part], pair.known[part], pair.size)
+        if (one.truth[one.known] != 0).any():
+            yield z, score_objects(one)
+
+
+def score_classes(pair: Pair) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each class, and its Dice, IoU and HD95 (in units of the voxel size).
+
+    Raises VolumeError for more numbers than classes have.
+    """
+    numbers = np.union1d(pair.found[pair.known], pair.truth[pair.known])
+    if len(numbers) > CLASSES:
+        raise VolumeError(f"{len(numbers):,} different numbers are objects, not classes")
+    for number in numbers.tolist():
+        found, wanted = (pair.known & (it == number) for it in (pair.found, pair.truth))
+        yield (
+            int(number),
+            {
+                "dice": dice(found, wanted),
+                "iou": iou(found, wanted),
+                "hd95": hd95(found, wanted, pair.size),
+            },
+        )
+
+
+def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
+    """Read what is scored and the truth where both lie, placed by their offsets; `mask`: voxels that count.
+
+    The volumes stay open and the caller's. Raises VolumeError where they are no labels, do not lie on one grid, have
+    no voxel in common, or do not fit into memory.
+    """
+    for volume in (found, truth):
+        if volume.channels != 1 or volume.dtype.kind not in "uib":
+            raise VolumeError(
+                f"{volume.name} holds {volume.channels} channel(s) of {volume.dtype}; expected numbers of objects or "
+                "classes, one a voxel"
+            )
+    masks = {} if mask is None else {"": mask}
+    # Objects say where they lie, as predictions do; labels that do not begin where the image does.
+    scene = Scene({"": truth}, {"": found}, masks)
+    corners = [scene.corner(volume) for volume in scene.volumes()]
+    lower = _triple(max(axis) for axis in zip(*corners, strict=True))
+    ends = [np.add(corner, it.extent) for corner, it in zip(corners, scene.volumes(), strict=True)]
+    upper = _triple(int(min(axis)) for axis in zip(*ends, strict=True))
+    if any(a >= b for a, b in zip(lower, upper, strict=True)):
+        raise VolumeError(
+            f"{found.name} and {truth.name} have no voxel in common, by their offsets"
+        )
+    _refuse_memory(found, lower, upper)
+    arrays = [
+        volume.read(_triple(np.subtract(lower, corner)), _triple(np.subtract(upper, corner)))[0]
+        for volume, corner in zip(scene.volumes(), corners, strict=True)
+    ]
+    known = np.ones(arrays[0].shape, np.bool_) if mask is None else arrays[2] != 0
+    scene.verify()
+    # Labels may leave it to the image to say how large a voxel is.
+    size = found.resolution if truth.resolution == UNSET else truth.resolution
+    return Pair(arrays[1], arrays[0], known, size)
+
+
+def _triple(values: Any) -> Triple:
+    z, y, x = (int(value) for value in values)
+    return (z, y, x)
+
+
+def _refuse_memory(volume: Volume, lower: Triple, upper: Triple) -> None:
+    needed = VOXEL * int(np.prod(np.subtract(upper, lower), dtype=np.int64))
+    if needed > available_memory():
+        raise VolumeError(
+            f"{volume.name}: scoring takes about {readable(needed)} of memory, of which "
+            f"{readable(available_memory())} are available; cut both volumes into parts"
+        )

@@ -1,0 +1,77 @@
+"""Cuts a boundary map into fragments: a watershed from the places that are deepest inside, far from boundaries.
+
+A net's gaps in a boundary do not join what lies on either side, as long as they are narrower than the objects. Most
+objects are several fragments; `agglomeration.py` joins them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cc3d
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+from znnpy_kernels.data.flooding import flood
+
+from znnpy.data.volume import Triple64
+
+Float32 = NDArray[np.float32]
+Labels = NDArray[np.int32]
+SMOOTH = 2.0  # voxels (along y and x) by which distances are smoothed: fewer seeds in what is rough
+DEEPER = 0.0125  # by which a voxel of distance lowers the boundary map: less than noise of nets near boundaries
+FLAT = 2.5  # voxels so many times longer along z than along y and x show sections, not a volume
+
+
+def is_flat(resolution: Triple64) -> bool:
+    """Return whether voxels of a size (z, y, x) are so long along z that distances count within sections only."""
+    return resolution[0] >= FLAT * max(resolution[1:])
+
+
+def fragments(height: Float32, threshold: float, resolution: Triple64) -> Labels:
+    """Return fragments of a map (z, y, x) of boundaries, numbered from 1; all 0 where nothing is below `threshold`.
+
+    Seeds are the places that lie farthest from voxels above `threshold`. Of thick sections (`is_flat`) each is cut by
+    itself. `resolution`: voxel size z, y, x.
+    """
+    if not is_flat(resolution):
+        return flooded(*_landscape(height, threshold, resolution))
+    found, labels = 0, np.empty(height.shape, np.int32)
+    for z in range(len(height)):
+        part = slice(z, z + 1)
+        depth, seeds = _landscape(height[part], threshold, resolution)
+        labels[part] = flooded(depth, np.where(seeds > 0, seeds + found, 0))
+        found += int(seeds.max())
+    return labels
+
+
+def _landscape(
+    height: Float32, threshold: float, resolution: Triple64
+) -> tuple[Float32, NDArray[Any]]:
+    """Return what is flooded, and from where: the boundary map, a little deeper the farther from boundaries.
+
+    Where it is level, a fragment would else fill the next one through any gap before that one has begun.
+    """
+    finest = min(resolution[1:])
+    steps = [size / finest for size in resolution]
+    free = height < threshold
+    distance = ndimage.distance_transform_edt(free, steps).astype(np.float32)
+    if len(height) == 1:
+        steps[0] = np.inf  # nothing to smooth along z
+    ndimage.gaussian_filter(distance, [SMOOTH / step for step in steps], output=distance)
+    distance *= free  # else what is smoothed may be highest beyond the boundary
+    highest = ndimage.maximum_filter(distance, 3) == distance
+    seeds = cc3d.connected_components(highest & free, connectivity=26)
+    return height - np.float32(DEEPER) * distance, seeds
+
+
+def flooded(
+    height: Float32, seeds: NDArray[Any], inside: NDArray[np.bool_] | None = None
+) -> Labels:
+    """Return `seeds` spread over what is `inside` (None: all), from low to high, over faces; all (z, y, x)."""
+    height, labels = np.ascontiguousarray(height), np.array(seeds, np.int32, order="C")
+    queue = [np.empty(height.size, kind) for kind in (np.float32, np.int64, np.int64)]
+    wanted = np.ones(height.shape, np.bool_) if inside is None else np.ascontiguousarray(inside)
+    arrays = [height, wanted, labels]
+    flood(*(it.ctypes.data for it in arrays), *height.shape, *(it.ctypes.data for it in queue))
+    return labels

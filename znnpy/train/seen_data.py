@@ -1,0 +1,104 @@
+"""Looks at data that a config is to be written for: size, voxels, what the labels hold, what this machine has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from os.path import relpath
+from pathlib import Path
+
+import numpy as np
+
+from znnpy.data.opening import open_volume
+from znnpy.data.process_memory import available_memory
+from znnpy.data.sampling.targets import BoundaryTarget
+from znnpy.data.scene import Scene
+from znnpy.data.values.sampled_range import looked_at
+from znnpy.data.volume import Volume
+from znnpy.dataset_path import joined, split_source
+from znnpy.errors import VolumeError
+from znnpy.scheduler.core_count import available_cores
+from znnpy.train.recipes import OBJECTS, Recipe, Seen
+
+CLASSES = 256  # numbers of classes at most: more are objects
+
+
+def of_machine() -> Seen:
+    """Return what is known without data: cores and memory of this machine."""
+    return Seen(cores=available_cores(), memory=available_memory())
+
+
+def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
+    """Return what is found in an image and its labels, FILE or FILE:DATASET; a bounded part is read.
+
+    Raises VolumeError where they cannot be read, do not fit together, or hold other labels than the recipe needs.
+    """
+    with open_volume(image) as raw, open_volume(labels, role="labels") as truth:
+        each = truth.extent[1:] == (1, 1) != raw.extent[1:]
+        if recipe.name == "classification" and not each:
+            raise VolumeError(
+                f"{truth.name} holds {truth.extent} numbers (z, y, x); --for classification needs one for each image, "
+                f"{raw.extent[0]} in all"
+            )
+        if not each:
+            Scene({"": raw}, {"": truth})
+        known = replace(
+            of_machine(),
+            image=raw.name,
+            labels=truth.name,
+            extent=raw.extent,
+            resolution=raw.resolution,
+            channels=raw.channels,
+        )
+        return _with_labels(known, recipe, truth)
+
+
+def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:
+    if labels.channels != 1 or labels.dtype.kind not in "uib":
+        raise VolumeError(
+            f"{labels.name} holds {labels.channels} channel(s) of {labels.dtype}; --for {recipe.name} needs "
+            f"{recipe.labels}"
+        )
+    counts = _counts(labels)
+    if recipe.labels == OBJECTS:
+        if len(counts) < 3:
+            raise VolumeError(
+                f"{labels.name} holds the numbers {sorted(counts)}; --for {recipe.name} needs {OBJECTS}, a number for "
+                "each; where these are classes, take --for semantic"
+            )
+        return replace(known, shares={"boundary": _boundaries(labels)})
+    lowest, highest = min(counts), max(counts)
+    if lowest < 0 or highest >= CLASSES:
+        raise VolumeError(
+            f"{labels.name} holds numbers from {lowest} to {highest}; --for {recipe.name} needs {recipe.labels} from 0 "
+            f"to {CLASSES - 1} at most; where these are objects, take --for membranes"
+        )
+    voxels = sum(counts.values())
+    shares = {f"class {n}": count / voxels for n, count in sorted(counts.items())}
+    return replace(known, classes=max(2, highest + 1), shares=shares if len(shares) <= 8 else {})
+
+
+def _counts(labels: Volume) -> dict[int, int]:
+    """Return how many voxels that are looked at have each number."""
+    counts: dict[int, int] = {}
+    for lower, upper in looked_at(labels):
+        numbers, found = np.unique(labels.read(lower, upper), return_counts=True)
+        for number, count in zip(numbers.tolist(), found.tolist(), strict=True):
+            counts[int(number)] = counts.get(int(number), 0) + count
+    return counts
+
+
+def _boundaries(labels: Volume) -> float:
+    """Return the share of boundary, as `target: {kind: boundary, thickness: 1}` makes it, of what is looked at."""
+    boundary = counted = 0.0
+    for lower, upper in looked_at(labels):
+        ids = labels.read(lower, upper)
+        target, weight = BoundaryTarget(1).compute(ids, np.ones(ids.shape[1:], np.bool_))
+        boundary += float((target * weight).sum())
+        counted += float(weight.sum())
+    return boundary / max(1.0, counted)
+
+
+def named_from(folder: Path, source: str) -> str:
+    """Return a source, relative to the current folder, as a config in `folder` names it; an absolute one as it is."""
+    path, dataset = split_source(source)
+    return joined(path if path.is_absolute() else relpath(path, folder), dataset or "")

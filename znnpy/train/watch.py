@@ -1,0 +1,236 @@
+"""Watches the first updates of a run for what goes wrong unseen, and says it once; a healthy run hears nothing.
+
+It looks at losses, targets and inputs of all updates up to `LOOKED`, and there at the weights: what is dead is seen by
+the float64 definition of the network on small parts of the last patches.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.geometry import fit, smallest, trained_geometry
+from znnpy.network.types import Network
+from znnpy.reference.evaluate import forward
+
+Array = NDArray[Any]
+Arrays = Array | Mapping[str, Array]
+LOOKED = 200  # updates that are watched
+RECENT = 50  # of them, over which losses are averaged
+TRIVIAL = 0.97  # share of the trivial loss above which nothing was learned
+FALLING = 0.98  # share of what it was before, below which a loss still falls
+GROWN = 4.0  # times the trivial loss, above which a loss grows
+DEAD = 0.5  # share of a node's channels above which dead ones are named
+CONSTANT = 1e-3  # of all targets, that differ from the others: fewer are as good as none
+SMALL = (4, 12, 12)  # output voxels of the parts that the weights are looked at on, at least
+PARTS = 4  # patches of which there are such parts
+FAR = 6  # voxels that labels are shifted by at most, to see where they fit best
+FITS = 0.15  # correlation of labels with the image below which nothing is said of their place
+BETTER = 1.5  # times that a shifted place must fit better
+TRIVIAL_LOSSES = ("binomial_cross_entropy", "softmax", "square")
+
+
+class Weighted(Protocol):
+    """A model whose weights can be read, after all updates are done."""
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Return copies of the parameters by name."""
+
+
+class Fed(Protocol):
+    """What an update was fed: (batch, channel, z, y, x), or such by node name; weight may be None."""
+
+    @property
+    def input(self) -> Arrays:
+        """Images."""
+
+    @property
+    def target(self) -> Arrays:
+        """Wanted values."""
+
+    @property
+    def weight(self) -> Arrays | None:
+        """Weights of voxels."""
+
+
+class Watch:
+    """Watches updates up to the 200th; `note` takes a line for users.
+
+    `fed`, then `heard` for each update, and `look` once when `due`. Called from the loop's thread.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        network: Network,
+        rate: Callable[[int], float],
+        note: Callable[[str], None],
+    ) -> None:
+        self._config, self._network, self._rate, self._note = config, network, rate, note
+        self._losses: list[float] = []
+        self._totals: Array = np.zeros((3, 1))  # of each channel: weight, target and its square
+        self._last: deque[Mapping[str, Array]] = deque(maxlen=PARTS)
+        self._places: list[tuple[float, float, tuple[int, int, int]]] = []
+
+    def fed(self, batch: Fed) -> None:
+        """Take note of what the next update is fed."""
+        if len(self._losses) >= LOOKED or len(self._network.outputs) > 1:
+            return
+        inputs, (target,) = (
+            _by_node(batch.input, self._network.inputs[0].name),
+            _arrays(batch.target),
+        )
+        weight = np.ones_like(target) if batch.weight is None else _arrays(batch.weight)[0]
+        axes = (0, 2, 3, 4)
+        weighted = weight * target
+        sums = [np.broadcast_to(weight, target.shape).sum(axes), weighted.sum(axes)]
+        self._totals = self._totals + np.array([*sums, (weighted * target).sum(axes)], np.float64)
+        self._last.append({name: array[:1] for name, array in inputs.items()})
+        if isinstance(self._config.data.target, BoundaryTarget | AffinityTarget):
+            image = next(iter(inputs.values()))[0, 0]
+            self._places.append(_best_place(image, target[0].mean(axis=0)))
+
+    def heard(self, loss: float) -> None:
+        """Take note of the loss of the next update."""
+        if len(self._losses) < LOOKED:
+            self._losses.append(loss)
+
+    def due(self) -> bool:
+        """Return whether it is time to look at the weights."""
+        return len(self._losses) == LOOKED - 1 and len(self._network.outputs) == 1
+
+    def look(self, model: Weighted) -> None:
+        """Say what is wrong, if anything; once. All updates are done."""
+        for remark in (*self._of_targets(), *self._of_losses(), *self._of_channels(model)):
+            self._note(f"warning: after {LOOKED} updates {remark}")
+
+    def _of_targets(self) -> Iterator[str]:
+        weight, target, square = self._totals
+        mean = target / np.maximum(weight, 1)
+        spread = square / np.maximum(weight, 1) - mean**2
+        if (spread < CONSTANT).all():
+            what = (
+                "no boundary" if isinstance(self._config.data.target, BoundaryTarget) else "nothing"
+            )
+            found = ", ".join(f"{value:.4g}" for value in mean[:4])
+            yield (
+                f"nearly all targets were {found}: the labels hold {what} to learn there; look at data.target and the "
+                "labels (znnpy view)"
+            )
+        here, best = (np.median([it[n] for it in self._places] or [0.0]) for n in (0, 1))
+        if best > FITS and best > BETTER * here:
+            shift = (
+                np.median(np.abs([it[2] for it in self._places]), axis=0)
+                .round()
+                .astype(int)
+                .tolist()
+            )
+            yield (
+                f"labels fitted the image better when shifted by about {shift} voxels (z, y, x, in either direction): "
+                "look whether they lie where the image does (znnpy view)"
+            )
+
+    def _of_losses(self) -> Iterator[str]:
+        now, before = (float(np.mean(self._losses[-n * RECENT :][:RECENT])) for n in (1, 2))
+        trivial = self._trivial()
+        if trivial is None:
+            return
+        rising = self._rate(LOOKED) > 1.5 * self._rate(LOOKED - 2 * RECENT)
+        if now > GROWN * trivial and now > before:
+            yield (
+                f"the loss is {now:.3g} and grows, where the shares of the classes alone give {trivial:.3g}: gradients "
+                "explode; lower training.learning_rate, or set training.clip_norm"
+            )
+        elif now > TRIVIAL * trivial and now > FALLING * before and not rising:
+            yield (
+                f"the loss is {now:.3g} and falls no more, where the shares of the classes alone give {trivial:.3g}: "
+                "nothing was learned of the image; the learning rate may be too low or too high, or the labels may not "
+                "belong to this image"
+            )
+
+    def _trivial(self) -> float | None:
+        """Return the loss of the best constant, None for losses of which it is not known."""
+        loss = self._config.training.loss
+        if loss.kind not in TRIVIAL_LOSSES or loss != type(loss)(kind=loss.kind):
+            return None
+        weight, target, square = self._totals
+        share = target / np.maximum(weight, 1e-9)
+        if loss.kind == "square":
+            return float(np.mean(square / np.maximum(weight, 1e-9) - share**2))
+        share = np.clip(share, 1e-9, 1 - 1e-9)
+        if loss.kind == "softmax":
+            share = target / max(target.sum(), 1e-9)
+            return float(-(share * np.log(np.maximum(share, 1e-9))).sum())
+        return float(np.mean(-share * np.log(share) - (1 - share) * np.log1p(-share)))
+
+    def _of_channels(self, model: Weighted) -> Iterator[str]:
+        """Name nodes most of whose channels are 0 for all voxels."""
+        living: dict[str, Array] = {}
+        for values in self._values(model):
+            for node in self._network.nodes:
+                if node.function == "relu":
+                    seen = (values[node.name] != 0).any(axis=(0, 2, 3, 4))
+                    living[node.name] = living.get(node.name, False) | seen
+        dead = {
+            name: int((~alive).sum()) for name, alive in living.items() if (~alive).mean() > DEAD
+        }
+        if dead:
+            worst = max(dead, key=lambda name: dead[name] / len(living[name]))
+            share = sum(int(it.sum()) for it in living.values()) / sum(map(len, living.values()))
+            yield (
+                f"{dead[worst]} of the {len(living[worst])} channels of {worst!r} are dead, 0 for all voxels "
+                f"({share:.0%} of all channels of relus live): lower training.learning_rate, or take norm: batch or "
+                "function: elu"
+            )
+
+    def _values(self, model: Weighted) -> Iterator[dict[str, Array]]:
+        """Yield the values of all nodes on a part of each of the last patches."""
+        if not any(node.function == "relu" for node in self._network.nodes):
+            return
+        trained = trained_geometry(self._config, self._network).output_shapes
+        z, y, x = (min(axis) for axis in zip(SMALL, *trained.values(), strict=True))
+        geometry = fit(self._network, smallest(self._network, (z, y, x)))
+        for inputs in self._last:
+            parts = {name: _middle(it, geometry.input_shapes[name]) for name, it in inputs.items()}
+            yield forward(self._network, geometry, model.parameters, parts)
+
+
+def _middle(array: Array, shape: tuple[int, int, int]) -> Array:
+    """Return the middle (…, z, y, x) of an array, of a shape that it is at least as large as."""
+    corner = [(n - size) // 2 for n, size in zip(array.shape[2:], shape, strict=True)]
+    return array[:, :, *(slice(at, at + size) for at, size in zip(corner, shape, strict=True))]
+
+
+def _best_place(image: Array, target: Array) -> tuple[float, float, tuple[int, int, int]]:
+    """Return how well a target fits an image where it lies, and where best within FAR voxels, and that shift.
+
+    Both (z, y, x), the target in the middle of the image; fits are sizes of correlations.
+    """
+    inner = _middle(image[None, None], target.shape)[0, 0]
+    one, other = (it - it.mean() for it in (inner.astype(np.float64), target.astype(np.float64)))
+    scale = np.sqrt((one**2).sum() * (other**2).sum())
+    if scale == 0:
+        return 0.0, 0.0, (0, 0, 0)
+    shape = [fft.next_fast_len(n + FAR, real=True) for n in target.shape]
+    product = np.conj(fft.rfftn(one, shape)) * fft.rfftn(other, shape)
+    found = np.abs(fft.irfftn(product, shape)) / scale
+    reach = [min(FAR, n // 4) for n in target.shape]
+    near = found[np.ix_(*(np.arange(-r, r + 1) for r in reach))]
+    place = np.unravel_index(int(near.argmax()), near.shape)
+    z, y, x = (int(at) - r for at, r in zip(place, reach, strict=True))
+    return float(found[0, 0, 0]), float(near.max()), (z, y, x)
+
+
+def _by_node(arrays: Arrays, only: str) -> Mapping[str, Array]:
+    return arrays if isinstance(arrays, Mapping) else {only: arrays}
+
+
+def _arrays(arrays: Arrays) -> list[Array]:
+    return list(arrays.values()) if isinstance(arrays, Mapping) else [arrays]
