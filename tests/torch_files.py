@@ -94,11 +94,11 @@ def write(path: Path, pickle: bytes, storages: Mapping[str, bytes], **more: Any)
     return path
 
 
-def save(path: Path, arrays: Mapping[str, np.ndarray], **beside: Any) -> Path:
+def save(path: Path, arrays: Mapping[str, np.ndarray], key: str = "state", **beside: Any) -> Path:
     """A state dict, and other values beside it under names of their own."""
     state: dict[str, Any] = {}
     storages = {}
     for number, (name, array) in enumerate(arrays.items()):
         state[name] = tensor(str(number), array.shape, array.size, array.dtype.str)
         storages[str(number)] = np.ascontiguousarray(array).tobytes()
-    return write(path, pickled({"state": state, **beside}), storages)
+    return write(path, pickled({key: state, **beside}), storages)

@@ -18,7 +18,7 @@ import typer
 
 import znnpy
 from znnpy import plugins
-from znnpy.cli import config, evaluate, predict, profile, segment, train, version, view
+from znnpy.cli import config, evaluate, import_, predict, profile, segment, train, version, view
 from znnpy.cli.global_options import GlobalOptions, adopt, global_options, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
@@ -34,6 +34,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("segment")(segment.segment)
 app.command("view")(view.view)
+app.command("import")(import_.import_)
 app.command("profile")(profile.profile)
 app.command("check")(config.check)
 app.command("init")(config.init)

@@ -229,7 +229,8 @@ def read_run(
         )
     plan = _plan(path / PLAN, trained)
     checkpoint = _saved(path, contents_of(trained), which, reporter)
-    if plan is None:
+    # Weights that were taken over have no plan before they are trained.
+    if plan is None and checkpoint.iteration:
         reporter.note(lost(path / PLAN, "algorithms are"))
     # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)
