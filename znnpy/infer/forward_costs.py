@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import inf
 
 from znnpy.geometry import Geometry, voxels
@@ -11,6 +11,7 @@ from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.choose import DIRECT, takes
 from znnpy.plan.cost import STREAM_RATE, convolutions, padded
+from znnpy.plan.types import AlgorithmName
 
 # Within forward passes of large patches, whose feature maps no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
@@ -19,14 +20,18 @@ FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
-def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
+def forward_plan(
+    network: Network, geometry: Geometry, conv: Choice, without: Collection[AlgorithmName] = ()
+) -> Plan:
     """Return the cheapest algorithm of each layer by estimate, or the one that `conv` names.
 
-    Depends on network and sizes alone, so that the same patch is computed the same everywhere.
+    Of `auto`, none of those that it shall be `without`. Depends on network and sizes alone, so that the same patch is
+    computed the same everywhere.
     """
     if conv != "auto":
         return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
-    return Plan({name: _cheapest(shape) for name, shape in _convolutions(network, geometry)})
+    shapes = _convolutions(network, geometry)
+    return Plan({name: _cheapest(shape, without) for name, shape in shapes})
 
 
 def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
@@ -67,10 +72,10 @@ def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, C
         yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
 
 
-def _cheapest(shape: ConvShape) -> LayerPlan:
+def _cheapest(shape: ConvShape, without: Collection[AlgorithmName]) -> LayerPlan:
     costs: dict[Method, float] = {}
-    for algorithm in ALGORITHMS.values():
-        if takes(algorithm, shape):
+    for name, algorithm in ALGORITHMS.items():
+        if name not in without and takes(algorithm, shape):
             # What is slower than the best so far need not be looked at closely.
             least = min(costs.values(), default=inf)
             for method in algorithm.patch_methods(shape, least):
