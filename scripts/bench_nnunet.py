@@ -5,7 +5,8 @@
     scripts/bench_nnunet.py compare FOLDER --threads 2 [--no-mirroring]
 
 Each predicts from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential,
-which takes less memory than its pools of processes. Kernels of znnpy are compiled by a first run that does not count.
+which takes less memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count;
+ratios are of the best of all rounds.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def main() -> None:
     compare.add_argument("--threads", type=int, default=2)
     compare.add_argument("--no-mirroring", action="store_true")
     compare.add_argument("--repeat", type=int, default=1)
+    compare.add_argument("--warm", action="store_true", help="compile kernels first")
     given = parser.parse_args()
     (_make if given.command == "make" else _compare)(given)
 
@@ -94,16 +96,17 @@ def _compare(given: argparse.Namespace) -> None:
         _measured([*command, "import", model, "--output", str(run)])
     ours = [*command, "predict", str(run), "--input", images, "--threads", threads, "--overwrite"]
     ours += ["--augment", "none"] if given.no_mirroring else []
+    if given.warm:
+        _measured([*ours, "--output", str(folder / "ours")])
     rows = []
     for number in range(given.repeat):
         theirs = folder / f"theirs{number}"
         theirs.mkdir(exist_ok=True)
         script = [sys.executable, "-c", THEIRS, model, images, str(theirs), threads, mirrored]
         rows.append(("nnU-Net", *_measured(script)))
-        print(*rows[-1], flush=True)
         rows.append(("znnpy", *_measured([*ours, "--output", str(folder / "ours")])))
-    for name, seconds, peak in rows:
-        print(f"{name:8} {seconds:8.1f} s {peak / MIB:8.0f} MiB")
+        for name, seconds, peak in rows[-2:]:
+            print(f"{name:8} {seconds:8.1f} s {peak / MIB:8.0f} MiB", flush=True)
     best = {name: min(row[1:] for row in rows if row[0] == name) for name in ("nnU-Net", "znnpy")}
     (slow, much), (fast, little) = best["nnU-Net"], best["znnpy"]
     print(f"znnpy takes 1 / {slow / fast:.1f} of the time, 1 / {much / little:.1f} of the memory")

@@ -191,6 +191,7 @@ def predict(
                     "--verify-seams": verify_seams > 0,
                 }
             )
+            saved = saved.without_states()
             with StopSignals():
                 flips = augment != "none"
                 predict_scans(

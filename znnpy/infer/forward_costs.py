@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from math import inf
+from math import inf, prod
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.layers.edges import edge_kind
+from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.choose import DIRECT, takes
@@ -17,6 +18,8 @@ from znnpy.plan.types import AlgorithmName
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
+SPECTRA: tuple[AlgorithmName, ...] = ("spectral", "fft")
+HARDLY = 1.25  # times as long, for the least memory
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
@@ -32,6 +35,31 @@ def forward_plan(
         return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
     shapes = _convolutions(network, geometry)
     return Plan({name: _cheapest(shape, without) for name, shape in shapes})
+
+
+def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
+    """Return a plan without spectra, and with few transformed filters, if it is hardly slower than the quickest one.
+
+    Spectra take several times the memory of Winograd's transforms, and these of small images with many channels more
+    than they gain: such layers run directly, those first that lose least for the memory. Depends on network and sizes
+    alone.
+    """
+    quickest = forward_plan(network, geometry, conv)
+    lean = forward_plan(network, geometry, conv, without=SPECTRA)
+    most = HARDLY * forward_seconds(network, geometry, quickest)
+    spent = forward_seconds(network, geometry, lean)
+    if spent > most:
+        return quickest
+    layers, more = dict(lean.layers), dict[str, float]()
+    for name, shape in _convolutions(network, geometry):
+        if layers[name].forward == "winograd":
+            more[name] = seconds_by(DIRECT, shape) - seconds_by(Method("winograd"), shape)
+    filters = {name: prod(shape) for name, shape in parameter_shapes(network).items()}
+    for name in sorted(more, key=lambda name: more[name] / filters[name]):
+        if spent + more[name] <= most:
+            layers[name] = LayerPlan.of(DIRECT, DIRECT, DIRECT, "takes less memory")
+            spent += more[name]
+    return Plan(layers)
 
 
 def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:

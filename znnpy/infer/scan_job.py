@@ -16,9 +16,9 @@ from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
 from znnpy.errors import PlanError, VolumeError, reason, refuse_own
+from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
-from znnpy.infer.forward_costs import forward_plan
-from znnpy.infer.patch_search import Candidate
+from znnpy.infer.forward_costs import lean_plan
 from znnpy.infer.scans import (
     Arrays,
     Progress,
@@ -28,12 +28,7 @@ from znnpy.infer.scans import (
     logits_of,
     windows_of,
 )
-from znnpy.network.types import Network, Triple
-from znnpy.plan import Choice, Plan
 from znnpy.registry import resolved
-
-# By estimate nnU-Net's PlainConvUNet in windows of 64 x 96 x 96 takes 1.11 times as long and 0.7 GiB, not 1.8.
-HARDLY = 1.25  # times as long
 
 
 @contextmanager
@@ -42,17 +37,9 @@ def scan_model(
 ) -> Iterator[ScanModel]:
     """Yield the model of a run for one window, whose members' logits are averaged."""
     config, window = weights.config, window_of(weights.config)
-    plan = scan_plan(weights.network, window, config.training.conv).to_record()
-    with patch_model(config, weights.network, window, plan, report=report) as model:
+    plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
+    with patch_model(config, weights.network, window, plan.to_record(), report=report) as model:
         yield ScanModel(model, members, flips_of(config))
-
-
-def scan_plan(network: Network, window: Triple, conv: Choice) -> Plan:
-    """Return the quickest plan of a window, or one without spectra, which take much memory, if it is hardly slower."""
-    quickest = Candidate(network, window, conv)
-    lean = forward_plan(network, quickest.geometry, conv, without=("spectral", "fft"))
-    seconds = Candidate(network, window, conv, lean.to_record()).seconds
-    return lean if seconds <= HARDLY * quickest.seconds else quickest.plan
 
 
 def window_of(config: Config) -> tuple[int, int, int]:

@@ -77,6 +77,12 @@ class SavedRun:
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 
+    def without_states(self) -> SavedRun:
+        """Return the run without the optimiser's states, as large as its weights, unless averages are made of them."""
+        if self.config.training.ema:
+            return self
+        return replace(self, checkpoint=replace(self.checkpoint, optimizer_state={}))
+
 
 @dataclass(frozen=True)
 class Standing:
