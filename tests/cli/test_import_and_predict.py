@@ -92,6 +92,12 @@ def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         ((*channels(), "--dry-run", "--dtype", "uint8"), 2, "--dtype, --dry-run: not for a run"),
         (channels()[:2], 1, "has 1 channel(s), but data.prepare.normalize names 2"),
         (("--input", "images/a_0000.nii.gz", "--input", "model"), 1, "model"),
+        (
+            (*channels(), "--set", "inference.regions=[1]"),
+            1,
+            "must name 3 labels, one for each output channel; found 1",
+        ),
+        ((*channels(), "--max-memory", "1MiB"), 1, "--max-memory is 1.0 MiB"),
         (("--input", "images"), 1, "name a folder to write, not the file a.nii.gz"),
     ):
         assert status_of(*line, *more) == status

@@ -15,10 +15,11 @@ from znnpy.data.volume import Volume, directions_attribute
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
-from znnpy.errors import PlanError, VolumeError, reason, refuse_own
+from znnpy.errors import ConfigError, PlanError, VolumeError, reason, refuse_own
 from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
 from znnpy.infer.forward_costs import lean_plan
+from znnpy.infer.memory import process_bytes
 from znnpy.infer.scans import (
     Arrays,
     Progress,
@@ -37,9 +38,25 @@ def scan_model(
 ) -> Iterator[ScanModel]:
     """Yield the model of a run for one window, whose members' logits are averaged."""
     config, window = weights.config, window_of(weights.config)
+    _refuse_network(weights)
     plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
     with patch_model(config, weights.network, window, plan.to_record(), report=report) as model:
         yield ScanModel(model, members, flips_of(config))
+
+
+def _refuse_network(weights: Weights) -> None:
+    """Raise ConfigError where the network has other inputs or outputs than the config says."""
+    config, network = weights.config, weights.network
+    if len(network.inputs) != 1 or len(network.outputs) != 1:
+        raise ConfigError(
+            f"{config.place('data', 'prepare')}: scans are prepared for networks of one input and one output"
+        )
+    channels, regions = network.outputs[0].channels, config.inference.regions
+    if regions is not None and len(regions) != channels:
+        raise ConfigError(
+            f"{config.place('inference', 'regions')}: must name {channels} labels, one for each output channel; found "
+            f"{len(regions)}"
+        )
 
 
 def window_of(config: Config) -> tuple[int, int, int]:
@@ -93,10 +110,15 @@ def needed_bytes(model: ScanModel, prepared: Prepared, config: Config, *, logits
 
 
 def _refuse_memory(model: ScanModel, prepared: Prepared, weights: Weights, *, logits: bool) -> None:
-    needed = needed_bytes(model, prepared, weights.config, logits=logits)
-    free = available_memory()
+    needed, free = needed_bytes(model, prepared, weights.config, logits=logits), available_memory()
+    most = weights.config.run.max_memory
+    what = (
+        f"a scan of {prepared.array.shape[1:]} voxels (z, y, x) at its network's voxel size needs "
+        f"{readable(needed)} more"
+    )
     if needed > free:
+        raise PlanError(f"{what}, but only {available(free)}")
+    if most is not None and needed + process_bytes() > most:
         raise PlanError(
-            f"a scan of {prepared.array.shape[1:]} voxels (z, y, x) at its network's voxel size needs "
-            f"{readable(needed)} more, but only {available(free)}"
+            f"{what} than the {readable(process_bytes())} that this process has, and --max-memory is {readable(most)}"
         )
