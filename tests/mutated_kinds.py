@@ -20,12 +20,16 @@ import tifffile
 import torch_files
 from damage import CUBE, write_image
 from mutations import Kind
+from nnunet_model import folder_of
+from nnunet_plans import Recipe
 from PIL import Image
 
 from znnpy.config import dump, load_config
 from znnpy.config.models import Config
 from znnpy.config.template import template
 from znnpy.data.opening import open_volume
+from znnpy.interop.run import write_run
+from znnpy.interop.source import read_model
 from znnpy.network import initial_parameters, trained_network
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.environment import versions
@@ -288,6 +292,20 @@ def _safetensors(whole: Path) -> None:
     (whole / "whole" / "a.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + parts)
 
 
+def _nnunet(whole: Path) -> None:
+    for name, old in (("new", False), ("old", True)):
+        folder_of(Recipe(widths=(2, 3, 4), patch=(8, 8, 8), old=old), whole / name)
+
+
+def _read_nnunet(folder: Path) -> None:
+    """As `import` does."""
+    write_run(read_model(folder), folder / "run")
+
+
+def _described(folder: Path) -> list[Path]:
+    return [folder / "plans.json", folder / "dataset.json"]
+
+
 def _read_torch(folder: Path) -> None:
     _read_tensors(read_torch(folder / "a.pth"))
 
@@ -335,5 +353,6 @@ KINDS = {
         _pickle, _read_pickle, lambda folder: [folder / "pickle"], 64 << 20, one_line=True
     ),
     "safetensors": Kind(_safetensors, _read_safetensors, _inside, 64 << 20, one_line=True),
+    "nnunet": Kind(_nnunet, _read_nnunet, _described),
     "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
 }

@@ -165,7 +165,7 @@ PLANS = {
     "label manager": (lambda plans: plans.update(label_manager="Own"), "label_manager must be"),
     "scheme": (small(normalization_schemes=["Own"]), "'Own' is not supported; known are ZScore"),
     "schemes": (small(normalization_schemes=["ZScoreNormalization"] * 2), "one for each of 1 channels"),
-    "patch": (small(patch_size=[8]), "3 dimensions has patches of"),
+    "patch": (small(patch_size=[8]), "two or three sizes"),
     "loop": (small(inherits_from="small"), "inherits from itself"),
     "no configuration": (lambda plans: plans.update(configurations={}), "configurations: small must be"),
     "class": (net(network_class_name="monai.SwinUNETR"), "must be PlainConvUNet or ResidualEncoderUNet"),
@@ -176,7 +176,7 @@ PLANS = {
     "first stride": (net(strides=[[2, 2, 2]] * 3), "strides must begin with 1"),
     "stages": (net(kernel_sizes=[[3, 3, 3]]), "kernel_sizes must hold 3 sizes"),
     "dimensions": (net(conv_op="torch.nn.modules.conv.Conv1d"), "conv_op must be Conv2d or Conv3d"),
-    "flat net": (net(conv_op="Conv2d", kernel_sizes=[3] * 3, strides=[1, 2, 2]), "has patches of"),
+    "flat net": (net(conv_op="Conv2d", kernel_sizes=[3] * 3, strides=[1, 2, 2]), "must have the 2 dimensions"),
     "text": (net(n_stages="3"), "n_stages must be whole numbers above 0; found '3'"),
 }  # fmt: skip
 

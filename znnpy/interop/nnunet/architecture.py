@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from znnpy.errors import ModelFileError
 from znnpy.interop.described import Described
 from znnpy.network.types import Triple
 
@@ -145,9 +144,3 @@ def _function(keys: Described) -> dict[str, Any]:
     if slope and slope in inside:
         found["slope"] = inside.number(slope)
     return found
-
-
-def refuse_dimensions(found: Architecture, patch: Sequence[int]) -> None:
-    """Raise ModelFileError where a net has other dimensions than its patch, or does not fit into it."""
-    if len(patch) != found.dimensions:
-        raise ModelFileError(f"a net of {found.dimensions} dimensions has patches of {list(patch)}")

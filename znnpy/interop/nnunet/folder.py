@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from znnpy.errors import ModelFileError
+from znnpy.errors import ModelFileError, ZnnpyError
 from znnpy.interop.described import Described
 from znnpy.interop.model import ImportedModel
-from znnpy.interop.nnunet.architecture import Architecture, refuse_dimensions
+from znnpy.interop.nnunet.architecture import Architecture
 from znnpy.interop.nnunet.labels import Labels
 from znnpy.interop.nnunet.plans import Plans
 from znnpy.interop.nnunet.preparation import inference_keys, prepare_keys, window
@@ -36,9 +36,15 @@ def read_model(path: Path) -> ImportedModel:
     plans = Plans.of(Described.of_file(folder / PLANS), _configuration(first, folder))
     labels = Labels.of(Described.of_file(folder / DATASET))
     architecture = Architecture.of(plans.architecture())
-    refuse_dimensions(architecture, plans.configuration.integers("patch_size"))
+    if architecture.dimensions != plans.dimensions:
+        raise plans.configuration.wrong(
+            "patch_size", f"must have the {architecture.dimensions} dimensions of the net"
+        )
     unet = architecture.unet(labels.channels, labels.heads)
-    network = load_network({"unet": unet})
+    try:
+        network = load_network({"unet": unet})
+    except ZnnpyError as error:
+        raise ModelFileError(f"{folder / PLANS}: {error}") from error
     mirrored = first.get("inference_allowed_mirroring_axes")
     config = {
         "network": {"unet": unet},
