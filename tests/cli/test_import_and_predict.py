@@ -67,6 +67,21 @@ def test_labels_lie_in_their_scan(folder: Path, capsys: pytest.CaptureFixture[st
     assert "a.nii.gz exists already" in capsys.readouterr().err
 
 
+def logits(*line: object) -> np.ndarray:
+    assert status_of("predict", *line, *channels(), "--threads", 1, "--logits", "--overwrite") == 0
+    with h5py.File("logits.h5") as file:
+        found: np.ndarray = file["logits"][:]
+    return found
+
+
+def test_logits_are_means_over_folds(folder: Path) -> None:
+    out = ("--output", "logits.h5")
+    both = logits("run", *out)
+    each = [logits(f"model/fold_{fold}/checkpoint_final.pth", *out) for fold in (0, 1)]
+    assert np.abs(each[0] - each[1]).max() > 0.1
+    np.testing.assert_allclose(both, np.mean(each, axis=0), atol=1e-5)
+
+
 def test_a_folder_of_cases_goes_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ("predict", "run", "--input", "images", "--output", "labels", "--threads", 1)
     assert status_of(*line) == 0
