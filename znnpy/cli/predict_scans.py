@@ -91,13 +91,14 @@ def _predict(
 @contextmanager
 def run_of(path: Path) -> Iterator[Path]:
     """Yield a run directory: the path, or one that is made of a model of another program and removed at the end."""
-    from znnpy.interop.run import write_run
     from znnpy.interop.source import is_model, read_model
     from znnpy.train.run_directory import CONFIG
 
     if (path / CONFIG).exists() or not is_model(path):
         yield path
         return
+    from znnpy.interop.run import write_run
+
     with TemporaryDirectory(prefix="znnpy-") as folder:
         write_run(read_model(path), Path(folder) / "run")
         yield Path(folder) / "run"

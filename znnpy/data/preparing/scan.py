@@ -61,7 +61,10 @@ def prepare(volume: Volume, section: PrepareSection) -> Prepared:
     shape: Triple = kept.shape[1:]
     how = Resampling.of(shape, new_shape(shape, before, after), before, after, section.resample)
     if min(how.wanted) < 1:
-        raise VolumeError(f"{volume.name} would have no voxel left at a voxel size of {after} nm")
+        raise VolumeError(
+            f"{volume.name} would have no voxel left: it has voxels of {before} nm, its network's are of {after} nm "
+            "(data.resolution says the size where the file does not)"
+        )
     found = np.empty((len(kept), *how.wanted), np.float32)
     inside = _inside(kept, section)
     for channel, made, scheme in zip(kept, found, section.normalize, strict=True):
