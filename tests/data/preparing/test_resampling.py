@@ -18,7 +18,10 @@ ALIKE = (1e6, 1e6, 1e6)
 
 @pytest.mark.parametrize("order", [0, 1, 3])
 @pytest.mark.parametrize("wanted", [(9, 20, 15), (4, 7, 30), (11, 13, 16), (1, 1, 1)])
-def test_values_are_those_of_skimage(order: int, wanted: Any) -> None:
+def test_values_are_those_of_skimage(
+    order: int, wanted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("znnpy.data.preparing.resampling.CHUNK", 1000)
     given = np.random.default_rng(0).standard_normal((11, 13, 16)).astype(np.float32)
     how = Resampling((11, 13, 16), wanted, order)
     found = how.applied(given)

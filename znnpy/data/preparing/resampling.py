@@ -23,7 +23,7 @@ Labels = NDArray[np.generic]
 THIN = 3.0  # voxels that are so many times as long along one axis are resampled plane by plane
 EQUAL = 1e-5  # by which shares differ that are equal but for rounding
 MILLIMETRE = 1e6  # nanometres
-COLUMNS = 1 << 16  # that are multiplied at once, which bounds memory
+CHUNK = 1 << 22  # float64 values that are multiplied at once, which bounds memory
 
 
 def new_shape(shape: Triple, before: Triple64, after: Triple64) -> Triple:
@@ -129,8 +129,9 @@ def along(channel: Float32, shares: Float64, axis: int) -> Float32:
     found = np.empty(shape, np.float32)
     if axis == 0:
         given, made = channel.reshape(len(channel), -1), found.reshape(len(found), -1)
-        for first in range(0, given.shape[1], COLUMNS):
-            some = np.s_[:, first : first + COLUMNS]
+        step = max(1, CHUNK // sum(shares.shape))
+        for first in range(0, given.shape[1], step):
+            some = np.s_[:, first : first + step]
             made[some] = shares @ given[some].astype(np.float64)
         return found
     for plane, made in zip(channel, found, strict=True):
