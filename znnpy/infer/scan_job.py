@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from znnpy.config.models import Config
 from znnpy.data.preparing.scan import Prepared, prepare
@@ -82,10 +83,12 @@ def predict_scan(
     destination.refuse_standing()
     refuse_loss(destination, [volume])
     assert config.data.prepare is not None
-    prepared = prepare(volume, config.data.prepare)
-    volume.verify()
-    _refuse_memory(model, prepared, weights, logits=logits)
-    found = (logits_of if logits else labelled)(model, prepared, config, progress)
+    # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
+    with threadpool_limits(limits=1, user_api="blas"):
+        prepared = prepare(volume, config.data.prepare)
+        volume.verify()
+        _refuse_memory(model, prepared, weights, logits=logits)
+        found = (logits_of if logits else labelled)(model, prepared, config, progress)
     shown = {
         "resolution": list(volume.resolution),
         "offset": list(volume.offset),
