@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zipfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,14 +17,19 @@ import nrrd
 import numpy as np
 import SimpleITK
 import tifffile
+import torch_files
 from damage import CUBE, write_image
 from mutations import Kind
+from nnunet_model import folder_of
+from nnunet_plans import Recipe
 from PIL import Image
 
 from znnpy.config import dump, load_config
 from znnpy.config.models import Config
 from znnpy.config.template import template
 from znnpy.data.opening import open_volume
+from znnpy.interop.run import write_run
+from znnpy.interop.source import read_model
 from znnpy.network import initial_parameters, trained_network
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.environment import versions
@@ -30,6 +37,9 @@ from znnpy.train.log import RunLog, drop_after, up_to
 from znnpy.train.progress import Quiet
 from znnpy.train.run_directory import CONFIG, LOG, PLAN, VERSIONS, RunDirectory, write_json
 from znnpy.train.start import contents_of, look, read_run
+from znnpy.weights.safetensors import read_safetensors
+from znnpy.weights.stored_tensor import Tensor
+from znnpy.weights.torch_file import read_torch
 
 OTHER = """\
 network:
@@ -255,6 +265,68 @@ def _read_log(folder: Path) -> None:
     assert sound <= left
 
 
+TENSORS = {"a": np.ones((2, 3, 1), "<f4"), "b": np.arange(7), "c": np.ones(4, "<f2")}
+
+
+def _torch(whole: Path) -> None:
+    (whole / "whole").mkdir()
+    torch_files.save(whole / "whole" / "a.pth", TENSORS, epoch=3, loss=[0.5, None, True])
+
+
+def _pickle(whole: Path) -> None:
+    """The pickle by itself, so that no checksum finds what was changed; its archive is written when it is read."""
+    _torch(whole)
+    with zipfile.ZipFile(whole / "whole" / "a.pth") as archive:
+        (whole / "whole" / "pickle").write_bytes(archive.read("archive/data.pkl"))
+
+
+def _safetensors(whole: Path) -> None:
+    (whole / "whole").mkdir()
+    parts, header = b"", {}
+    for name, array in TENSORS.items():
+        kind = {"<f4": "F32", "<i8": "I64", "<f2": "F16"}[array.dtype.str]
+        ends = [len(parts), len(parts) + array.nbytes]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": ends}
+        parts += array.tobytes()
+    text = json.dumps(header).encode()
+    (whole / "whole" / "a.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + parts)
+
+
+def _nnunet(whole: Path) -> None:
+    for name, old in (("new", False), ("old", True)):
+        folder_of(Recipe(widths=(2, 3, 4), patch=(8, 8, 8), old=old), whole / name)
+
+
+def _read_nnunet(folder: Path) -> None:
+    """As `import` does."""
+    write_run(read_model(folder), folder / "run")
+
+
+def _described(folder: Path) -> list[Path]:
+    return [folder / "plans.json", folder / "dataset.json"]
+
+
+def _read_torch(folder: Path) -> None:
+    _read_tensors(read_torch(folder / "a.pth"))
+
+
+def _read_pickle(folder: Path) -> None:
+    stored = {str(number): array.tobytes() for number, array in enumerate(TENSORS.values())}
+    torch_files.write(folder / "a.pth", (folder / "pickle").read_bytes(), stored)
+    _read_torch(folder)
+
+
+def _read_safetensors(folder: Path) -> None:
+    _read_tensors(read_safetensors(folder / "a.safetensors"))
+
+
+def _read_tensors(value: Any) -> None:
+    state = value.get("state", value) if isinstance(value, dict) else {}
+    for tensor in state.values() if isinstance(state, dict) else ():
+        if isinstance(tensor, Tensor):
+            tensor.array().sum()
+
+
 def _of_run(pattern: str) -> Callable[[Path], list[Path]]:
     return lambda folder: sorted((folder / "run").glob(pattern))
 
@@ -276,5 +348,11 @@ KINDS = {
     "plan": Kind(_run, _look, _of_run(PLAN), one_line=True),
     "versions": Kind(_run, _look, _of_run(VERSIONS), one_line=True),
     "config of a run": Kind(_run, _read_run, _of_run(CONFIG)),
+    "pytorch": Kind(_torch, _read_torch, _inside, 64 << 20, one_line=True),
+    "pytorch's pickle": Kind(
+        _pickle, _read_pickle, lambda folder: [folder / "pickle"], 64 << 20, one_line=True
+    ),
+    "safetensors": Kind(_safetensors, _read_safetensors, _inside, 64 << 20, one_line=True),
+    "nnunet": Kind(_nnunet, _read_nnunet, _described),
     "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
 }

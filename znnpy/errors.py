@@ -35,6 +35,10 @@ class RunError(ZnnpyError):
     """A run directory or checkpoint cannot be used as asked."""
 
 
+class ModelFileError(ZnnpyError):
+    """A model of another program is damaged, unsafe, or not one that can be taken over."""
+
+
 class PlanError(ZnnpyError):
     """No plan fits: memory limit, algorithm or size refused."""
 

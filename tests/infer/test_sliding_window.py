@@ -53,6 +53,36 @@ def dense_patch_starts(extent: int, size: int, step: int) -> list[int]:
     return [d * step - max(d * step + size - extent, 0) for d in range(last + 1)]
 
 
+def even(size: Any, extent: Any, blend: Any = "nnunet") -> Windows:
+    return Windows(size, (0.5, 0.5, 0.5), blend, extent, spread="even")
+
+
+def test_windows_that_are_spread_evenly() -> None:
+    """As nnU-Net's compute_steps_for_sliding_window has them."""
+    assert even((64, 64, 1), (200, 64, 3)).starts == ((0, 27, 54, 82, 109, 136), (0,), (0, 1, 2))
+    assert even((64, 10, 10), (110, 7, 11)).starts == ((0, 23, 46), (-1,), (0, 1))
+
+
+@given(TRIPLES, TRIPLES)
+def test_even_windows_reach_all_voxels_and_are_no_further_apart_than_they_overlap(size, more):
+    extent = tuple(n + m for n, m in zip(size, more, strict=True))
+    for starts, n, whole in zip(even(size, extent).starts, size, extent, strict=True):
+        steps = np.diff(starts)
+        assert starts[0] == 0
+        assert starts[-1] == whole - n
+        assert steps.min(initial=1) >= 1
+        assert steps.max(initial=1) <= max(1, np.ceil(n / 2))
+
+
+def test_the_map_of_nnunet_is_highest_behind_the_middle_and_never_0() -> None:
+    weight = even((8, 6, 64), (9, 9, 99)).weight
+    assert weight.max() == weight[4, 3, 32] == 10
+    assert weight.min() == np.float16(6e-8)  # the least number that a float16 holds
+    # A Gaussian around it, of an eighth of the window.
+    np.testing.assert_allclose(weight[4, 3, 24], 10 * np.exp(-1 / 2), rtol=1e-3)
+    assert weight.astype(np.float16).astype(np.float32).tobytes() == weight.tobytes()
+
+
 @given(TRIPLES, TRIPLES, SHARES, TRIPLES, TRIPLES)
 def test_windows_lie_where_monai_has_them(extent, size, overlap, lower, shape):
     windows = Windows(size, overlap, "constant", extent)

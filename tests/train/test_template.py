@@ -62,10 +62,12 @@ OUTPUTS = {
 }
 FUNCTIONS = dict.fromkeys(as_loss("focal", "dice"), "logistic")
 LOSSES = {"data.target={kind: labels": "softmax"}
+PREPARED = "data.normalize=none"  # of what data.prepare has normalised
 TARGETS = {as_loss("softmax", "ce_dice"): "labels", as_loss("malis"): "affinity"}
 # These hide what other keys say, or do not suit them: tried without them.
 ALONE = (
     "augment.enabled=",
+    "data.prepare=",
     "data.resolution=",
     "data.target=",
     "training.loss=",
@@ -237,6 +239,7 @@ def rounds() -> list[list[str]]:
             others = [f"data.target={it}" for it in targets] + [
                 f"training.loss={it}" for it in losses
             ]
+            others += [PREPARED] * example.startswith("data.prepare=")
             alone.append([*others, example])
         else:
             by_key.setdefault(example.partition("=")[0], []).append(example)

@@ -18,7 +18,18 @@ import typer
 
 import znnpy
 from znnpy import plugins
-from znnpy.cli import config, evaluate, predict, profile, score, segment, train, version, view
+from znnpy.cli import (
+    config,
+    evaluate,
+    import_,
+    predict,
+    profile,
+    score,
+    segment,
+    train,
+    version,
+    view,
+)
 from znnpy.cli.global_options import GlobalOptions, adopt, global_options, without
 from znnpy.cli.preconditions import refuse_little_memory
 from znnpy.distributed.launcher import announced, announced_rank
@@ -35,6 +46,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("segment")(segment.segment)
 app.command("score")(score.score)
 app.command("view")(view.view)
+app.command("import")(import_.import_)
 app.command("profile")(profile.profile)
 app.command("check")(config.check)
 app.command("init")(config.init)

@@ -25,7 +25,9 @@ def new_path(text: str | Path) -> Path:
 
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="Config file (YAML).")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory that train made.")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run directory that train or import made.")
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -24,6 +24,7 @@ from znnpy.cli.options import (
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.cli.predict_scans import predict_scans, refused, run_of
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -45,14 +46,16 @@ def predict(
         typer.Option(
             "--input",
             metavar="[NODE=]FILE[:DATASET]",
-            help="Image to predict on; once for each input of the network.",
+            help="Image to predict on; once for each input of the network. Of a run of scans (data.prepare): once for "
+            "each channel, or a folder of cases.",
         ),
     ],
     output: Annotated[
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write.",
+            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write; for a folder of "
+            "cases, a folder.",
         ),
     ],
     node: Annotated[
@@ -103,9 +106,10 @@ def predict(
         ),
     ] = False,
     augment: Annotated[
-        Literal["flips"] | None,
+        Literal["flips", "none"] | None,
         typer.Option(
-            help="Test-time augmentation; flips: mean over all mirror images of the input."
+            help="Test-time augmentation; flips: mean over all mirror images of the input; none: not even those that a "
+            "run of scans takes by default."
         ),
     ] = None,
     grid: Annotated[
@@ -146,7 +150,8 @@ def predict(
     Writes float32 probabilities (channel, z, y, x), or with --labels class numbers (z, y, x). The
     values do not depend on blocks, threads or interruptions; with another patch they differ by
     rounding, so a run remembers its patch for each stack, and a note says when a memory limit needs
-    another. If stopped, the same command resumes.
+    another. If stopped, the same command resumes. A run that prepares its scans (data.prepare), such as
+    one imported from nnU-Net, writes labels in the scans' own voxels.
     """
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
@@ -168,7 +173,31 @@ def predict(
         threads = max(1, available_cores() // processes)
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     changed += [f"data.border={borders}"] if borders else []
-    saved = read_run(run, Plain(), changed, which_checkpoint(checkpoint))
+    with run_of(run) as path:
+        saved = read_run(path, Plain(), changed, which_checkpoint(checkpoint))
+        if saved.config.data.prepare is not None:
+            refused(
+                {
+                    "--node": node is not None,
+                    "--roi": roi is not None,
+                    "--mask": mask is not None,
+                    "--block": block is not None,
+                    "--patch": patch is not None,
+                    "--borders": borders is not None,
+                    "--dtype": dtype == "uint8",
+                    "--grid": grid,
+                    "--dask": dask is not None,
+                    "--dry-run": dry_run,
+                    "--verify-seams": verify_seams > 0,
+                }
+            )
+            saved = saved.without_states()
+            with StopSignals():
+                flips = augment != "none"
+                predict_scans(
+                    saved, input_, output, logits=logits, overwrite=overwrite, flips=flips
+                )
+            return
     section = _section(saved.network, input_, mask)
     request = _request(saved, section, node, dtype, labels)
     sizes = {
@@ -177,7 +206,7 @@ def predict(
         "patch": block_sizes(patch, "--patch"),
     }
     request = _with(
-        request, **sizes, logits=logits, flips=augment is not None, grid=grid, processes=processes
+        request, **sizes, logits=logits, flips=augment == "flips", grid=grid, processes=processes
     )
     destination = Destination.named(output, LABEL_NAMES[0] if labels else DATASET, overwrite)
     with StopSignals():

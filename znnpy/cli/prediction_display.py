@@ -152,6 +152,11 @@ class BlocksBar:
         self._bar.update(self._task, completed=done.blocks, total=done.total, words=words)
         self._say(f"{self._what}: block {done.blocks} of {done.total}, {words}")
 
+    def count(self, done: int, total: int) -> None:
+        """Show how many windows of a scan are done."""
+        self._bar.update(self._task, completed=done, total=total)
+        self._say(f"{self._what}: window {done} of {total}")
+
     def _say(self, text: str) -> None:
         now = time.monotonic()
         if self._plain and now - self._last >= INTERVAL:

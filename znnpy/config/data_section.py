@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from znnpy.config.prepare_section import PrepareSection
 from znnpy.dataset_path import joined, split, there
 from znnpy.errors import VolumeError
 from znnpy.fields import (
@@ -299,6 +300,11 @@ class DataSection(Strict):
         description="mean_std (each volume to mean 0, deviation 1), unit (each volume to [0, 1]), none, or fixed: by "
         "given numbers.",
     )
+    prepare: PrepareSection | None = Field(
+        default=None,
+        description="Preparation of scans as nnU-Net does it, before normalize, which none then leaves as they are "
+        "(default: none).",
+    )
     replace_nonfinite: Bool = Field(
         default=False,
         description="true: NaN and infinite voxels become 0 after normalisation (the mean under mean_std); false: "
@@ -347,6 +353,12 @@ class DataSection(Strict):
         default=(),
         description="HDF5 compression filters to allow beside deflate, lzf, shuffle and fletcher32.",
     )
+
+    @model_validator(mode="after")
+    def _prepared_once(self) -> DataSection:
+        if self.prepare is not None and self.normalize.kind != "none":
+            raise wrong("must be none: prepare normalises scans", "normalize")
+        return self
 
 
 Axis = Literal["z", "y", "x"]

@@ -6,13 +6,14 @@ Paths are absolute once a config was loaded from a file. The other sections have
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from znnpy.config.data_section import (
     AffinityTarget,
     AugmentSection,
+    Axis,
     BoundaryTarget,
     DataSection,
     ImageTarget,
@@ -46,9 +47,10 @@ from znnpy.config.training_section import (
     TrainingSection,
     ValidationSection,
 )
-from znnpy.fields import Share3, Size3, Strict
+from znnpy.fields import Int, Share3, Size3, Strict
 
-BlendName = Literal["gaussian", "linear", "constant"]
+BlendName = Literal["gaussian", "linear", "constant", "nnunet"]
+SpreadName = Literal["steps", "even"]
 
 __all__ = [
     "AffinityTarget",
@@ -76,6 +78,7 @@ __all__ = [
     "RunSection",
     "Schedule",
     "Source",
+    "SpreadName",
     "StepSchedule",
     "Target",
     "TrainingSection",
@@ -99,7 +102,21 @@ class InferenceSection(Strict):
     blend: BlendName = Field(
         default="gaussian",
         description="Weights of a window's voxels where windows overlap: gaussian (sigma an eighth of the window), "
-        "linear (a ramp as long as the overlap) or constant.",
+        "linear (a ramp as long as the overlap), constant, or nnunet (its gaussian, around voxel n / 2, in float16).",
+    )
+    spread: SpreadName = Field(
+        default="steps",
+        description="Places of windows: steps (each a whole step after the one before, the last moved back, as MONAI) "
+        "or even (equally far apart, as nnU-Net).",
+    )
+    flips: tuple[Axis, ...] = Field(
+        default=(),
+        description="Axes of whose mirror images the mean is taken in predictions of scans (data.prepare).",
+    )
+    regions: tuple[Annotated[Int, Field(ge=0, lt=2**16)], ...] | None = Field(
+        default=None,
+        description="In predictions of scans: the label of each channel above a half, later ones over earlier ones "
+        "(default: the number of the largest channel).",
     )
 
 

@@ -105,6 +105,10 @@ data:
   # target: {kind: image, scale: 0.00392157}       # values times scale, channel by channel
   normalize: mean_std              # mean_std, unit or none, per volume
   # normalize: {kind: fixed, mean: 128, deviation: 64} # the same for all volumes; or [r, g, b] each
+  # prepare: {normalize: [deviation], spacing: [null, 1.5, 1.5]}   # scans as nnU-Net has them, with normalize: none
+  # prepare: {normalize: [{kind: deviation, inside: true}], transpose: [0, 1, 2], crop: true} # or range, bytes, none
+  # prepare: {normalize: [{kind: clip, low: 0, high: 200, mean: 90, deviation: 60}], resample: {order: 3}}
+  # prepare: {normalize: [range], restore: {order: 1, across: 0, planes: auto}}
   replace_nonfinite: false         # true: NaN and infinite voxels become 0 after normalisation
   border: valid                    # valid, or mirror: volumes are mirrored at their borders
   axes: czyx                       # czyx, zcyx or zyxc: of images that have four, c channels
@@ -158,7 +162,10 @@ distributed:                       # data parallel: training started by mpiexec 
 inference:                         # for networks with padding, or instance, group or layer norm
   # window: [4, 32, 32]            # output voxels of a window; default: training.output_shape
   overlap: 0.5                     # fraction of a window that the next one overlaps
-  blend: gaussian                  # gaussian, linear or constant
+  blend: gaussian                  # gaussian, linear, constant or nnunet
+  spread: steps                    # windows a step apart, or even: spread evenly
+  # flips: [z, y, x]               # of scans (data.prepare): the mean over mirror images
+  # regions: [1, 2]                # of scans: the label of each channel above a half; default: that of the largest
 
 run:
   directory: run                   # checkpoints, log and results; relative to this file

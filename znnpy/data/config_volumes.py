@@ -17,7 +17,9 @@ from znnpy.config.models import (
     MaskTarget,
     VolumeSection,
 )
+from znnpy.config.prepare_section import PrepareSection
 from znnpy.data.opening import Keep, Role, load, open_volume
+from znnpy.data.preparing.scan import prepare, prepared_labels, prepared_volume
 from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling import targets
 from znnpy.data.scene import Scene
@@ -61,11 +63,31 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
         _check_channels(groups[0], inputs)
         first = next(iter(groups[0].values()))
         labels, masks = ({n: spread(v, first) for n, v in group.items()} for group in groups[1:])
-        return Scene(groups[0], labels, masks)
+        scene = Scene(groups[0], labels, masks)
+        return scene if data.prepare is None else _prepared(scene, data.prepare)
     except BaseException:
         for volume in opened:
             volume.close()
         raise
+
+
+def _prepared(scene: Scene, section: PrepareSection) -> Scene:
+    """Return a scan with its labels and masks as `data.prepare` makes them, in memory; closes the scene."""
+    (name, *others) = scene.images
+    if others:
+        raise ConfigError("data.prepare prepares one image, and the network has several inputs")
+    image, made = scene.images[name], dict[int, Volume]()
+    prepared = prepare(image, section)
+    groups = []
+    for group in (scene.labels, scene.masks):
+        for volume in group.values():
+            if id(volume) not in made:
+                made[id(volume)] = prepared_labels(volume, prepared, section)
+        groups.append({node: made[id(volume)] for node, volume in group.items()})
+    scene.verify()
+    found = Scene({name: prepared_volume(prepared, image.name)}, *groups)
+    scene.close()
+    return found
 
 
 def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> Scene:

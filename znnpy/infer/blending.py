@@ -1,6 +1,6 @@
 """Joins values of patches to those of a region: side by side, or overlapping windows by weighted means.
 
-Weights of a window's voxels are made here, too: Gaussian, linear or constant.
+Weights of a window's voxels are made here, too: Gaussian, linear, constant or nnU-Net's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from znnpy.infer.parallel import Parts
 
 Floats = npt.NDArray[np.float32]
 SIGMA = 1 / 8  # of a Gaussian, in windows, as nnU-Net and MONAI have it
+TOP = 10.0  # of nnU-Net's map
 LEAST = 1e-3  # weight of a Gaussian's far corners, as MONAI has it
 
 
@@ -99,6 +100,8 @@ class Blended:
 
 def window_weight(blend: BlendName, size: Triple, step: Triple) -> Floats:
     """Return the weight of each voxel of a window (z, y, x); `step`: voxels from one window to the next."""
+    if blend == "nnunet":
+        return _nnunet(size)
     lines = [_WEIGHTS[blend](*axis) for axis in zip(size, step, strict=True)]
     product = reduce(np.multiply.outer, lines).astype(np.float32)
     # The floor is of the product, as in MONAI: corners of a window keep some weight.
@@ -108,6 +111,18 @@ def window_weight(blend: BlendName, size: Triple, step: Triple) -> Floats:
 def _gaussian(size: int, step: int) -> npt.NDArray[np.float64]:
     places = np.arange(size) - (size - 1) / 2
     return np.exp(-((places / (SIGMA * size)) ** 2) / 2)
+
+
+def _nnunet(size: Triple) -> Floats:
+    """Return nnU-Net's map: of the values of a float16 that it adds up by, the least one where they would be 0."""
+    from scipy.ndimage import gaussian_filter  # a third of a second to import
+
+    delta = np.zeros(size)
+    delta[size[0] // 2, size[1] // 2, size[2] // 2] = 1
+    found = gaussian_filter(delta, [SIGMA * n for n in size], mode="constant")
+    rounded: npt.NDArray[np.float16] = (found * (TOP / found.max())).astype(np.float16)
+    rounded[rounded == 0] = rounded[rounded > 0].min()
+    return rounded.astype(np.float32)
 
 
 def _linear(size: int, step: int) -> npt.NDArray[np.float64]:
@@ -122,7 +137,7 @@ def _constant(size: int, step: int) -> npt.NDArray[np.float64]:
     return np.ones(size)
 
 
-_WEIGHTS: dict[BlendName, Callable[[int, int], npt.NDArray[np.float64]]] = {
+_WEIGHTS: dict[str, Callable[[int, int], npt.NDArray[np.float64]]] = {
     "gaussian": _gaussian,
     "linear": _linear,
     "constant": _constant,

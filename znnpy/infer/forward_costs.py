@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import inf
+from collections.abc import Collection, Iterator
+from math import inf, prod
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.layers.edges import edge_kind
+from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.choose import DIRECT, competes
 from znnpy.plan.cost import STREAM_RATE, convolutions, padded
+from znnpy.plan.types import AlgorithmName
 
 # Within forward passes of large patches, whose feature maps no cache holds.
 MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
+SPECTRA: tuple[AlgorithmName, ...] = ("spectral", "fft")
+HARDLY = 1.25  # times as long, for the least memory
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
-def forward_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
+def forward_plan(
+    network: Network, geometry: Geometry, conv: Choice, without: Collection[AlgorithmName] = ()
+) -> Plan:
     """Return the cheapest algorithm of each layer by estimate, or the one that `conv` names.
 
-    Depends on network and sizes alone, so that the same patch is computed the same everywhere.
+    Of `auto`, none of those that it shall be `without`. Depends on network and sizes alone, so that the same patch is
+    computed the same everywhere.
     """
     if conv != "auto":
         return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
-    return Plan({name: _cheapest(shape) for name, shape in _convolutions(network, geometry)})
+    shapes = _convolutions(network, geometry)
+    return Plan({name: _cheapest(shape, without) for name, shape in shapes})
+
+
+def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
+    """Return a plan without spectra, and with few transformed filters, if it is hardly slower than the quickest one.
+
+    Spectra take several times the memory of Winograd's transforms, and these of small images with many channels more
+    than they gain: such layers run directly, those first that lose least for the memory. Depends on network and sizes
+    alone.
+    """
+    quickest = forward_plan(network, geometry, conv)
+    lean = forward_plan(network, geometry, conv, without=SPECTRA)
+    most = HARDLY * forward_seconds(network, geometry, quickest)
+    spent = forward_seconds(network, geometry, lean)
+    if spent > most:
+        return quickest
+    layers, more = dict(lean.layers), dict[str, float]()
+    for name, shape in _convolutions(network, geometry):
+        if layers[name].forward == "winograd":
+            more[name] = seconds_by(DIRECT, shape) - seconds_by(Method("winograd"), shape)
+    filters = {name: prod(shape) for name, shape in parameter_shapes(network).items()}
+    for name in sorted(more, key=lambda name: more[name] / filters[name]):
+        if spent + more[name] <= most:
+            layers[name] = LayerPlan.of(DIRECT, DIRECT, DIRECT, "takes less memory")
+            spent += more[name]
+    return Plan(layers)
 
 
 def forward_seconds(network: Network, geometry: Geometry, plan: Plan) -> float:
@@ -69,10 +102,10 @@ def _convolutions(network: Network, geometry: Geometry) -> Iterator[tuple[str, C
         yield edge.name, ConvShape.of(edge, network, geometry, 1, training=False)
 
 
-def _cheapest(shape: ConvShape) -> LayerPlan:
+def _cheapest(shape: ConvShape, without: Collection[AlgorithmName]) -> LayerPlan:
     costs: dict[Method, float] = {}
-    for algorithm in ALGORITHMS.values():
-        if competes(algorithm, shape):
+    for name, algorithm in ALGORITHMS.items():
+        if name not in without and competes(algorithm, shape):
             # What is slower than the best so far need not be looked at closely.
             least = min(costs.values(), default=inf)
             for method in algorithm.patch_methods(shape, least):

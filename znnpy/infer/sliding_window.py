@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.config.models import BlendName
+from znnpy.config.models import BlendName, SpreadName
 from znnpy.data.volume import Triple
 from znnpy.infer.blending import Blended, Floats, window_weight
 from znnpy.infer.blocks import Region, add, cuts, triple
@@ -28,8 +28,9 @@ Shares = tuple[float, float, float]
 class Windows:
     """Windows of `size` voxels over `extent` voxels, the first of which is `origin`.
 
-    Each overlaps the one before it by the fraction `overlap`, and the last one ends with the volume. A volume that
-    is smaller than a window lies in its middle, the odd voxel behind. All triples are z, y, x.
+    Each overlaps the one before it by the fraction `overlap`, or, where they are `spread` evenly, by as much or more,
+    and the last one ends with the volume. A volume that is smaller than a window lies in its middle, the odd voxel
+    behind. All triples are z, y, x.
     """
 
     size: Triple
@@ -37,6 +38,7 @@ class Windows:
     blend: BlendName
     extent: Triple
     origin: Triple = (0, 0, 0)
+    spread: SpreadName = "steps"
 
     @property
     def blends(self) -> bool:
@@ -55,8 +57,13 @@ class Windows:
     @cached_property
     def starts(self) -> tuple[tuple[int, ...], ...]:
         """The first voxels of windows along z, y, x."""
-        axes = zip(self.extent, self.size, self.unit, self.origin, strict=True)
-        return tuple(tuple(o + a for a in _starts(n, size, step)) for n, size, step, o in axes)
+        if self.spread == "even":
+            spread = zip(self.extent, self.size, self.overlap, strict=True)
+            found = [_evenly(n, size, size * (1 - share)) for n, size, share in spread]
+        else:
+            found = [_starts(*axis) for axis in zip(self.extent, self.size, self.unit, strict=True)]
+        pairs = zip(found, self.origin, strict=True)
+        return tuple(tuple(origin + start for start in starts) for starts, origin in pairs)
 
     def meeting(self, region: Region) -> list[Region]:
         """Return the windows that meet a region, z slowest: in the order of their numbers."""
@@ -165,3 +172,14 @@ def _starts(extent: int, size: int, step: int) -> list[int]:
     count = 1 - (size - extent) // step
     # The last one is moved back to end with the volume.
     return [min(number * step, extent - size) for number in range(count)]
+
+
+def _evenly(extent: int, size: int, step: float) -> list[int]:
+    """Return starts at most a step apart; those of single voxels are all voxels."""
+    if extent <= size:
+        return [-((size - extent) // 2)]
+    if size == 1:
+        return [*range(extent)]
+    # nnU-Net's, round half to even included (tests/peers/test_nnunet_inference.py).
+    last = math.ceil((extent - size) / step)
+    return [round((extent - size) / last * number) for number in range(last + 1)]

@@ -94,13 +94,16 @@ class Tiling:
         # origin.
         steps = zip(whole.first, (part or whole).first, whole.stride, strict=True)
         origin = triple((a - b) // step for a, b, step in steps)
-        return Windows(made(run), self.inference.overlap, self.inference.blend, whole.shape, origin)
+        said = self.inference
+        return Windows(made(run), said.overlap, said.blend, whole.shape, origin, said.spread)
 
     def record(self) -> dict[str, object] | None:
         """Return how windows overlap and blend, JSON-able; None without windows."""
         if self.window is None:
             return None
-        return {"overlap": list(self.inference.overlap), "blend": self.inference.blend}
+        said = self.inference
+        spread = {} if said.spread == "steps" else {"spread": said.spread}
+        return {"overlap": list(said.overlap), "blend": said.blend, **spread}
 
     def words(self) -> str:
         """Return a sentence on what a prediction guarantees and why; ShapeError for an impossible window."""

@@ -29,6 +29,7 @@ from znnpy.train.log import DAMAGED
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
+MEMBERS = "members"  # weights of a run that was taken over, beside its own
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
 # JSON takes many times its size in memory once it is parsed.
@@ -143,7 +144,7 @@ class RunDirectory(Closing):
             for path in list(self.path.iterdir()):
                 if _is_file(path.name):
                     path.unlink()
-            for folder in (self.checkpoints, self.best):
+            for folder in (self.checkpoints, self.best, self.path / MEMBERS):
                 if folder.exists():
                     shutil.rmtree(folder)
             sync(self.path)
@@ -184,7 +185,7 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK}
+    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK, MEMBERS}
     foreign = sorted(name for name in names if not _is_file(name))
     if foreign and not (path / CONFIG).exists():
         raise RunError(

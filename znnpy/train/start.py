@@ -77,6 +77,12 @@ class SavedRun:
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 
+    def without_states(self) -> SavedRun:
+        """Return the run without the optimiser's states, as large as its weights, unless averages are made of them."""
+        if self.config.training.ema:
+            return self
+        return replace(self, checkpoint=replace(self.checkpoint, optimizer_state={}))
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -229,7 +235,8 @@ def read_run(
         )
     plan = _plan(path / PLAN, trained)
     checkpoint = _saved(path, contents_of(trained), which, reporter)
-    if plan is None:
+    # Weights that were taken over have no plan before they are trained.
+    if plan is None and checkpoint.iteration:
         reporter.note(lost(path / PLAN, "algorithms are"))
     # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)

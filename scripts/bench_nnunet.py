@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""nnU-Net's models by nnU-Net and by znnpy: wall time and peak memory of each, side by side, and where labels differ.
+
+    scripts/bench_nnunet.py make FOLDER --patch 64,96,96 --image 96,144,144   # a model by nnU-Net's trainer, and a scan
+    scripts/bench_nnunet.py compare FOLDER --threads 2 [--no-mirroring]
+
+Each predicts from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential,
+which takes less memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count;
+ratios are of the best of all rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+MIB = 1 << 20
+THEIRS = """
+import sys, torch
+from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
+model, images, output, threads, mirroring = sys.argv[1:]
+torch.set_num_threads(int(threads))
+predictor = nnUNetPredictor(use_mirroring=mirroring == "yes", device=torch.device("cpu"), allow_tqdm=False)
+predictor.initialize_from_trained_model_folder(model, None)
+predictor.predict_from_files_sequential(images, output)
+"""
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    make = commands.add_parser("make")
+    make.add_argument("folder", type=Path)
+    make.add_argument("--patch", type=_sizes, default=(64, 96, 96))
+    make.add_argument("--image", type=_sizes, default=(96, 144, 144))
+    make.add_argument("--widths", type=_sizes, default=(32, 64, 128, 256, 320))
+    make.add_argument(
+        "--spacing", type=float, default=1.0, help="of the scan; that of the net is 1"
+    )
+    make.add_argument("--residual", action="store_true")
+    compare = commands.add_parser("compare")
+    compare.add_argument("folder", type=Path)
+    compare.add_argument("--threads", type=int, default=2)
+    compare.add_argument("--no-mirroring", action="store_true")
+    compare.add_argument("--repeat", type=int, default=1)
+    compare.add_argument("--warm", action="store_true", help="compile kernels first")
+    given = parser.parse_args()
+    (_make if given.command == "make" else _compare)(given)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _make(given: argparse.Namespace) -> None:
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "peers")]
+    import nibabel
+    from nnunet_folder import written
+    from nnunet_plans import Recipe
+    from scipy.ndimage import gaussian_filter
+
+    axes = len(given.patch)
+    recipe = Recipe(
+        patch=given.patch, spacing=(1.0,) * axes, widths=given.widths, residual=given.residual,
+        mirrored=tuple(range(axes)),
+    )  # fmt: skip
+    given.folder.mkdir(parents=True)
+    model = written(recipe, given.folder)
+    model.rename(given.folder / "model")
+    noise = np.random.default_rng(0).standard_normal(given.image[::-1])
+    scan = (gaussian_filter(noise, 3) * 8000).astype(np.int16)
+    (given.folder / "images").mkdir()
+    affine = np.diag([given.spacing] * 3 + [1.0])
+    nibabel.Nifti1Image(scan, affine).to_filename(given.folder / "images" / "a_0000.nii.gz")
+
+
+def _compare(given: argparse.Namespace) -> None:
+    folder, threads = given.folder, str(given.threads)
+    model, images = str(folder / "model"), str(folder / "images")
+    mirrored = "no" if given.no_mirroring else "yes"
+    run = folder / "run"
+    command = [sys.executable, "-m", "znnpy"]
+    if not run.exists():
+        _measured([*command, "import", model, "--output", str(run)])
+    ours = [*command, "predict", str(run), "--input", images, "--threads", threads, "--overwrite"]
+    ours += ["--augment", "none"] if given.no_mirroring else []
+    if given.warm:
+        _measured([*ours, "--output", str(folder / "ours")])
+    rows = []
+    for number in range(given.repeat):
+        theirs = folder / f"theirs{number}"
+        theirs.mkdir(exist_ok=True)
+        script = [sys.executable, "-c", THEIRS, model, images, str(theirs), threads, mirrored]
+        rows.append(("nnU-Net", *_measured(script)))
+        rows.append(("znnpy", *_measured([*ours, "--output", str(folder / "ours")])))
+        for name, seconds, peak in rows[-2:]:
+            print(f"{name:8} {seconds:8.1f} s {peak / MIB:8.0f} MiB", flush=True)
+    best = {name: min(row[1:] for row in rows if row[0] == name) for name in ("nnU-Net", "znnpy")}
+    (slow, much), (fast, little) = best["nnU-Net"], best["znnpy"]
+    print(f"znnpy takes 1 / {slow / fast:.1f} of the time, 1 / {much / little:.1f} of the memory")
+    print(json.dumps(_differing(folder)))
+
+
+def _measured(line: list[str]) -> tuple[float, float]:
+    """Return seconds and the most bytes in memory of a command."""
+    environment = os.environ | {"OMP_NUM_THREADS": line[-2] if "-c" in line else "2"}
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(said.decode()[-2000:])
+    return time.perf_counter() - began, used.ru_maxrss * 1024.0
+
+
+def _differing(folder: Path) -> dict[str, Any]:
+    """Return how many voxels have other labels."""
+    import nibabel
+
+    found = [
+        np.asarray(nibabel.load(folder / it / "a.nii.gz").dataobj) for it in ("theirs0", "ours")
+    ]
+    differ = found[0] != found[1]
+    return {"voxels": differ.size, "labels": len(np.unique(found[1])), "other": int(differ.sum())}
+
+
+if __name__ == "__main__":
+    main()

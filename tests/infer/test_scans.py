@@ -1,0 +1,98 @@
+"""Logits of a window as means over members and mirror images, and labels of regions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy import Model
+from znnpy.config import config_from
+from znnpy.data.preparing.scan import Prepared
+from znnpy.errors import RunError
+from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of
+from znnpy.network import initial_parameters
+
+LAYERS = [
+    {"conv": {"channels": 3, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
+    {"conv": {"channels": 2, "size": [1, 3, 5], "padding": "same"}},
+]
+WINDOW = (4, 6, 8)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    with Model(
+        {"layers": LAYERS}, output_shape=WINDOW, threads=1, conv="direct", training=False
+    ) as made:
+        yield made
+
+
+def members(model: Model, count: int) -> list[Any]:
+    return [initial_parameters(model.network, seed) for seed in range(count)]
+
+
+def test_means_over_members_and_mirror_images(model: Model) -> None:
+    window = np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)
+    nets = members(model, 2)
+    found = ScanModel(model, nets, (1, 3)).logits(window)
+    images = []
+    for net in nets:
+        model.set_parameters(net)
+        for axes in ((), (1,), (3,), (1, 3)):
+            seen = model.forward(np.flip(window, axes)[None])[0]
+            images.append(np.flip(seen, axes))
+    assert np.abs(images[0] - images[1]).max() > 0.01
+    np.testing.assert_allclose(found, np.mean(images, axis=0), atol=1e-5)
+
+
+def config(**inference: Any) -> Any:
+    return config_from(
+        {
+            "network": {"layers": LAYERS},
+            "data": {
+                "prepare": {"normalize": ["none"], "transpose": [2, 0, 1]},
+                "normalize": "none",
+            },
+            "training": {"output_shape": list(WINDOW)},
+            "inference": {"blend": "nnunet", "spread": "even", **inference},
+        }
+    )
+
+
+def prepared(array: np.ndarray) -> Prepared:
+    """A scan of 9 x 10 x 12 voxels, axes turned, of which the first planes were cut off."""
+    whole, kept = (
+        (12, 9, 10),
+        tuple(slice(n - k, n) for n, k in zip((12, 9, 10), array.shape[1:], strict=True)),
+    )
+    return Prepared(array, whole, kept, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))  # type: ignore[arg-type]
+
+
+def test_regions_are_painted_in_their_order(model: Model) -> None:
+    scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
+    net, plain = ScanModel(model, members(model, 1), ()), config()
+    logits = logits_of(net, scan, plain)
+    assert logits.shape == (2, 9, 10, 12)
+    assert not logits[:, 0].any()
+    found = labelled(net, scan, config(regions=[7, 300]))
+    assert found.dtype == np.uint16
+    wanted = np.where(logits[1] > 0, 300, np.where(logits[0] > 0, 7, 0))
+    assert np.array_equal(found, wanted)
+    assert {0, 7, 300} == set(np.unique(found))
+    classes = labelled(net, scan, plain)
+    assert classes.dtype == np.uint8
+    assert np.array_equal(classes[1:], logits[:, 1:].argmax(axis=0))
+
+
+def test_axes_of_flips() -> None:
+    assert flips_of(config(flips=["x", "z"])) == (1, 3)
+    assert flips_of(config()) == ()
+
+
+def test_values_that_are_not_finite_are_refused(model: Model) -> None:
+    wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
+    with pytest.raises(RunError, match="NaN or infinite"):
+        ScanModel(model, [wild], ()).logits(np.full((1, *WINDOW), 1e30, np.float32))

@@ -1,0 +1,64 @@
+"""Means over windows, plane by plane, beside those of whole arrays; and resampled as they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy.data.preparing.resampling import Resampling
+from znnpy.infer.blocks import Region
+from znnpy.infer.scans import resampled_planes
+from znnpy.infer.sliding_window import Windows
+from znnpy.infer.window_sums import mean_planes, padded
+
+
+def said(window: np.ndarray) -> np.ndarray:
+    """Values that depend on the window."""
+    return np.stack([window[0] + window.mean(), window[-1] * window.std()])
+
+
+@pytest.mark.parametrize("spread", ["even", "steps"])
+@pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 9, 9)])
+@pytest.mark.parametrize("extent", [(9, 14, 20), (9, 9, 9), (23, 10, 9)])
+def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any) -> None:
+    array = np.random.default_rng(0).standard_normal((2, *extent)).astype(np.float32)
+    windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", extent, spread=spread)
+    found = list(mean_planes(array, windows, 2, said))
+    sums, total = np.zeros((2, *extent)), np.zeros(extent)
+    for window in windows.meeting(Region((0, 0, 0), extent)):
+        z, y, x = window.slices()
+        sums[:, z, y, x] += windows.weight * said(array[:, z, y, x]).astype(float)
+        total[z, y, x] += windows.weight
+    assert total.min() > 0
+    np.testing.assert_allclose(np.concatenate(found, axis=1), sums / total, atol=1e-5)
+    # No more planes are kept than a window has.
+    assert max(len(some[0]) for some in found) <= size[0]
+
+
+def test_small_arrays_lie_in_the_middle() -> None:
+    array = np.ones((1, 3, 8, 5), np.float32)
+    found, inside = padded(array, (6, 8, 6))
+    assert found.shape == (1, 6, 8, 6)
+    assert inside == Region((1, 0, 0), (4, 8, 5))
+    assert found.sum() == array.size
+    assert (found[0][inside.slices()] == 1).all()
+    assert padded(array, (3, 8, 5))[0] is array
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("across", [None, 0, 1])
+@pytest.mark.parametrize("wanted", [(23, 7, 9), (5, 12, 9), (11, 8, 9)])
+def test_planes_are_resampled_as_they_come(
+    wanted: Any, across: int | None, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("znnpy.infer.scans.PLANES", 4 * 2 * 12 * 9 * 3)
+    values = np.random.default_rng(0).standard_normal((2, 11, 8, 9)).astype(np.float32)
+    how = Resampling((11, 8, 9), wanted, order, across)
+    given = (values[:, low:high] for low, high in ((0, 1), (1, 6), (6, 8), (8, 11)))
+    found = list(resampled_planes(given, how))
+    for channel, made in zip(values, np.concatenate(found, axis=1), strict=True):
+        np.testing.assert_allclose(made, how.applied(channel), atol=1e-6)
+    if wanted[0] > 11:
+        assert len(found) > 4

@@ -1,0 +1,46 @@
+"""The command `znnpy import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from znnpy.cli.global_options import suggest
+from znnpy.cli.options import new_path
+from znnpy.cli.preconditions import refuse_ranks
+
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FOLDER|FILE",
+        help="Model folder of nnU-Net v2 (plans.json, dataset.json, fold_0 ...), or the checkpoint of one fold in it.",
+    ),
+]
+
+
+def import_(
+    model: Model,
+    output: Annotated[
+        Path,
+        typer.Option(metavar="RUN", parser=new_path, help="Run directory to write."),
+    ],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run that is there.")
+    ] = False,
+) -> None:
+    """Take over a trained network of another program: writes a run directory, as train does.
+
+    No code of its files runs. What is not supported is named before anything is written.
+    """
+    from znnpy.interop.run import write_run
+    from znnpy.interop.source import read_model
+
+    refuse_ranks("import")
+    found = read_model(model)
+    write_run(found, output, overwrite=overwrite)
+    typer.echo(f"{output}  {found.title}")
+    for note in found.notes:
+        typer.echo(f"znnpy: note: {note}", err=True)
+    suggest("predict", output, "--input", "IMAGE", "--output", "labels.nii.gz")

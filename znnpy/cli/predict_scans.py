@@ -1,0 +1,113 @@
+"""`znnpy predict` of runs whose scans are prepared (`data.prepare`): case by case, labels in the scans' own voxels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from znnpy.cli.global_options import global_options, suggest
+from znnpy.dataset_path import LABEL_NAMES
+
+if TYPE_CHECKING:
+    from znnpy.infer.scan_cases import Case
+    from znnpy.train.start import SavedRun
+
+LOGITS = "logits"  # dataset of logits
+
+
+def predict_scans(
+    saved: SavedRun,
+    inputs: Sequence[str],
+    output: str,
+    *,
+    logits: bool,
+    overwrite: bool,
+    flips: bool,
+) -> None:
+    """Predict one case, or all of a folder; of a folder, cases that are written already are left as they are."""
+    from znnpy.data.writing.destination import Destination
+    from znnpy.data.writing.preflight import refuse_place
+    from znnpy.infer.scan_cases import cases_of
+    from znnpy.infer.scan_job import scan_model
+    from znnpy.train.members import members_of
+
+    cases = cases_of(inputs, output)
+    usual = LOGITS if logits else LABEL_NAMES[0]
+    places = [Destination.named(case.output, usual, overwrite) for case in cases]
+    alone = len(cases) == 1 and cases[0].output == output
+    if alone:
+        refuse_place(places[0].path)
+        places[0].refuse_standing()
+    else:
+        Path(output).expanduser().mkdir(parents=True, exist_ok=True)
+    left = [
+        (case, place)
+        for case, place in zip(cases, places, strict=True)
+        if alone or overwrite or not place.path.exists()
+    ]
+    if len(left) < len(cases):
+        typer.echo(f"{len(cases) - len(left)} of {len(cases)} cases are written already")
+    if not left:
+        return
+    weights = saved.weights if flips else _unmirrored(saved)
+    attributes = {"run": str(saved.path.resolve()), "iteration": saved.checkpoint.iteration}
+    with scan_model(weights, members_of(saved)) as model:
+        for case, place in left:
+            _predict(model, case, weights, place, attributes, logits)
+    if alone and not logits:
+        suggest("view", *cases[0].channels[:1], f"labels={places[0].name}")
+
+
+def _unmirrored(saved: SavedRun) -> Any:
+    weights, config = saved.weights, saved.weights.config
+    inference = config.inference.model_copy(update={"flips": ()})
+    return replace(weights, config=config.model_copy(update={"inference": inference}))
+
+
+def _predict(
+    model: Any, case: Case, weights: Any, place: Any, attributes: Mapping[str, Any], logits: bool
+) -> None:
+    from znnpy.cli.prediction_display import BlocksBar
+    from znnpy.infer.scan_cases import open_case
+    from znnpy.infer.scan_job import predict_scan
+
+    with (
+        open_case(case, weights.config.data) as volume,
+        BlocksBar(place.path.name, quiet=global_options().quiet) as bar,
+    ):
+        shape = predict_scan(
+            model, volume, weights, place, attributes, logits=logits, progress=bar.count
+        )
+    axes = "(z, y, x)" if len(shape) == 3 else "(c, z, y, x)"
+    typer.echo(f"{place.name}  {shape} {axes}")
+
+
+@contextmanager
+def run_of(path: Path) -> Iterator[Path]:
+    """Yield a run directory: the path, or one that is made of a model of another program and removed at the end."""
+    from znnpy.interop.source import is_model, read_model
+    from znnpy.train.run_directory import CONFIG
+
+    if (path / CONFIG).exists() or not is_model(path):
+        yield path
+        return
+    from znnpy.interop.run import write_run
+
+    with TemporaryDirectory(prefix="znnpy-") as folder:
+        write_run(read_model(path), Path(folder) / "run")
+        yield Path(folder) / "run"
+
+
+def refused(given: Mapping[str, bool]) -> None:
+    """Raise wrong usage for options that predictions of scans do not take."""
+    names = [name for name, there in given.items() if there]
+    if names:
+        raise typer.BadParameter(
+            f"{', '.join(names)}: not for a run that prepares its scans (data.prepare), whose labels are written whole"
+        )

@@ -1,0 +1,127 @@
+"""Predicts scans case by case with one model, and writes labels or logits where each scan lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from znnpy.config.models import Config
+from znnpy.data.preparing.scan import Prepared, prepare
+from znnpy.data.process_memory import available, available_memory, readable
+from znnpy.data.volume import Volume, directions_attribute
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.preflight import refuse_loss
+from znnpy.engine.progress import Report
+from znnpy.errors import ConfigError, PlanError, VolumeError, reason, refuse_own
+from znnpy.geometry.shape_inference import fit
+from znnpy.infer.config_model import Weights, patch_model
+from znnpy.infer.forward_costs import lean_plan
+from znnpy.infer.memory import process_bytes
+from znnpy.infer.scans import (
+    Arrays,
+    Progress,
+    ScanModel,
+    flips_of,
+    labelled,
+    logits_of,
+    windows_of,
+)
+from znnpy.registry import resolved
+
+
+@contextmanager
+def scan_model(
+    weights: Weights, members: Sequence[Arrays], report: Report | None = None
+) -> Iterator[ScanModel]:
+    """Yield the model of a run for one window, whose members' logits are averaged."""
+    config, window = weights.config, window_of(weights.config)
+    _refuse_network(weights)
+    plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
+    with patch_model(config, weights.network, window, plan.to_record(), report=report) as model:
+        yield ScanModel(model, members, flips_of(config))
+
+
+def _refuse_network(weights: Weights) -> None:
+    """Raise ConfigError where the network has other inputs or outputs than the config says."""
+    config, network = weights.config, weights.network
+    if len(network.inputs) != 1 or len(network.outputs) != 1:
+        raise ConfigError(
+            f"{config.place('data', 'prepare')}: scans are prepared for networks of one input and one output"
+        )
+    channels, regions = network.outputs[0].channels, config.inference.regions
+    if regions is not None and len(regions) != channels:
+        raise ConfigError(
+            f"{config.place('inference', 'regions')}: must name {channels} labels, one for each output channel; found "
+            f"{len(regions)}"
+        )
+
+
+def window_of(config: Config) -> tuple[int, int, int]:
+    """Return the voxels of a window, z, y, x."""
+    return config.inference.window or config.training.output_shape
+
+
+def predict_scan(
+    model: ScanModel,
+    volume: Volume,
+    weights: Weights,
+    destination: Destination,
+    attributes: Mapping[str, Any],
+    *,
+    logits: bool = False,
+    progress: Progress | None = None,
+) -> tuple[int, ...]:
+    """Write the labels (z, y, x) of a scan, or its logits (k, z, y, x); return the shape of what was written.
+
+    Raises VolumeError where the output is in the way or cannot be written, PlanError where memory does not suffice.
+    """
+    config = weights.config
+    destination.refuse_standing()
+    refuse_loss(destination, [volume])
+    assert config.data.prepare is not None
+    # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
+    with threadpool_limits(limits=1, user_api="blas"):
+        prepared = prepare(volume, config.data.prepare)
+        volume.verify()
+        _refuse_memory(model, prepared, weights, logits=logits)
+        found = (logits_of if logits else labelled)(model, prepared, config, progress)
+    shown = {
+        "resolution": list(volume.resolution),
+        "offset": list(volume.offset),
+        **directions_attribute(volume),
+        **attributes,
+    }
+    try:
+        resolved(destination.format.whole)(destination, found, shown)
+    except OSError as error:
+        refuse_own(error)
+        raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
+    return found.shape
+
+
+def needed_bytes(model: ScanModel, prepared: Prepared, config: Config, *, logits: bool) -> int:
+    """Return the bytes that predicting a prepared scan takes beside the model and the scan itself."""
+    windows = windows_of(config, prepared)
+    plane = int(np.prod(windows.extent[1:], dtype=np.int64))
+    sums = 4 * (2 * model.channels + 1) * windows.size[0] * plane
+    written = 4 * model.channels if logits else 1
+    return sums + 2 * written * int(np.prod(prepared.whole, dtype=np.int64))
+
+
+def _refuse_memory(model: ScanModel, prepared: Prepared, weights: Weights, *, logits: bool) -> None:
+    needed, free = needed_bytes(model, prepared, weights.config, logits=logits), available_memory()
+    most = weights.config.run.max_memory
+    what = (
+        f"a scan of {prepared.array.shape[1:]} voxels (z, y, x) at its network's voxel size needs "
+        f"{readable(needed)} more"
+    )
+    if needed > free:
+        raise PlanError(f"{what}, but only {available(free)}")
+    if most is not None and needed + process_bytes() > most:
+        raise PlanError(
+            f"{what} than the {readable(process_bytes())} that this process has, and --max-memory is {readable(most)}"
+        )

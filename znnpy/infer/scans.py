@@ -1,0 +1,202 @@
+"""Prediction of prepared scans (`data.prepare`): nnU-Net's own inference, whose labels lie in the scan's voxels.
+
+Windows, mirror images and members are averaged as logits; the means are resampled to the scan's voxels a few planes at
+a time, and become labels at once. Kept in memory: the prepared scan, the planes that windows still reach, the labels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.config.models import Config
+from znnpy.data.class_labels import class_numbers, label_type
+from znnpy.data.preparing.resampling import Resampling, along, used
+from znnpy.data.preparing.scan import Prepared
+from znnpy.data.volume import Array
+from znnpy.engine.model import Model
+from znnpy.errors import RunError
+from znnpy.infer.sliding_window import Windows
+from znnpy.infer.window_sums import Float32, mean_planes, padded
+
+Arrays = Mapping[str, NDArray[Any]]
+Progress = Callable[[int, int], None]
+"""Called with (windows done, windows in all)."""
+AXES = "zyx"
+PLANES = 32 << 20  # bytes of logits that are resampled at once
+
+
+@dataclass
+class ScanModel:
+    """A network of one window's size, and the weights of its members, whose logits are averaged.
+
+    `flips`: axes of the array (c, z, y, x) along which mirror images are taken. For one thread at a time.
+    """
+
+    model: Model
+    members: Sequence[Arrays]
+    flips: tuple[int, ...]
+    current: int = -1
+
+    @property
+    def channels(self) -> int:
+        """The number of logits of a voxel."""
+        return self.model.network.outputs[0].channels
+
+    def logits(self, window: Float32) -> Float32:
+        """Return the mean logits (k, z, y, x) of a window (c, z, y, x); RunError where they are not finite."""
+        found: Float32 | None = None
+        for number, weights in enumerate(self.members):
+            if number != self.current:
+                self.model.set_parameters(weights)
+                self.current = number
+            for axes in self._mirrored():
+                values = self._run(window, axes)
+                if found is None:
+                    found = np.array(values)
+                else:
+                    found += values
+        assert found is not None
+        found /= np.float32(len(self.members) * 2 ** len(self.flips))
+        if not np.isfinite([found.min(), found.max()]).all():
+            raise RunError(
+                "the network predicts values that are NaN or infinite: is the scan like those that it was trained on?"
+            )
+        return found
+
+    def _run(self, window: Float32, axes: tuple[int, ...]) -> Float32:
+        (name,) = (node.name for node in self.model.network.inputs)
+        self.model.staged()[name][0] = np.flip(window, axes)
+        (found,) = self.model.run().values()
+        return np.flip(found[0], axes)
+
+    def _mirrored(self) -> list[tuple[int, ...]]:
+        """Return all sets of axes, in a fixed order."""
+        counts = range(len(self.flips) + 1)
+        return [s for count in counts for s in itertools.combinations(self.flips, count)]
+
+
+def windows_of(config: Config, prepared: Prepared) -> Windows:
+    """Return the windows over a prepared scan, padded to their size."""
+    said = config.inference
+    size = said.window or config.training.output_shape
+    z, y, x = (max(pair) for pair in zip(prepared.array.shape[1:], size, strict=True))
+    return Windows(size, said.overlap, said.blend, (z, y, x), spread=said.spread)
+
+
+def flips_of(config: Config) -> tuple[int, ...]:
+    """Return the axes of arrays (c, z, y, x) along which predictions of scans are mirrored."""
+    return tuple(sorted(1 + AXES.index(axis) for axis in set(config.inference.flips)))
+
+
+def labelled(
+    model: ScanModel, prepared: Prepared, config: Config, progress: Progress | None = None
+) -> Array:
+    """Return the labels (z, y, x) of a scan as it was read, uint8 or uint16; 0 where it was cut off."""
+    regions = config.inference.regions
+    highest = max(regions) if regions else model.channels - 1
+    found = np.zeros(prepared.whole, label_type(highest))
+    kept, place = found[prepared.box], 0
+    for logits in _restored(model, prepared, config, progress):
+        rows = slice(place, place + logits.shape[1])
+        kept[rows] = class_numbers(logits) if regions is None else _painted(logits, regions)
+        place = rows.stop
+    return _turned_back(found, config)
+
+
+def logits_of(
+    model: ScanModel, prepared: Prepared, config: Config, progress: Progress | None = None
+) -> Array:
+    """Return the logits (k, z, y, x) of a scan as it was read, float32; 0 where it was cut off."""
+    found = np.zeros((model.channels, *prepared.whole), np.float32)
+    kept, place = found[(slice(None), *prepared.box)], 0
+    for logits in _restored(model, prepared, config, progress):
+        rows = slice(place, place + logits.shape[1])
+        kept[:, rows] = logits
+        place = rows.stop
+    return np.stack([_turned_back(channel, config) for channel in found])
+
+
+def _painted(logits: Float32, regions: Sequence[int]) -> Array:
+    """Return the label of the last region that each voxel lies in; logits above 0 are probabilities above a half."""
+    found = np.zeros(logits.shape[1:], label_type(max(regions)))
+    for channel, label in zip(logits, regions, strict=True):
+        found[channel > 0] = label
+    return found
+
+
+def _turned_back(array: Array, config: Config) -> Array:
+    assert config.data.prepare is not None
+    return np.ascontiguousarray(array.transpose(np.argsort(config.data.prepare.transpose)))
+
+
+def _restored(
+    model: ScanModel, prepared: Prepared, config: Config, progress: Progress | None
+) -> Iterator[Float32]:
+    """Yield logits (k, planes, y, x) in the voxels of the cropped scan, from the first plane to the last."""
+    windows = windows_of(config, prepared)
+    array, inside = padded(prepared.array, windows.size)
+    total, done = len(windows.meeting(inside)), itertools.count(1)
+
+    def run(window: Float32) -> Float32:
+        values = model.logits(window)
+        if progress:
+            progress(next(done), total)
+        return values
+
+    assert config.data.prepare is not None
+    planes = _inner(mean_planes(array, windows, model.channels, run), inside.slices())
+    yield from resampled_planes(planes, prepared.restoring(config.data.prepare))
+
+
+def _inner(planes: Iterator[Float32], inside: tuple[slice, slice, slice]) -> Iterator[Float32]:
+    """Yield planes without what was added around them."""
+    z, y, x = inside
+    first = 0
+    for some in planes:
+        count = some.shape[1]
+        low, high = max(z.start - first, 0), min(z.stop - first, count)
+        if high > low:
+            yield some[:, low:high, y, x]
+        first += count
+
+
+def resampled_planes(planes: Iterator[Float32], how: Resampling) -> Iterator[Float32]:
+    """Yield planes (k, planes, y, x) resampled, a few at a time, as soon as those that they are made from have come."""
+    if how.shape == how.wanted:
+        yield from planes
+        return
+    depth, height, width = how.wanted
+    shares = [how.matrix(axis) for axis in range(3)]
+    kept: Float32 | None = None
+    first, place = 0, 0
+    for some in planes:
+        kept = some if kept is None else np.concatenate([kept, some], axis=1)
+        there = first + kept.shape[1]
+        step = max(1, PLANES // (4 * len(kept) * height * width))
+        while place < depth:
+            rows = slice(place, min(depth, place + step))
+            low, high = used(shares[0], rows)
+            if high > there:
+                break
+            part = kept[:, low - first : high - first]
+            yield _resampled(part, [shares[0][rows, low:high], *shares[1:]])
+            place = rows.stop
+        if place < depth:
+            # Planes that nothing takes, where there are fewer than before, are dropped as they come.
+            low = min(used(shares[0], slice(place, place + 1))[0], there)
+            kept, first = kept[:, low - first :].copy(), low
+
+
+def _resampled(part: Float32, shares: Sequence[NDArray[np.float64]]) -> Float32:
+    found = []
+    for channel in part:
+        for axis in np.argsort([len(m) / m.shape[1] for m in shares]):
+            channel = along(np.ascontiguousarray(channel), shares[axis], int(axis))
+        found.append(channel)
+    return np.stack(found)

@@ -1,0 +1,68 @@
+"""Means over overlapping windows of a whole array, plane by plane: only the planes that windows still reach are kept.
+
+For networks whose output is resampled before it is written: sums of what windows say are made once, in the order of
+the windows, and handed on as soon as no further window reaches a plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.volume import Triple
+from znnpy.infer.blocks import Region, triple
+from znnpy.infer.sliding_window import Windows
+
+Float32 = NDArray[np.float32]
+Run = Callable[[Float32], Float32]
+"""Returns the values (k, z, y, x) of a window (c, z, y, x); they are read before the next call."""
+
+
+def padded(array: Float32, size: Triple) -> tuple[Float32, Region]:
+    """Return an array (c, z, y, x) with 0 around it where it is smaller than a window, and where it lies in that.
+
+    In the middle, the odd voxel behind. The array itself if it is large enough.
+    """
+    missing = [max(0, n - have) for n, have in zip(size, array.shape[1:], strict=True)]
+    lower = triple(n // 2 for n in missing)
+    inside = Region(lower, triple(a + n for a, n in zip(lower, array.shape[1:], strict=True)))
+    if not any(missing):
+        return array, inside
+    sides = [(a, n - a) for a, n in zip(lower, missing, strict=True)]
+    return np.pad(array, [(0, 0), *sides]), inside
+
+
+def mean_planes(array: Float32, windows: Windows, channels: int, run: Run) -> Iterator[Float32]:
+    """Yield the weighted means (k, planes, y, x) over all windows, from the first plane to the last.
+
+    `array` (c, z, y, x) is no smaller than a window; `run` gives `channels` values of a voxel.
+    """
+    weight, (depth, *plane) = windows.weight, windows.extent
+    sums = np.zeros((channels, windows.size[0], *plane), np.float32)
+    total = np.zeros((windows.size[0], *plane), np.float32)
+    places = windows.meeting(Region((0, 0, 0), windows.extent))
+    first = 0
+    for start, row in groupby(places, key=lambda window: window.lower[0]):
+        if start > first:
+            yield _taken(sums, total, start - first)
+            first = start
+        for window in row:
+            z, y, x = window.slices()
+            values = run(array[:, z, y, x])
+            total[:, y, x] += weight
+            for sum_, found in zip(sums, values, strict=True):
+                sum_[:, y, x] += found * weight
+    yield _taken(sums, total, depth - first)
+
+
+def _taken(sums: Float32, total: Float32, planes: int) -> Float32:
+    """Return the means of the first planes, and let those behind them take their place."""
+    found: Float32 = sums[:, :planes] / total[:planes]
+    for array, axis in ((sums, 1), (total, 0)):
+        moved = np.moveaxis(array, axis, 0)
+        moved[: len(moved) - planes] = moved[planes:]
+        moved[len(moved) - planes :] = 0
+    return found

@@ -1,0 +1,1 @@
+"""Model folders of nnU-Net v2: plans, labels, architecture and weights."""

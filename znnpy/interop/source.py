@@ -1,0 +1,57 @@
+"""The registry of programs whose models can be taken over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from znnpy.errors import ModelFileError
+from znnpy.interop.model import ImportedModel
+from znnpy.registry import Registry, resolved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One program; what it names as "module:name" is imported when it is needed.
+
+    `knows(path)`: whether a file or folder is one of its models, by names of files alone. `read(path)`: returns the
+    `ImportedModel`; raises ModelFileError, naming what is not supported. `wants`: what users name, for errors.
+    """
+
+    name: str
+    title: str
+    wants: str
+    knows: Any
+    read: Any
+
+
+SOURCES = Registry[Source](
+    "source of models",
+    (
+        Source(
+            name="nnunet",
+            title="nnU-Net",
+            wants="a folder of nnU-Net v2 with plans.json, dataset.json and fold_0/checkpoint_final.pth",
+            knows="znnpy.interop.nnunet.folder:is_model",
+            read="znnpy.interop.nnunet.folder:read_model",
+        ),
+    ),
+)
+
+
+def read_model(path: Path) -> ImportedModel:
+    """Return the model of a file or folder; raise ModelFileError where no source knows it."""
+    for source in SOURCES.values():
+        if resolved(source.knows)(path):
+            found: ImportedModel = resolved(source.read)(path)
+            return found
+    if not path.exists():
+        raise ModelFileError(f"{path} does not exist")
+    wanted = "; ".join(source.wants for source in SOURCES.values())
+    raise ModelFileError(f"{path} is no model that can be taken over: name {wanted}")
+
+
+def is_model(path: Path) -> bool:
+    """Return whether some source knows a file or folder."""
+    return any(resolved(source.knows)(path) for source in SOURCES.values())

@@ -1,0 +1,1 @@
+"""Reads files of weights that other programs wrote, without trusting them: PyTorch's, safetensors."""
