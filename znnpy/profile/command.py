@@ -1,26 +1,18 @@
 """Runs a profile: records updates or forward passes for each number of threads, and writes report and traces.
 
-Also measures the machine (name, cores, vectors, NumPy's sgemm rate), and counts the operations of an update by task,
-as each algorithm counts its own.
+Also counts the operations of an update by task, as each algorithm counts its own.
 """
 
 from __future__ import annotations
 
 import json
-import platform
 import shutil
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import psutil
-from threadpoolctl import threadpool_limits
-from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.atomic_files import write_text
 from znnpy.config.models import Config
@@ -42,6 +34,7 @@ from znnpy.plan import PASSES
 from znnpy.plan.cost import convolutions
 from znnpy.profile.advice import advise
 from znnpy.profile.graphviz import write_dot
+from znnpy.profile.machine import OtherMachine, describe_machine
 from znnpy.profile.recorded_updates import (
     Profile,
     events_needed,
@@ -50,14 +43,22 @@ from znnpy.profile.recorded_updates import (
 )
 from znnpy.profile.reliability import find_doubts
 from znnpy.profile.report import write_report
-from znnpy.profile.simulation import MANY, simulate_policies, simulate_ranks, simulate_runs
+from znnpy.profile.roofline import roofline
+from znnpy.profile.simulation import (
+    MANY,
+    count_memory,
+    memory_of,
+    simulate_changes,
+    simulate_policies,
+    simulate_ranks,
+    simulate_runs,
+)
 from znnpy.profile.sum_strategies import compare_sums
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
 from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import Links
 
-SIZE = 1024  # rows and columns of sgemm's matrices: 4 MiB each, enough for its full rate
 WARM_UP = 2  # updates: one of each parity, as both copies of a step have data of their own
 
 
@@ -89,45 +90,13 @@ def _layout(model: Model, batch: int) -> Layout:
     return Layout(model.network, model.geometry, model.plan, batch, training=True)
 
 
-def describe_machine() -> dict[str, Any]:
-    """Return name, cores, lanes and memory of the machine, and the sgemm rate of one core, measured now."""
-    return {
-        "processor": processor_name(),
-        "cores": available_cores(),
-        "lanes": LANES,
-        "memory_bytes": psutil.virtual_memory().total,
-        "sgemm_gflops": sgemm_rate() * 1e-9,
-    }
-
-
-def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the processor's name as the kernel has it, or as Python knows it."""
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-def sgemm_rate(size: int = SIZE, repeats: int = 5) -> float:
-    """Return the operations per second of NumPy's float32 matrix product on one core, the best of some."""
-    a, b = np.random.default_rng(0).standard_normal((2, size, size), np.float32)
-    target = np.empty_like(a)
-    best = np.inf
-    # One thread, as the rate is compared with tasks of one worker.
-    with threadpool_limits(limits=1, user_api="blas"):
-        for _ in range(repeats):
-            start = time.perf_counter()
-            np.matmul(a, b, out=target)
-            # The best: other programs only take time away.
-            best = min(best, time.perf_counter() - start)
-    return 2.0 * size**3 / best
-
-
 @dataclass(frozen=True)
 class Wishes:
     """Options of a profile: updates a run, thread counts (one run each), policies to compare.
 
     A run on one worker always comes first: without it nobody knows whether tasks get slower. `ranks`:
-    numbers of ranks to simulate, one row each, with messages as `links` says.
+    numbers of ranks to simulate, one row each, with messages as `links` says. `machine`: another one, on whose cores
+    an update is predicted.
     """
 
     updates: int = 10
@@ -137,6 +106,7 @@ class Wishes:
     full_graph: bool = False
     ranks: tuple[int, ...] = ()
     links: Links = field(default_factory=Links)
+    machine: OtherMachine | None = None
 
 
 class Subject:
@@ -242,8 +212,16 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     if subject.world.rank:
         return {}
     out.mkdir(parents=True, exist_ok=True)
-    summary = _frame(subject, model) | simulate_runs(made)
+    summary = _frame(subject, model)
+    here = summary["machine"]
+    memory = memory_of(made, (wishes.machine or OtherMachine()).figures(here))
+    other = memory if wishes.machine else None
+    summary |= simulate_runs(made, other)
     summary |= _runs(made, summary)
+    if not summary["doubts"]:
+        counted = count_memory(made, memory)
+        summary["roofline"] = roofline(summary["runs"][-1], counted, here["sgemm_gflops"])
+        summary["what_if"] = simulate_changes(made, other)
     if wishes.ranks:
         how = subject.config.distributed
         summary["ranks"] = simulate_ranks(
