@@ -13,23 +13,29 @@ import numpy as np
 from peers.cases import network_case
 
 from znnpy import Execution, Model
+from znnpy.cli.options import memory_bytes
 from znnpy.config import load_config
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
+from znnpy.profile.machine import OtherMachine, last_level_caches
 from znnpy.profile.recorded_updates import events_needed, profile_updates
 from znnpy.scheduler.core_count import available_cores
-from znnpy.simulate import Measured, Replay, simulate
+from znnpy.simulate import Measured, Memory, Replay, curve, simulate
 from znnpy.simulate.measured_costs import measured_machine, run_costs
 
 Make = Callable[[int, int, Any], Model]
 """Makes a model for so many workers that keeps so many events, by a plan or None."""
 WARM_UP = 2
+HERE = {"cores": available_cores(), "caches": last_level_caches()}
 
 
 def show_recorded(options: argparse.Namespace) -> None:
     """Print a line for each net and number of workers."""
-    found = {}
-    print("net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up")
+    found, counted = {}, options.memory_bandwidth is not None
+    header = (
+        "net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up"
+    )
+    print(header + (" | with memory: ms | from | to | speed-up | MiB | waits" if counted else ""))
     for net in options.recorded:
         make, rows = maker(net), []
         plan, alone = None, None
@@ -37,16 +43,33 @@ def show_recorded(options: argparse.Namespace) -> None:
             row, plan = recorded(make, workers, options, plan)
             alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
+            if counted:
+                row["memory"]["speed_up"] = alone / row["memory"]["seconds"]
             rows.append(row)
             print(
                 f"{Path(net).stem} | {workers} | {row['tasks']} | {row['work'] * 1e3:.2f} | "
                 f"{row['span'] * 1e3:.2f} | {row['work'] / row['span']:.0f} | {row['longest'] * 1e6:.0f} | "
-                f"{row['seconds'] * 1e3:.2f} | {row['speed_up']:.1f}",
+                f"{row['seconds'] * 1e3:.2f} | {row['speed_up']:.1f}"
+                + (" | " + _with_memory(row) if counted else ""),
                 flush=True,
             )
         found[net] = rows
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
+
+
+def _with_memory(row: dict[str, Any]) -> str:
+    """The columns of a simulation that counts bytes; kinds that wait for a hundredth of the workers' time or more."""
+    it, whole = row["memory"], row["memory"]["seconds"] * row["workers"]
+    waits = [
+        f"{kind} {seconds / whole:.0%}"
+        for kind, seconds in it["waits"].items()
+        if seconds >= 0.01 * whole
+    ]
+    return (
+        f"{it['seconds'] * 1e3:.2f} | {it['least'] * 1e3:.2f} | {it['most'] * 1e3:.2f} | {it['speed_up']:.1f} | "
+        f"{it['bytes'] / 2**20:.0f} | {', '.join(waits) or 'none'}"
+    )
 
 
 def maker(net: str) -> Make:
@@ -80,7 +103,7 @@ def recorded(
         needed, plan = events_needed(model, options.updates + WARM_UP), model.plan_record
     with make(workers, needed, plan) as model:
         profile = profile_updates(model, options.updates, WARM_UP)
-        graph = model.task_graph_for(workers)
+        graph, touched = model.task_graph_for(workers), model.touched()
     events = [worker.events for worker in profile.workers]
     measured = Measured(
         profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
@@ -101,4 +124,21 @@ def recorded(
         "seconds": seconds,
         "measured": profile.seconds_per_update,
     }
+    if options.memory_bandwidth is not None:
+        figures = OtherMachine(
+            max(options.workers),
+            options.memory_bandwidth * 1e9,
+            memory_bytes(options.l3, "--l3"),
+            options.domains,
+        ).figures(HERE)
+        memory = Memory(figures, touched)
+        found = curve(
+            lambda count: replay,
+            lambda count: memory.on(machine),
+            [workers],
+            profile.updates,
+            memory=memory,
+        )
+        names = ("seconds", "least", "most", "bytes", "waits")
+        row["memory"] = {name: found[name][0] for name in names}
     return row, plan

@@ -6,8 +6,9 @@
 
 `--recorded`: nets are FILTERxWIDTH (ZNN's CTMCTMCTCT) or configs. The graph that P workers would get runs on one
 worker, so that each of its tasks is timed; then P workers are simulated. Speed-up is the time of an update by the graph
-for one worker over the simulated one: finer tasks pay for themselves. Memory is not counted; each token that a task
-brings takes the hand-over of a cache line between cores (`--line`, ns).
+for one worker over the simulated one: finer tasks pay for themselves. Each token that a task brings takes the
+hand-over of a cache line between cores (`--line`, ns). Memory is counted beside that with `--memory-bandwidth 300`
+(GB/s), of a machine with as many cores as the most workers; `--l3 256MiB` and `--domains 8`: its last-level caches.
 
 Without it, task graphs are declared without memory, with estimated costs, as they are for each number of workers;
 nothing of the network runs. The net is conv, relu, max-filter (twice), conv, relu, conv; 12^3 outputs.
@@ -44,6 +45,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
+    parser.add_argument("--memory-bandwidth", type=float, metavar="GB/S")
+    parser.add_argument("--l3", metavar="SIZE")
+    parser.add_argument("--domains", type=int)
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     if chosen.recorded:

@@ -151,21 +151,16 @@ LEAST_INTENSITY, MOST_INTENSITY = 2.0**-4, 2.0**10
 """Operations a byte between which a roofline is drawn; kinds beyond stand at its edge."""
 
 
-def roofline(
-    roofs: Sequence[tuple[str, float, float]], dots: Sequence[tuple[str, str, float, float]]
-) -> Markup:
-    """Return a roofline: rates over operations a byte, both on log2 scales.
+def roofline(slope: float, peak: float, dots: Sequence[tuple[str, str, float, float]]) -> Markup:
+    """Return a roofline: operations a second over operations a byte, both on log2 scales.
 
-    `roofs`: class, the rate that memory allows at one operation a byte, and the highest rate; `dots`: name, colour,
-    operations a byte, and rate. Rates are in operations a second.
+    `slope`: bytes a second; `peak`: operations a second; `dots`: name, colour, operations a byte and a second.
     """
     height = 220.0
     wide = log2(MOST_INTENSITY / LEAST_INTENSITY)
-    tallest = max(peak for _, _, peak in roofs)
-    # Down to what memory allows at the left edge, or to the slowest kind.
-    lowest = min(
-        *(LEAST_INTENSITY * slope for _, slope, _ in roofs), *(rate / 2 for *_, rate in dots)
-    )
+    # From what memory allows at the left edge, or the slowest kind, up to the peak, or the fastest.
+    tallest = max(peak, *(rate for *_, rate in dots))
+    lowest = min(LEAST_INTENSITY * slope, *(rate / 2 for *_, rate in dots))
     tall = log2(tallest / lowest)
 
     def place(intensity: float, rate: float) -> tuple[float, float]:
@@ -175,13 +170,9 @@ def roofline(
             0.94 * log2(max(rate, lowest) / lowest) / tall,
         )
 
-    drawn, lines = [], []
-    for class_, slope, peak in roofs:
-        points = [
-            (at, min(peak, at * slope)) for at in (LEAST_INTENSITY, peak / slope, MOST_INTENSITY)
-        ]
-        lines.append(svg.curve([place(*point) for point in points], f"line {class_}"))
-    drawn.append(svg.stretched(0, height, lines))
+    corners = (LEAST_INTENSITY, peak / slope, MOST_INTENSITY)
+    roof = [place(at, min(peak, at * slope)) for at in corners]
+    drawn = [svg.stretched(0, height, [svg.curve(roof, "line bound")])]
     for power in range(int(log2(LEAST_INTENSITY)), int(log2(MOST_INTENSITY)) + 1, 2):
         x, _ = place(2.0**power, tallest)
         drawn.append(svg.text(x, height + 15, f"{2.0**power:g}", "tick", "middle"))

@@ -275,30 +275,27 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _roofline(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the roofline of all cores, and of one, with the rates of kinds whose operations are known."""
+    """Return the roofline, with the rates of kinds whose operations are known."""
     found = summary.get("roofline")
     if not found:
         return None
-    peak = found["gflops"] * 1e9
-    roofs = [
-        ("bound", found["bandwidth"], peak * found["cores"]),
-        ("simulated", found["bandwidth"] / found["cores"], peak),
-    ]
-    # Of one core, as tasks were measured. What moves nothing stands at the right edge.
+    peak = found["gflops"] * 1e9 * found["cores"]
+    # As if all cores did what one was measured to do: memory holds back what stands above its slope. What moves nothing
+    # stands at the right edge.
     dots = [
         (
             row["kind"],
             colours.name_of(row["kind"]),
             row["flops"] / max(row["moved"], 1.0),
-            row["flops"] / row["seconds"],
+            row["flops"] / row["shared"],
         )
         for row in found["rows"]
-        if row["flops"] and row["seconds"] > 0
+        if row["flops"] and row["shared"] > 0
     ]
     return {
         **found,
         "machine": describe_figures(found),
-        "picture": charts.roofline(roofs, dots) if dots else None,
+        "picture": charts.roofline(found["bandwidth"], peak, dots) if dots else None,
     }
 
 
