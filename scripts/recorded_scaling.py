@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from peers.cases import network_case
 from znnpy import Execution, Model
 from znnpy.cli.options import memory_bytes
 from znnpy.config import load_config
+from znnpy.graph import Touched
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
+from znnpy.network.types import Network, Triple
 from znnpy.profile.machine import OtherMachine, last_level_caches
 from znnpy.profile.recorded_updates import events_needed, profile_updates
 from znnpy.scheduler.core_count import available_cores
-from znnpy.simulate import Measured, Memory, Replay, curve, simulate
+from znnpy.simulate import Machine, Measured, Memory, Replay, curve, simulate
 from znnpy.simulate.measured_costs import measured_machine, run_costs
 
 Make = Callable[[int, int, Any], Model]
@@ -40,7 +43,8 @@ def show_recorded(options: argparse.Namespace) -> None:
         make, rows = maker(net), []
         plan, alone = None, None
         for workers in (1, *options.workers):
-            row, plan = recorded(make, workers, options, plan)
+            it = record(make, workers, options.updates, options.line, plan)
+            row, plan = recorded(it, workers, _memory(options, it.touched)), it.plan
             alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
             if counted:
@@ -76,17 +80,7 @@ def maker(net: str) -> Make:
     """How to make the models of a net."""
     if re.fullmatch(r"\d+x\d+", net):
         case = network_case(net)
-
-        def made(workers: int, record: int, plan: Any) -> Model:
-            return Model(
-                case.network,
-                case.output_shape,
-                threads=1,
-                plan=plan,
-                execution=Execution(cut_for=workers, record=record),
-            )
-
-        return made
+        return of_network(case.network, case.output_shape)
     config = load_config(Path(net))
     network = trained_network(config)
     alone = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
@@ -95,50 +89,73 @@ def maker(net: str) -> Make:
     )
 
 
-def recorded(
-    make: Make, workers: int, options: argparse.Namespace, plan: Any
-) -> tuple[dict[str, Any], Any]:
-    """Record the graph for so many workers on one, and simulate it on as many; also return the plan."""
+def of_network(network: Network, shape: Triple, conv: str = "auto") -> Make:
+    """How to make the models of a network and output shape."""
+
+    def made(workers: int, record: int, plan: Any) -> Model:
+        execution = Execution(cut_for=workers, record=record)
+        return Model(network, shape, threads=1, conv=conv, plan=plan, execution=execution)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The graph for some workers as it ran on one: medians of its tasks' seconds, and the machine."""
+
+    replay: Replay
+    machine: Machine
+    touched: Touched
+    updates: int
+    plan: Any
+
+
+def record(
+    make: Make, workers: int, updates: int, line: float = 50.0, plan: Any = None
+) -> Recording:
+    """Record the graph for so many workers on one; `line`: ns that each token takes from core to core."""
     with make(workers, 0, plan) as model:
-        needed, plan = events_needed(model, options.updates + WARM_UP), model.plan_record
+        needed, plan = events_needed(model, updates + WARM_UP), model.plan_record
     with make(workers, needed, plan) as model:
-        profile = profile_updates(model, options.updates, WARM_UP)
+        profile = profile_updates(model, updates, WARM_UP)
         graph, touched = model.task_graph_for(workers), model.touched()
     events = [worker.events for worker in profile.workers]
     measured = Measured(
         profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
     )
     # Medians: what disturbs some updates of one recording must not count as work of its graph.
-    costs = np.median(run_costs(measured), axis=0)
-    replay = Replay.of(graph, costs)
+    replay = Replay.of(graph, np.median(run_costs(measured), axis=0))
     machine = measured_machine(measured)
     if workers > 1:
-        machine = type(machine)(dispatch=machine.dispatch, successor=options.line * 1e-9)
-    seconds = simulate(replay, workers, machine, profile.updates).seconds_per_step
+        machine = Machine(dispatch=machine.dispatch, successor=line * 1e-9)
+    return Recording(replay, machine, touched, updates, plan)
+
+
+def recorded(it: Recording, workers: int, memory: Memory | None) -> dict[str, Any]:
+    """The row of so many workers."""
+    own, names = it.replay, ("seconds", "least", "most", "bytes", "waits")
     row = {
         "workers": workers,
-        "tasks": graph.size // 2,
-        "work": replay.work(profile.updates) / profile.updates,
-        "span": replay.span(),
-        "longest": float(costs.max()),
-        "seconds": seconds,
-        "measured": profile.seconds_per_update,
+        "tasks": own.graph.size // 2,
+        "work": own.work(it.updates) / it.updates,
+        "span": own.span(),
+        "longest": float(own.costs.max()),
+        "seconds": simulate(own, workers, it.machine, it.updates).seconds_per_step,
     }
-    if options.memory_bandwidth is not None:
-        figures = OtherMachine(
-            max(options.workers),
-            options.memory_bandwidth * 1e9,
-            memory_bytes(options.l3, "--l3"),
-            options.domains,
-        ).figures(HERE)
-        memory = Memory(figures, touched)
-        found = curve(
-            lambda count: replay,
-            lambda count: memory.on(machine),
-            [workers],
-            profile.updates,
-            memory=memory,
-        )
-        names = ("seconds", "least", "most", "bytes", "waits")
+    if memory:
+        machine = memory.on(it.machine)
+        found = curve(lambda _: own, lambda _: machine, [workers], it.updates, memory=memory)
         row["memory"] = {name: found[name][0] for name in names}
-    return row, plan
+    return row
+
+
+def _memory(options: argparse.Namespace, touched: Touched) -> Memory | None:
+    if options.memory_bandwidth is None:
+        return None
+    machine = OtherMachine(
+        max(options.workers),
+        options.memory_bandwidth * 1e9,
+        memory_bytes(options.l3, "--l3"),
+        options.domains,
+    )
+    return Memory(machine.figures(HERE), touched)

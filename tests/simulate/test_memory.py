@@ -52,11 +52,11 @@ def test_who_asks_for_nothing_is_not_held_up():
 
 
 def everything_apart(graph, size):
-    """Each task reads and stores a piece of its own."""
+    """Each task reads and stores a stripe of its own."""
     count = int(working(graph).sum())
-    pieces = np.repeat(np.arange(count), 2)
+    stripes = np.repeat(np.arange(count), 2)
     return Touched(
-        np.arange(0, 2 * count + 1, 2), pieces, np.tile([0, 1], count), np.full(count, size)
+        np.arange(0, 2 * count + 1, 2), stripes, np.tile([0, 1], count), np.full(count, size)
     )
 
 
@@ -79,7 +79,7 @@ def test_the_range_holds_what_is_simulated(seed, bandwidth, cache):
 
 
 def test_more_caches_hold_more():
-    """Sixteen pieces: a cache for all of them, one for two; of two such caches a single worker has one."""
+    """Sixteen stripes: a cache for all of them, one for two; of two such caches a single worker has one."""
     graph = build([1e-3] * 8, [(task, task + 1) for task in range(7)], copies=2)
     measured = {1: recorded(graph, 1, IDEAL, 8)}
     touched = everything_apart(graph, 1e3)

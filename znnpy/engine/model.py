@@ -330,7 +330,7 @@ class Model(Closing):
         return declared_graph(memory, self._settings)
 
     def touched(self) -> Touched:
-        """Return what the tasks of `task_graph` that work read and write, piece by piece of memory."""
+        """Return what the tasks of `task_graph` that work read and write, stripe by stripe of memory."""
         workers = max(1, self._layout.workers)
         memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
         return declared_touches(memory, self._settings)

@@ -1,4 +1,4 @@
-"""`Touched`: which pieces of memory the tasks of a graph read and write, for those that count bytes."""
+"""`Touched`: which stripes of memory the tasks of a graph read and write, for those that count bytes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Touched:
-    """The pieces that each task that works touches, in the order of tasks; what only waits touches none.
+    """The stripes that each task that works touches, in the order of tasks; what only waits touches none.
 
-    Task t touches pieces[starts[t] : starts[t + 1]], once for reading and once for writing, and stores to those where
-    `written` is 1. `sizes`: bytes of each piece. Pieces do not overlap.
+    Task t touches stripes[starts[t] : starts[t + 1]], once for reading and once for writing, and stores to those where
+    `written` is 1. `sizes`: bytes of each stripe. Stripes do not overlap.
     """
 
     starts: Ints
-    pieces: Ints
+    stripes: Ints
     written: Ints
     sizes: Floats
 
     def bytes(self) -> Floats:
         """Return the bytes that each task reads and writes, wherever they come from: a store reads its lines first."""
-        moved = np.concatenate([[0.0], np.cumsum(self.sizes[self.pieces] * (1 + self.written))])
+        moved = np.concatenate([[0.0], np.cumsum(self.sizes[self.stripes] * (1 + self.written))])
         return np.asarray(np.diff(moved[self.starts]), np.float64)

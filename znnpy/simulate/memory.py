@@ -53,7 +53,7 @@ class Memory:
             worker * caches // workers,
             half,
             it.starts,
-            it.pieces,
+            it.stripes,
             it.written,
             it.sizes,
             self.figures.cache / self.figures.domains,

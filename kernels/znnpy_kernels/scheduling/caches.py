@@ -1,8 +1,8 @@
 """What tasks move from and to memory: last-level caches that keep what was touched last.
 
-Each cache serves some workers and drops what it has not seen for longest (LRU), piece by piece. A piece that a cache
-lacks comes from another cache that has it, or else from memory; a store reads its lines first, takes the piece from all
-other caches, and goes to memory once its cache drops it.
+Each cache serves some workers and drops what it has not seen for longest (LRU), stripe by stripe. A stripe that a
+cache lacks comes from another cache that has it, or else from memory; a store reads its lines first, takes the stripe
+from all other caches, and goes to memory once its cache drops it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from znnpy_kernels.machine.native import native
 LIST, FLOATS = "int64[::1]", "float64[::1]"
 NOWHERE = -1
 NEWER, OLDER = range(2)
-"""Columns of a piece's links within a cache."""
+"""Columns of a stripe's links within a cache."""
 NEWEST, OLDEST = range(2)
 """Ends of a cache's list."""
 
 
 @inlined
-def unlink(links: Any, ends: Any, piece: int) -> None:
-    """Take a piece out of a cache's list."""
-    newer, older = links[piece, NEWER], links[piece, OLDER]
+def unlink(links: Any, ends: Any, stripe: int) -> None:
+    """Take a stripe out of a cache's list."""
+    newer, older = links[stripe, NEWER], links[stripe, OLDER]
     if newer == NOWHERE:
         ends[NEWEST] = older
     else:
@@ -37,14 +37,14 @@ def unlink(links: Any, ends: Any, piece: int) -> None:
 
 
 @inlined
-def link(links: Any, ends: Any, piece: int) -> None:
-    """Put a piece in front of a cache's list."""
-    links[piece, NEWER], links[piece, OLDER] = NOWHERE, ends[NEWEST]
+def link(links: Any, ends: Any, stripe: int) -> None:
+    """Put a stripe in front of a cache's list."""
+    links[stripe, NEWER], links[stripe, OLDER] = NOWHERE, ends[NEWEST]
     if ends[NEWEST] == NOWHERE:
-        ends[OLDEST] = piece
+        ends[OLDEST] = stripe
     else:
-        links[ends[NEWEST], NEWER] = piece
-    ends[NEWEST] = piece
+        links[ends[NEWEST], NEWER] = stripe
+    ends[NEWEST] = stripe
 
 
 @native(
@@ -55,7 +55,7 @@ def count_traffic(
     cache: Any,
     counted: int,
     starts: Any,
-    pieces: Any,
+    stripes: Any,
     written: Any,
     sizes: Any,
     capacity: float,
@@ -65,38 +65,38 @@ def count_traffic(
     """Add to `traffic` the bytes that each task moves between the caches and memory.
 
     `order`: tasks as they begin, each on the cache of the same entry of `cache`; those from entry `counted` on count.
-    Task t touches pieces[starts[t] : starts[t + 1]], and stores to those where `written` is not 0. `sizes`: bytes of
-    the pieces. `capacity`: bytes of each of the `caches`.
+    Task t touches stripes[starts[t] : starts[t + 1]], and stores to those where `written` is not 0. `sizes`: bytes of
+    the stripes. `capacity`: bytes of each of the `caches`.
     """
     links = np.full((caches, len(sizes), 2), NOWHERE)
     ends = np.full((caches, 2), NOWHERE)
     held, used = np.zeros((caches, len(sizes)), np.bool_), np.zeros(caches)
-    # The task that stored to a piece last, while memory has not seen it; and the cache that has it then.
+    # The task that stored to a stripe last, while memory has not seen it; and the cache that has it then.
     writer, owner = np.full(len(sizes), NOWHERE), np.full(len(sizes), NOWHERE)
     for turn in range(len(order)):
         task, own = order[turn], cache[turn]
         counts = turn >= counted
         for place in range(starts[task], starts[task + 1]):
-            piece = pieces[place]
-            size = sizes[piece]
-            if held[own, piece]:
-                unlink(links[own], ends[own], piece)
+            stripe = stripes[place]
+            size = sizes[stripe]
+            if held[own, stripe]:
+                unlink(links[own], ends[own], stripe)
             else:
                 elsewhere = False
                 for other in range(caches):
-                    elsewhere = elsewhere or held[other, piece]
+                    elsewhere = elsewhere or held[other, stripe]
                 if counts and not elsewhere:
                     traffic[task] += size
-                held[own, piece] = True
+                held[own, stripe] = True
                 used[own] += size
-            link(links[own], ends[own], piece)
+            link(links[own], ends[own], stripe)
             if written[place] != 0:
                 for other in range(caches):
-                    if other != own and held[other, piece]:
-                        unlink(links[other], ends[other], piece)
-                        held[other, piece] = False
+                    if other != own and held[other, stripe]:
+                        unlink(links[other], ends[other], stripe)
+                        held[other, stripe] = False
                         used[other] -= size
-                writer[piece], owner[piece] = task, own
+                writer[stripe], owner[stripe] = task, own
             while used[own] > capacity:
                 last = ends[own, OLDEST]
                 unlink(links[own], ends[own], last)

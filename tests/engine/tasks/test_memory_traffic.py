@@ -16,10 +16,10 @@ A, B = Buffer(Name(ANY, "a"), floats=16 * 60), Buffer(Name(ANY, "b"), floats=16 
 LINES = 64 * 60  # bytes of each
 
 
-def pieces_of(found, task):
-    """The pieces of a task, as (number, whether it is stored to)."""
+def stripes_of(found, task):
+    """The stripes of a task, as (number, whether it is stored to)."""
     own = slice(*found.starts[task : task + 2])
-    return list(zip(found.pieces[own].tolist(), found.written[own].tolist(), strict=True))
+    return list(zip(found.stripes[own].tolist(), found.written[own].tolist(), strict=True))
 
 
 def bytes_of(*tasks):
@@ -42,7 +42,7 @@ def test_sections_share_a_buffer_and_strands_a_range():
     tasks.append(declared("y", reads=[A.region(0, 3, section=1)]))
     assert bytes_of(*tasks) == [20, 20, 20, 30]
     found = touched([tasks])
-    assert {it for task in range(3) for it, _ in pieces_of(found, task)} == {0, 1, 2}
+    assert {it for task in range(3) for it, _ in stripes_of(found, task)} == {0, 1, 2}
 
 
 def test_tasks_that_divide_what_they_wait_for_share_it_by_their_costs():
@@ -55,7 +55,7 @@ def test_tasks_that_divide_what_they_wait_for_share_it_by_their_costs():
     # What they also write is theirs: two of two units of b, read and stored to.
     assert bytes_of(*tasks) == [10 + 180, 20 + 180, 30 + 180]
     first, second, third = (
-        {it for it, _ in pieces_of(touched([tasks]), task)} for task in range(3)
+        {it for it, _ in stripes_of(touched([tasks]), task)} for task in range(3)
     )
     assert len(first | second | third) == len(first) + len(second) + len(third) - 2
     # Others between them are another group, which reads all of it again.

@@ -15,16 +15,16 @@ def slow_traffic(order, cache, counted, touches, sizes, capacity, caches):
     held = [OrderedDict() for _ in range(caches)]
     dirty, moved = {}, [0.0] * len(touches)
     for turn, (task, own) in enumerate(zip(order, cache, strict=True)):
-        for piece, stored in touches[task]:
-            if piece not in held[own] and not any(piece in it for it in held) and turn >= counted:
-                moved[task] += sizes[piece]
-            held[own][piece] = None
-            held[own].move_to_end(piece)
+        for stripe, stored in touches[task]:
+            if stripe not in held[own] and not any(stripe in it for it in held) and turn >= counted:
+                moved[task] += sizes[stripe]
+            held[own][stripe] = None
+            held[own].move_to_end(stripe)
             if stored:
                 for other in range(caches):
                     if other != own:
-                        held[other].pop(piece, None)
-                dirty[piece] = own, task
+                        held[other].pop(stripe, None)
+                dirty[stripe] = own, task
             while sum(sizes[it] for it in held[own]) > capacity:
                 last, _ = held[own].popitem(last=False)
                 if last in dirty and dirty[last][0] == own:
@@ -38,9 +38,9 @@ def native_traffic(order, cache, counted, touches, sizes, capacity, caches):
     starts = np.cumsum([0, *map(len, touches)])
     flat = np.array([it for own in touches for it in own], np.int64).reshape(-1, 2)
     moved = np.zeros(len(touches))
-    pieces, written = np.ascontiguousarray(flat.T)
+    stripes, written = np.ascontiguousarray(flat.T)
     count_traffic(
-        np.array(order), np.array(cache), counted, starts, pieces, written, np.array(sizes, float),
+        np.array(order), np.array(cache), counted, starts, stripes, written, np.array(sizes, float),
         float(capacity), caches, moved,
     )  # fmt: skip
     return moved

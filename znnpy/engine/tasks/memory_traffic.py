@@ -1,4 +1,4 @@
-"""Turns the regions that tasks declare into pieces of memory with bytes (`Touched`), for those that count traffic.
+"""Turns the regions that tasks declare into stripes of memory with bytes (`Touched`), for those that count traffic.
 
 A region says what a task must not run beside, which may be more than it touches: a product of some frequencies waits
 for the spectra of all. Such tasks are declared as those that `divide` what they read with their like.
@@ -20,7 +20,7 @@ from znnpy.graph import Touched
 Ints = NDArray[np.int64]
 FLOAT = 4  # bytes
 LINE = 64
-"""Bytes in which pieces are counted: memory moves by cache lines."""
+"""Bytes in which stripes are counted: memory moves by cache lines."""
 
 Share = tuple[float, float]
 """From where to where a task touches a region, as fractions of it."""
@@ -31,7 +31,7 @@ def touched(steps: Sequence[Sequence[Declared]]) -> Touched:
     """Return what the tasks of some steps touch that work, in their order.
 
     A buffer's bytes are shared evenly by its sections, a section's by the units in which its ranges count, and those
-    of a range by its strands. Tasks that `divide` and stand together share what they read by their costs. Pieces
+    of a range by its strands. Tasks that `divide` and stand together share what they read by their costs. Stripes
     lie between the bounds of all that is touched.
     """
     works = [[task for task in step if not task.what.waits] for step in steps]
@@ -58,11 +58,11 @@ def touched(steps: Sequence[Sequence[Declared]]) -> Touched:
             for region in task.writes:
                 note(region, ALL, 1)
             starts.append(len(rows))
-    return _in_pieces(np.array(rows, np.int64).reshape(-1, 4), np.array(starts), len(numbers))
+    return _in_stripes(np.array(rows, np.int64).reshape(-1, 4), np.array(starts), len(numbers))
 
 
-def _in_pieces(rows: Ints, starts: Ints, keys: int) -> Touched:
-    """Return accesses (key, low, high, written) of lines as runs of pieces."""
+def _in_stripes(rows: Ints, starts: Ints, keys: int) -> Touched:
+    """Return accesses (key, low, high, written) of lines as runs of stripes."""
     key, low, high, written = rows.T
     by_key = np.argsort(key, kind="stable")
     ends = np.searchsorted(key[by_key], np.arange(keys + 1))
@@ -77,8 +77,10 @@ def _in_pieces(rows: Ints, starts: Ints, keys: int) -> Touched:
         known += max(len(bounds) - 1, 0)
     offsets = np.concatenate([[0], np.cumsum(last - first)])
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], last - first)
-    pieces = np.repeat(first, last - first) + within
-    return Touched(offsets[starts], pieces, np.repeat(written, last - first), np.concatenate(sizes))
+    stripes = np.repeat(first, last - first) + within
+    return Touched(
+        offsets[starts], stripes, np.repeat(written, last - first), np.concatenate(sizes)
+    )
 
 
 def _shares(step: Sequence[Declared]) -> Iterator[tuple[Declared, dict[Region, Share]]]:
