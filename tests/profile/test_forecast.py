@@ -6,6 +6,7 @@ import pytest
 from recorded import recorded, small_model
 
 from znnpy.errors import PlanError
+from znnpy.profile.command import _figures
 from znnpy.profile.machine import OtherMachine, last_level_caches, stream_rate
 from znnpy.profile.roofline import roofline
 from znnpy.profile.simulation import (
@@ -113,3 +114,10 @@ def test_a_roofline_has_all_kinds_and_both_limits(made):
     moved = sum(row["moved"] for row in found["rows"])
     assert moved == pytest.approx(simulate_runs(made, memory)["simulation"]["bytes"][-1])
     json.dumps(found)
+
+
+def test_a_system_that_tells_of_no_caches_has_no_roofline():
+    assert _figures(None, HERE | {"caches": []}) is None
+    assert _figures(None, HERE) == OtherMachine().figures(HERE)
+    # Ranks but the first measure nothing.
+    assert _figures(OtherMachine(cores=64), {}) is None

@@ -230,6 +230,18 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_recorde
     assert "recording" not in errors
 
 
+def test_a_machine_that_cannot_be_is_refused_before_anything_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    with pytest.raises(SystemExit) as done:
+        main(["profile", str(tmp_path / "c.yaml"), "--cores", "2", "--domains", "4"])
+    assert done.value.code == 1
+    errors = capsys.readouterr().err
+    assert "--domains 4: there are only 2 cores" in errors
+    assert "recording" not in errors
+
+
 def test_report_is_alone_and_whole(profiled: Path) -> None:
     text = with_everything(profiled).read_text()
     page = Page(text)

@@ -57,7 +57,7 @@ from znnpy.profile.sum_strategies import compare_sums
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
 from znnpy.scheduler.core_count import available_cores
-from znnpy.simulate import Links
+from znnpy.simulate import Figures, Links
 
 WARM_UP = 2  # updates: one of each parity, as both copies of a step have data of their own
 
@@ -201,6 +201,9 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         raise PlanError(f"{out} is a file; --output names a folder for the report and the traces")
     if wishes.ranks:
         _refuse_ranks(subject)
+    here = {} if subject.world.rank else describe_machine()
+    # Before anything is recorded: a machine that cannot be is refused.
+    figures = _figures(wishes.machine, here)
     # The same number on all ranks, since they record together.
     own = subject.config.run.threads or share_of_cores(subject.world)
     # Always with one worker, to which the others are compared.
@@ -212,15 +215,15 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     if subject.world.rank:
         return {}
     out.mkdir(parents=True, exist_ok=True)
-    summary = _frame(subject, model)
-    here = summary["machine"]
-    memory = memory_of(made, (wishes.machine or OtherMachine()).figures(here))
+    summary = _frame(subject, model, here)
+    memory = memory_of(made, figures) if figures else None
     other = memory if wishes.machine else None
     summary |= simulate_runs(made, other)
     summary |= _runs(made, summary)
     if not summary["doubts"]:
-        counted = count_memory(made, memory)
-        summary["roofline"] = roofline(summary["runs"][-1], counted, here["sgemm_gflops"])
+        if memory:
+            counted = count_memory(made, memory)
+            summary["roofline"] = roofline(summary["runs"][-1], counted, here["sgemm_gflops"])
         summary["what_if"] = simulate_changes(made, other)
     if wishes.ranks:
         how = subject.config.distributed
@@ -269,7 +272,14 @@ def _refuse_ranks(subject: Subject) -> None:
         )
 
 
-def _frame(subject: Subject, model: Model) -> dict[str, Any]:
+def _figures(asked: OtherMachine | None, here: Mapping[str, Any]) -> Figures | None:
+    """Return the figures of the machine that is asked for, or of this one if it tells of its caches."""
+    if asked is None and not here.get("caches"):
+        return None
+    return (asked or OtherMachine()).figures(here) if here else None
+
+
+def _frame(subject: Subject, model: Model, here: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of the summary that do not depend on the number of threads."""
     outputs = model.geometry.output_shapes.values()
     return {
@@ -281,7 +291,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "strategy": model.strategy.name if model.strategy else None,
         "microbatch": model.microbatch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
-        "machine": describe_machine(),
+        "machine": here,
         "layers": [*(edge.name for edge in model.network.edges)],
         "plan": {
             name: {PASS_OF[which]: str(layer.method(which)) for which in PASSES}

@@ -51,7 +51,7 @@ class OtherMachine:
     cache: int | None = None
     domains: int | None = None
 
-    def figures(self, here: dict[str, Any]) -> Figures:
+    def figures(self, here: Mapping[str, Any]) -> Figures:
         """Return the figures of the other machine; `here`: `describe_machine`.
 
         Raises PlanError where there would be more caches than cores, or none is known.
