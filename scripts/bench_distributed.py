@@ -3,6 +3,7 @@
     python scripts/bench_distributed.py --ranks 2 4 --links shared tcp 1gbit 100mbit
     python scripts/bench_distributed.py --sweep --ranks 4 --links tcp     # sums of many sizes
     python scripts/bench_distributed.py --replay                          # simulated: 16 to 256 ranks
+    python scripts/bench_distributed.py --exchanges --ranks 2 4 8 --links shared  # small values, by all to all
     python scripts/bench_distributed.py --torch ~/torch/bin/python        # another Python that has torch
 
 `shared` is memory that ranks share, `tcp` loopback; a rate such as `1gbit` is measured through network
@@ -14,6 +15,10 @@ ranks at once, without messages; `exposed`: what an update takes more with them.
 `blocking` exposes that a strategy hides. Blocks of both kinds of updates take turns; medians. What ranks
 on one machine take from each other's cores and memory is in both. `others`: cores that other processes
 kept busy; above 0.1 the numbers are spoilt.
+
+`--exchanges`: milliseconds of one after the other, and of processor time that the communication thread takes for one;
+then simulated ones of `--replayed` ranks: rounds in which each rank meets another one, who looks between two naps,
+`--latency` apart, and what Python does with all values, measured here.
 """
 
 from __future__ import annotations
@@ -43,10 +48,14 @@ def main() -> int:
     # Stopped, it takes its nets down.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     rows: list[Row] = []
-    what = sweep if options.sweep else updates
+    what = sweep if options.sweep else exchanges if options.exchanges else updates
     for row in replay(options) if options.replay else measured(options, what):
         rows.append(row)
         print(_line(row), flush=True)
+    if options.exchanges:
+        for row in simulated_exchanges(options):
+            rows.append(row)
+            print(_line(row), flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
@@ -94,6 +103,25 @@ def sweep(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
     found, others = _run(net, ranks, "sweep.py", ["--sizes", *sizes, "--colors", *colors])
     for size, times in found.items():
         yield {"bytes": int(size), **times, "others": others}
+
+
+def exchanges(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row]:
+    """A row: small values of all ranks to all."""
+    found, others = _run(net, ranks, "exchanges.py", ["--count", 100])
+    yield {**found, "others": others}
+
+
+def simulated_exchanges(options: argparse.Namespace) -> Iterator[Row]:
+    """A row for each number of ranks: rounds of recursive doubling, and what Python does in the end."""
+    from ranks.exchanges import in_python, rounds
+
+    for ranks in options.replayed:
+        messages, python = rounds(ranks, options.latency * 1e-6), in_python(ranks)
+        yield {
+            "simulated ranks": ranks,
+            "exchange": messages + python,
+            "of it in Python": python,
+        }
 
 
 def replay(options: argparse.Namespace) -> Iterator[Row]:
@@ -190,10 +218,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sweep", action="store_true", help="sums of many sizes, no network")
     parser.add_argument("--sizes", nargs="+", type=int, default=[1 << k for k in range(12, 25, 2)])
     parser.add_argument("--colors", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument("--exchanges", action="store_true", help="small values, no network")
     parser.add_argument("--replay", action="store_true", help="simulate instead of measuring")
     parser.add_argument("--replayed", nargs="+", type=int, default=[16, 64, 256], metavar="RANKS")
     parser.add_argument("--gigabits", nargs="+", type=float, default=[1.0, 10.0, 100.0])
-    parser.add_argument("--latency", type=float, default=20.0, help="microseconds, of --replay")
+    parser.add_argument(
+        "--latency", type=float, default=20.0, help="microseconds, of what is simulated"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,35 +14,47 @@ import numpy as np
 from peers.cases import network_case
 
 from znnpy import Execution, Model
+from znnpy.cli.options import memory_bytes
 from znnpy.config import load_config
+from znnpy.graph import Touched
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
+from znnpy.network.types import Network, Triple
+from znnpy.profile.machine import OtherMachine, last_level_caches
 from znnpy.profile.recorded_updates import events_needed, profile_updates
 from znnpy.scheduler.core_count import available_cores
-from znnpy.simulate import Measured, Replay, simulate
+from znnpy.simulate import Machine, Measured, Memory, Replay, curve, simulate
 from znnpy.simulate.measured_costs import measured_machine, run_costs
 
 Make = Callable[[int, int, Any], Model]
 """Makes a model for so many workers that keeps so many events, by a plan or None."""
 WARM_UP = 2
+HERE = {"cores": available_cores(), "caches": last_level_caches()}
 
 
 def show_recorded(options: argparse.Namespace) -> None:
     """Print a line for each net and number of workers."""
-    found = {}
-    print("net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up")
+    found, counted = {}, options.memory_bandwidth is not None
+    header = (
+        "net | workers | tasks | T1 ms | Tinf ms | T1 / Tinf | longest us | update ms | speed-up"
+    )
+    print(header + (" | with memory: ms | from | to | speed-up | MiB | waits" if counted else ""))
     for net in options.recorded:
         make, rows = maker(net), []
         plan, alone = None, None
         for workers in (1, *options.workers):
-            row, plan = recorded(make, workers, options, plan)
+            it = record(make, workers, options.updates, options.line, plan)
+            row, plan = recorded(it, workers, _memory(options, it.touched)), it.plan
             alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
+            if counted:
+                row["memory"]["speed_up"] = alone / row["memory"]["seconds"]
             rows.append(row)
             print(
                 f"{Path(net).stem} | {workers} | {row['tasks']} | {row['work'] * 1e3:.2f} | "
                 f"{row['span'] * 1e3:.2f} | {row['work'] / row['span']:.0f} | {row['longest'] * 1e6:.0f} | "
-                f"{row['seconds'] * 1e3:.2f} | {row['speed_up']:.1f}",
+                f"{row['seconds'] * 1e3:.2f} | {row['speed_up']:.1f}"
+                + (" | " + _with_memory(row) if counted else ""),
                 flush=True,
             )
         found[net] = rows
@@ -49,21 +62,25 @@ def show_recorded(options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps(found, indent=1))
 
 
+def _with_memory(row: dict[str, Any]) -> str:
+    """The columns of a simulation that counts bytes; kinds that wait for a hundredth of the workers' time or more."""
+    it, whole = row["memory"], row["memory"]["seconds"] * row["workers"]
+    waits = [
+        f"{kind} {seconds / whole:.0%}"
+        for kind, seconds in it["waits"].items()
+        if seconds >= 0.01 * whole
+    ]
+    return (
+        f"{it['seconds'] * 1e3:.2f} | {it['least'] * 1e3:.2f} | {it['most'] * 1e3:.2f} | {it['speed_up']:.1f} | "
+        f"{it['bytes'] / 2**20:.0f} | {', '.join(waits) or 'none'}"
+    )
+
+
 def maker(net: str) -> Make:
     """How to make the models of a net."""
     if re.fullmatch(r"\d+x\d+", net):
         case = network_case(net)
-
-        def made(workers: int, record: int, plan: Any) -> Model:
-            return Model(
-                case.network,
-                case.output_shape,
-                threads=1,
-                plan=plan,
-                execution=Execution(cut_for=workers, record=record),
-            )
-
-        return made
+        return of_network(case.network, case.output_shape)
     config = load_config(Path(net))
     network = trained_network(config)
     alone = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
@@ -72,33 +89,73 @@ def maker(net: str) -> Make:
     )
 
 
-def recorded(
-    make: Make, workers: int, options: argparse.Namespace, plan: Any
-) -> tuple[dict[str, Any], Any]:
-    """Record the graph for so many workers on one, and simulate it on as many; also return the plan."""
+def of_network(network: Network, shape: Triple, conv: str = "auto") -> Make:
+    """How to make the models of a network and output shape."""
+
+    def made(workers: int, record: int, plan: Any) -> Model:
+        execution = Execution(cut_for=workers, record=record)
+        return Model(network, shape, threads=1, conv=conv, plan=plan, execution=execution)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The graph for some workers as it ran on one: medians of its tasks' seconds, and the machine."""
+
+    replay: Replay
+    machine: Machine
+    touched: Touched
+    updates: int
+    plan: Any
+
+
+def record(
+    make: Make, workers: int, updates: int, line: float = 50.0, plan: Any = None
+) -> Recording:
+    """Record the graph for so many workers on one; `line`: ns that each token takes from core to core."""
     with make(workers, 0, plan) as model:
-        needed, plan = events_needed(model, options.updates + WARM_UP), model.plan_record
+        needed, plan = events_needed(model, updates + WARM_UP), model.plan_record
     with make(workers, needed, plan) as model:
-        profile = profile_updates(model, options.updates, WARM_UP)
-        graph = model.task_graph_for(workers)
+        profile = profile_updates(model, updates, WARM_UP)
+        graph, touched = model.task_graph_for(workers), model.touched()
     events = [worker.events for worker in profile.workers]
     measured = Measured(
         profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
     )
     # Medians: what disturbs some updates of one recording must not count as work of its graph.
-    costs = np.median(run_costs(measured), axis=0)
-    replay = Replay.of(graph, costs)
+    replay = Replay.of(graph, np.median(run_costs(measured), axis=0))
     machine = measured_machine(measured)
     if workers > 1:
-        machine = type(machine)(dispatch=machine.dispatch, successor=options.line * 1e-9)
-    seconds = simulate(replay, workers, machine, profile.updates).seconds_per_step
+        machine = Machine(dispatch=machine.dispatch, successor=line * 1e-9)
+    return Recording(replay, machine, touched, updates, plan)
+
+
+def recorded(it: Recording, workers: int, memory: Memory | None) -> dict[str, Any]:
+    """The row of so many workers."""
+    own, names = it.replay, ("seconds", "least", "most", "bytes", "waits")
     row = {
         "workers": workers,
-        "tasks": graph.size // 2,
-        "work": replay.work(profile.updates) / profile.updates,
-        "span": replay.span(),
-        "longest": float(costs.max()),
-        "seconds": seconds,
-        "measured": profile.seconds_per_update,
+        "tasks": own.graph.size // 2,
+        "work": own.work(it.updates) / it.updates,
+        "span": own.span(),
+        "longest": float(own.costs.max()),
+        "seconds": simulate(own, workers, it.machine, it.updates).seconds_per_step,
     }
-    return row, plan
+    if memory:
+        machine = memory.on(it.machine)
+        found = curve(lambda _: own, lambda _: machine, [workers], it.updates, memory=memory)
+        row["memory"] = {name: found[name][0] for name in names}
+    return row
+
+
+def _memory(options: argparse.Namespace, touched: Touched) -> Memory | None:
+    if options.memory_bandwidth is None:
+        return None
+    machine = OtherMachine(
+        max(options.workers),
+        options.memory_bandwidth * 1e9,
+        memory_bytes(options.l3, "--l3"),
+        options.domains,
+    )
+    return Memory(machine.figures(HERE), touched)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 from launched import launched
 
+from znnpy.distributed.background_threads import be_punctual
 from znnpy.distributed.errors import DistributedError
-from znnpy.distributed.serialization import joined, packed, split, unpacked
+from znnpy.distributed.serialization import all_unpacked, joined, packed, split, unpacked
 from znnpy.distributed.world import World
 
 TELL = """
@@ -132,8 +135,26 @@ def test_who_is_alone_hears_itself() -> None:
 def test_values_keep_their_bits() -> None:
     for value in (0.1 + 0.2, [1e-320, -0.0], {"a": [None, True]}, b"\x00\xff", b""):
         assert repr(unpacked(packed(value))) == repr(value)
+    for values in ([0.1 + 0.2, [None, -0.0]], [b"\x00,]", 1], []):
+        assert repr(all_unpacked([packed(value) for value in values])) == repr(values)
     parts = [b"", b"abc", packed(1)]
     assert split(joined(parts)) == parts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no slack of timers")
+def test_naps_of_a_punctual_thread_have_a_microsecond_of_slack() -> None:
+    found: list[int] = []
+
+    def look() -> None:
+        be_punctual()
+        found.append(ctypes.CDLL(None).prctl(30))  # PR_GET_TIMERSLACK
+
+    before = ctypes.CDLL(None).prctl(30)
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    # Of that thread alone.
+    assert (found, ctypes.CDLL(None).prctl(30)) == ([1000], before)
 
 
 def test_mpi_is_loaded_only_where_ranks_are() -> None:
@@ -155,7 +176,7 @@ class Silent:
     def start(self) -> None:
         """Nothing goes."""
 
-    def tell(self, *_: object) -> None:
+    def call(self, *_: object) -> None:
         """Nothing goes."""
 
 
@@ -163,6 +184,6 @@ def test_what_comes_after_a_failure_changes_nothing_of_it() -> None:
     world = World(Silent())  # type: ignore[arg-type]
     pending = world.begin_exchange(1)
     world.fail(DistributedError("rank 1 has failed"))
-    world._distribute(0, joined([packed(1), packed(2)]))
+    world._distribute([packed(1), packed(2)])
     with pytest.raises(DistributedError, match="rank 1 has failed"):
         pending.result()

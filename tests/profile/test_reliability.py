@@ -80,7 +80,10 @@ def test_the_advice_of_every_run_begins_with_what_is_doubted_of_any(
 ) -> None:
     """What other ranks are waited for is not simulated, and so no error of it."""
     made = {threads: (recorded(threads), small_model(threads)) for threads in (1, 2)}
-    simulation = {"workers": [1, 2], "seconds": [1.0, 0.5], "error": {"1": 0.3, "2": 0.0}}
+    simulation = {
+        "workers": [1, 2], "seconds": [1.0, 0.5], "error": {"1": 0.3, "2": 0.0}, "memory": None,
+        "waits": [{}, {}],
+    }  # fmt: skip
     summary = {"machine": {"cores": 8, "sgemm_gflops": 50.0}, "simulation": simulation}
     monkeypatch.setattr(command, "find_doubts", lambda runs, error, cores: [f"{error} {cores}"])
     try:

@@ -17,6 +17,7 @@ from znnpy.cli import main
 from znnpy.cli.profile import _print
 from znnpy.graph.policies import POLICIES
 from znnpy.profile.report import write_report
+from znnpy.profile.roofline import roofline
 from znnpy.profile.svg import seconds
 
 CONFIG = """
@@ -31,9 +32,10 @@ data: {train: [{image: none.h5:raw, labels: none.h5:labels}]}
 training: {iterations: 1, output_shape: 8, conv: spectral}
 run: {directory: run, threads: 2}
 """
+FIGURES = {"cores": 64, "bandwidth": 3e11, "cache": 2.0**28, "domains": 8}
 SECTIONS = {
     "advice", "gantt", "losses", "workers", "layers", "levels", "rates", "grain", "path", "scaling", "policies",
-    "ranks",
+    "ranks", "roofline", "changes",
 }  # fmt: skip
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -93,9 +95,24 @@ def with_everything(folder: Path) -> Path:
         "seconds": [1.0, 0.5, 0.3, 0.1],
         "brent_lower": [1.0, 0.5, 0.25, 0.08],
         "brent_upper": [1.1, 0.6, 0.35, 0.11],
+        "least": [1.0, 0.5, 0.28, 0.09],
+        "most": [1.2, 0.7, 0.4, 0.2],
+        "bytes": [1e9, 1e9, 9e8, 1e8],
+        "waits": [{}, {}, {"pool": 0.1}, {"pool": 2.0, "transform": 1.0}],
+        "memory": FIGURES,
         "error": {"1": 0.01},
     }
     summary["doubts"] = []
+    kinds = {kind: {"touched": 2e9, "moved": 1e8} for kind in summary["runs"][-1]["kinds"]}
+    summary["roofline"] = roofline(summary["runs"][-1], FIGURES | {"kinds": kinds}, 60.0)
+    summary["what_if"] = {
+        "workers": [16, 64],
+        "seconds": [0.2, 0.1],
+        "changes": [
+            {"change": "kind", "name": "product", "seconds": [0.15, 0.1]},
+            {"change": "layer", "name": "conv1", "seconds": [0.2, 0.05]},
+        ],
+    }
     for policy in summary["policies"]:
         policy["simulated"] = {"64": 0.1, "2": 0.5}
     summary["sums"] = [
@@ -190,6 +207,8 @@ def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"],
         ["profile", "c.yaml", "--ranks", "two"], ["profile", "c.yaml", "--bandwidth", "0"],
+        ["profile", "c.yaml", "--l3", "much"], ["profile", "c.yaml", "--memory-bandwidth", "0"],
+        ["profile", "c.yaml", "--cores", "0"], ["profile", "c.yaml", "--domains", "none"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as done:
             main(words)
@@ -211,6 +230,18 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_is_recorde
     assert "recording" not in errors
 
 
+def test_a_machine_that_cannot_be_is_refused_before_anything_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    with pytest.raises(SystemExit) as done:
+        main(["profile", str(tmp_path / "c.yaml"), "--cores", "2", "--domains", "4"])
+    assert done.value.code == 1
+    errors = capsys.readouterr().err
+    assert "--domains 4: there are only 2 cores" in errors
+    assert "recording" not in errors
+
+
 def test_report_is_alone_and_whole(profiled: Path) -> None:
     text = with_everything(profiled).read_text()
     page = Page(text)
@@ -219,6 +250,8 @@ def test_report_is_alone_and_whole(profiled: Path) -> None:
     assert not re.search(r"url\(|@import|https?://", text)
     assert "default-src 'none'" in text
     assert "<b>small" not in text
+    assert "tasks of conv1 halved" in text
+    assert "64 cores with 300 GB/s and 256 MiB of L3 in 8 domains" in text
     assert page.tags.count("svg") > 20
     assert page.tags.count("rect") > 50
 

@@ -6,14 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from recorded import recorded, small_model
 
-from znnpy.profile.advice import advise
+from znnpy.profile.advice import _more_workers, advise
 from znnpy.profile.graphviz import write_dot
 from znnpy.profile.recorded_updates import random_batch
+from znnpy.profile.simulation import rows_of
 from znnpy.profile.summary import _sizes, step_edges, summarise, typical_costs
 
-SIMULATION = {"workers": [1, 2, 3, 8, 16], "seconds": [1.0, 0.51, 0.35, 0.24, 0.2]}
+SIMULATION = {
+    "workers": [1, 2, 3, 8, 16],
+    "seconds": [1.0, 0.51, 0.35, 0.24, 0.2],
+    "memory": None,
+    "waits": [{}] * 5,
+}
 
 
 def slow_longest_path(edges, costs):
@@ -69,6 +77,37 @@ def test_how_many_workers_are_worth_it_is_said_once():
     doubted = advise(found, machine, simulation, doubts=["The measurement was disturbed."])
     assert doubted[:2] == ["The measurement was disturbed.", told[0]]
     assert "simulation" not in " ".join(doubted)
+
+
+@given(st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=8))
+def test_advice_never_contradicts_the_table(times):
+    """Whatever was simulated: each number that it names is one of the table's, and no row below says otherwise."""
+    counts = [1, 2, 3, 4, 8, 16, 64, 256][: len(times)]
+    simulation = SIMULATION | {"workers": counts, "seconds": times, "waits": [{}] * len(times)}
+    others = {name: [0.0] * len(times) for name in ("least", "most", "bytes")}
+    rows = {row["workers"]: row["speed_up"] for row in rows_of(simulation | others)}
+    (told,) = _more_workers(simulation)
+    named = re.findall(r"(\d+)(?: workers?)? (?:would be busy|for half of it|would be \d)", told)
+    busy, half, most = map(int, named)
+    gains = re.findall(r"(\d+\.\d) times as fast", told)
+    assert gains == [f"{rows[count]:.1f}" for count in (busy, half, most)]
+    for limit, share in ((busy, 0.9), (half, 0.5)):
+        below = [count for count in counts if 1 < count <= limit]
+        assert all(rows[count] >= share * count for count in below)
+        beyond = [count for count in counts if count > limit]
+        assert not beyond or rows[beyond[0]] < share * beyond[0]
+
+
+def test_memory_is_named_where_workers_wait_for_it():
+    memory = {"cores": 16, "bandwidth": 3e11, "cache": 2**28, "domains": 8}
+    waits = [{}] * 4 + [{"transform": 0.5, "pool": 0.2, "sum": 0.1}]
+    told = list(_more_workers(SIMULATION | {"memory": memory, "waits": waits}))
+    assert told[0].startswith(
+        "By simulation of 16 cores with 300 GB/s and 256 MiB of L3 in 8 domains, up to 3 workers"
+    )
+    assert told[1:] == [
+        "16 workers would wait for memory for 25% of their time, in transform and pool tasks first."
+    ]
 
 
 def test_a_task_that_was_interrupted_once_costs_what_it_usually_does():

@@ -111,8 +111,8 @@ def overrides(
     return found
 
 
-def memory_bytes(text: str | None) -> int | None:
-    """Return the bytes of --max-memory; wrong usage if it is no size."""
+def memory_bytes(text: str | None, option: str = "--max-memory") -> int | None:
+    """Return the bytes of an option; wrong usage if it is no size."""
     from pydantic import TypeAdapter, ValidationError
 
     from znnpy.fields import Bytes
@@ -122,7 +122,7 @@ def memory_bytes(text: str | None) -> int | None:
     try:
         return TypeAdapter(Bytes).validate_python(text)
     except ValidationError as error:
-        raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint="--max-memory") from error
+        raise typer.BadParameter(f"{text!r} is not like 8GiB", param_hint=option) from error
 
 
 def filters(given: list[str] | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from znnpy.cli.options import (
     MaxMemory,
     Overrides,
     block_sizes,
+    memory_bytes,
     new_path,
     overrides,
 )
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from znnpy.simulate import Links
     from znnpy.train.progress import Reporter
 
+OTHER = "Another machine to predict"
 PATCH = (48, 48, 48)  # output voxels where neither an option nor the config says
 
 
@@ -81,6 +83,45 @@ def profile(
             help="For --ranks: latency of each message (default: 20).",
         ),
     ] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores",
+            min=1,
+            metavar="N",
+            rich_help_panel=OTHER,
+            help="Its cores (default: as many as here).",
+        ),
+    ] = None,
+    memory_bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            "--memory-bandwidth",
+            min=1e-3,
+            metavar="GB/S",
+            rich_help_panel=OTHER,
+            help="Bandwidth of its memory (default: for each core as much as measured here).",
+        ),
+    ] = None,
+    l3: Annotated[
+        str | None,
+        typer.Option(
+            "--l3",
+            metavar="SIZE",
+            rich_help_panel=OTHER,
+            help="Its last-level caches together, e.g. 256MiB (default: for each core as much as here).",
+        ),
+    ] = None,
+    domains: Annotated[
+        int | None,
+        typer.Option(
+            "--domains",
+            min=1,
+            metavar="N",
+            rich_help_panel=OTHER,
+            help="How many such caches it has (default: as many for each core as here).",
+        ),
+    ] = None,
     patch: Annotated[
         str | None,
         typer.Option(
@@ -117,7 +158,7 @@ def profile(
 
     from znnpy.distributed.rendezvous import joined
     from znnpy.graph.policies import POLICIES
-    from znnpy.profile import Wishes, profile_subject
+    from znnpy.profile import OtherMachine, Wishes, profile_subject
     from znnpy.train.progress import Quiet, choose_reporter
 
     words = overrides(set_, None, max_memory)
@@ -126,7 +167,10 @@ def profile(
     compared = tuple(POLICIES) if policy == "all" else ()
     counts = _counts(threads, "--threads"), _counts(ranks, "--ranks")
     links = _links(bandwidth, latency, simulated=bool(counts[1]))
-    wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links)
+    bandwidth = None if memory_bandwidth is None else memory_bandwidth * 1e9
+    machine = OtherMachine(cores, bandwidth, memory_bytes(l3, "--l3"), domains)
+    other = machine if machine != OtherMachine() else None
+    wishes = Wishes(updates, counts[0], compared, arrows, full_graph, counts[1], links, other)
     with joined(debug=global_options().verbose) as world:
         reporter = choose_reporter(quiet=global_options().quiet) if world.rank == 0 else Quiet()
         subject = _subject(config, predict, words, patch, reporter, world)
@@ -224,8 +268,54 @@ def _print(summary: dict[str, Any], out: Path) -> None:
     ]
     for line in lines:
         terminal.print(line, highlight=False, markup=False)
+    if not summary["doubts"]:
+        for table in _forecasts(summary):
+            terminal.print(table)
     if "ranks" in summary:
         terminal.print(_ranks(summary["ranks"], doubted=bool(summary["doubts"])))
+
+
+def _forecasts(summary: dict[str, Any]) -> Iterator[Table]:
+    """Yield what an update would take on the other machine that was asked for, and what would make it shorter."""
+    from rich.table import Table
+
+    from znnpy.profile.machine import describe_figures
+    from znnpy.profile.simulation import rows_of
+    from znnpy.profile.svg import seconds
+
+    simulation = summary["simulation"]
+    if simulation["memory"] is None:
+        return
+    table = Table(
+        title=f"simulated on {describe_figures(simulation['memory'])}: one {summary['what']}",
+        title_justify="left",
+    )
+    for name in ("workers", "time", "from", "to", "times as fast", "memory", "waits for memory"):
+        table.add_column(name, justify="right")
+    for row in rows_of(simulation):
+        table.add_row(
+            str(row["workers"]),
+            *(seconds(row[name]) for name in ("seconds", "least", "most")),
+            f"{row['speed_up']:.1f}",
+            f"{row['bytes'] / 2**20:.0f} MiB",
+            f"{row['waiting']:.1%}",
+        )
+    yield table
+    table, changes = Table(title="and what would help", title_justify="left"), summary["what_if"]
+    table.add_column("change")
+    for count in changes["workers"]:
+        table.add_column(f"{count} worker{'s' * (count > 1)}", justify="right")
+    for row in (
+        {"what": "as it is", "seconds": changes["seconds"]},
+        *({"what": _change(row), **row} for row in changes["changes"]),
+    ):
+        table.add_row(row["what"], *map(seconds, row["seconds"]))
+    yield table
+
+
+def _change(row: dict[str, Any]) -> str:
+    kind = row["change"] == "kind"
+    return f"{row['name']} tasks twice as fast" if kind else f"tasks of {row['name']} halved"
 
 
 def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:

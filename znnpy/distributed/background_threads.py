@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import heapq
 import itertools
 import threading
@@ -10,6 +11,11 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from znnpy.distributed.errors import DistributedError
+
+# <linux/prctl.h>; of the calling thread.
+PR_SET_TIMERSLACK = 29
+TIMER_SLACK = ctypes.c_ulong(1000)
+"""Nanoseconds by which a sleep may end later."""
 
 
 class NoThreadError(DistributedError):
@@ -25,6 +31,14 @@ def start(thread: threading.Thread) -> None:
             "the system lets this process start no more threads: its limits (ulimit -u, ulimit -v, those of its "
             "control group) or memory are used up"
         ) from error
+
+
+def be_punctual() -> None:
+    """Let the calling thread's short sleeps end when they should: Linux lets them take 50 microseconds more."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    # Other systems have no such allowance, and sleep as long as they do.
+    if prctl is not None:
+        prctl(PR_SET_TIMERSLACK, TIMER_SLACK)
 
 
 class Later:

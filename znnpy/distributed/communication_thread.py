@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from znnpy.distributed.background_threads import start
+from znnpy.distributed.background_threads import be_punctual, start
 from znnpy.distributed.errors import DistributedError
 from znnpy.distributed.mpi import MPI
 from znnpy.distributed.transfers import (
@@ -193,7 +193,7 @@ class Messenger:
 
     def tell(self, rank: int, channel: int, message: bytes) -> None:
         """Send a small message; those of one channel to one rank arrive in their order."""
-        self.call(partial(self._tell, rank, channel, message))
+        self.call(partial(self.tell_at_once, rank, channel, message))
 
     def swap(self, out: Parcel | None, into: Parcel | None, then: Callable[[], None]) -> None:
         """Send memory to a rank and receive some from one, with all ranks at once; call `then` when both are done."""
@@ -246,6 +246,7 @@ class Messenger:
         self._ending = True
 
     def _live(self) -> None:
+        be_punctual()
         try:
             self._look()
             # Requests and words last: `close` promises that what was told and posted has gone.
@@ -384,7 +385,8 @@ class Messenger:
             partial(graph.release, graph.transfers[number].phase),
         )
 
-    def _tell(self, rank: int, channel: int, message: bytes) -> None:
+    def tell_at_once(self, rank: int, channel: int, message: bytes) -> None:
+        """Send a small message from a function that runs in the communication thread."""
         # Straight to the listener: MPI need not send to oneself.
         if rank == self.rank:
             self._listeners[channel](rank, message)

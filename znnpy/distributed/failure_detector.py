@@ -51,10 +51,19 @@ class Watch:
 
     def start(self, name: str) -> None:
         """Start; every rank does, and tells the others its name in messages."""
-        # Listeners before the exchange: a rank that is ahead may send a beat as soon as that is over.
-        self._messenger.listen(BEATS, self._hear)  # before anybody sends a beat
+        # A rank that has all names may send a beat, or its end, before this one has them: that waits, or this rank
+        # would end as one that has not met the others.
+        early = list[tuple[int, bytes]]()
+        self._messenger.listen(BEATS, lambda source, message: early.append((source, message)))
         self._messenger.failed = self._broken
         self._names = self._world.exchange(name)
+
+        def listen() -> None:
+            self._messenger.listen(BEATS, self._hear)
+            for source, message in early:
+                self._hear(source, message)
+
+        self._messenger.call(listen)
         self._messenger.every(BEAT, self._beat)
 
     def stop(self) -> None:

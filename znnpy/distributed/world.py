@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from znnpy.distributed.errors import DistributedError, traced
-from znnpy.distributed.serialization import Value, joined, packed, split, unpacked
+from znnpy.distributed.gathering import Gathering
+from znnpy.distributed.serialization import Value, all_unpacked, packed
 from znnpy.distributed.transfers import Delays, Parcel
 
 if TYPE_CHECKING:
     from znnpy.distributed.communication_thread import Messenger
 
 # The rest belongs to others: beats, blocks.
-TO_FIRST, TO_ALL, FIRST_FREE_CHANNEL = range(3)
-"""Channels of small messages: one value to rank 0, the values of all ranks back; others may take the rest."""
+EXCHANGED, FIRST_FREE_CHANNEL = range(2)
+"""Channels of small messages: values that are exchanged; others may take the rest."""
 
 
 class World:
@@ -30,15 +31,14 @@ class World:
     def __init__(self, messenger: Messenger | None = None) -> None:
         self.rank, self.size = (messenger.rank, messenger.size) if messenger else (0, 1)
         self._messenger = messenger
-        # One queue a rank: a rank may be several exchanges ahead of another.
-        self._told: list[deque[bytes]] = [deque() for _ in range(self.size)]  # to rank 0
         self._expected: deque[Future[list[Value]]] = deque()
         self._moving: Future[None] | None = None
         self._failure: BaseException | None = None
         if messenger:
-            # Listeners before the thread starts: the first message may be there already.
-            messenger.listen(TO_FIRST, self._collect)
-            messenger.listen(TO_ALL, self._distribute)
+            # The listener before the thread starts: the first message may be there already.
+            tell = partial(_on_channel, messenger)
+            self._gathering = Gathering(self.rank, self.size, tell)
+            messenger.listen(EXCHANGED, self._gathering.hear)
             messenger.failed = self.fail
             messenger.start()
 
@@ -75,7 +75,8 @@ class World:
         # After it is entered: whoever fails the world meanwhile finds it, or is found here.
         if self._failure:
             raise self._failure
-        self._messenger.tell(0, TO_FIRST, packed(value))
+        told = packed(value)
+        self._messenger.call(partial(self._gathering.begin, told, self._distribute))
         return pending
 
     def exchange(self, value: Value) -> list[Value]:
@@ -142,18 +143,14 @@ class World:
         else:
             self.abort(error)
 
-    def _collect(self, source: int, data: bytes) -> None:
-        """On rank 0: store what a rank tells; when all have told, tell all."""
-        self._told[source].append(data)
-        # Once all have told: with the first of each, as exchanges are in one order everywhere.
-        while all(self._told):
-            every = joined([told.popleft() for told in self._told])
-            for rank in range(self.size):
-                self.messenger.tell(rank, TO_ALL, every)
-
-    def _distribute(self, source: int, data: bytes) -> None:
+    def _distribute(self, told: list[bytes]) -> None:
         if self._failure is None:  # else nobody waits any more
-            self._expected.popleft().set_result([unpacked(part) for part in split(data)])
+            self._expected.popleft().set_result(all_unpacked(told))
+
+
+def _on_channel(messenger: Messenger, rank: int, message: bytes) -> None:
+    # Without a word and a waking: all of an exchange runs in that thread.
+    messenger.tell_at_once(rank, EXCHANGED, message)
 
 
 def _settle(pending: Future[None], error: BaseException | None = None) -> None:

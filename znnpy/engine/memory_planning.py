@@ -20,10 +20,11 @@ from znnpy.engine.step_tasks import Settings, declare_all, declare_gradients, de
 from znnpy.engine.tasks.buffer_sharing import gated, share
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.dependencies import connect
+from znnpy.engine.tasks.memory_traffic import touched
 from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.task_identity import Pass
-from znnpy.graph import TaskGraph
+from znnpy.graph import TaskGraph, Touched
 
 # Seconds of work for each worker before the memory of a buffer is reused, so that tasks seldom wait for it:
 # simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
@@ -268,11 +269,20 @@ def estimated_work(layout: Layout, settings: Settings) -> float:
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
     """Return the graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
+    return connect(_declared(plan, settings)).build(settings.policy)
+
+
+def declared_touches(plan: MemoryPlan, settings: Settings) -> Touched:
+    """Return what the tasks of `declared_graph` touch."""
+    return touched(_declared(plan, settings))
+
+
+def _declared(plan: MemoryPlan, settings: Settings) -> list[list[Declared]]:
+    """Return the tasks of an even and an odd update, or of a forward pass, without memory."""
     declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
     steps = declared["update" if plan.layout.training else "forward"]
     workers = plan.layout.sharers
-    runs = [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
-    return connect(runs).build(settings.policy)
+    return [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
 
 
 def declared_layers(layout: Layout) -> list[list[Total]]:

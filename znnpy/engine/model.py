@@ -19,13 +19,18 @@ from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.engine.memory.arrays import Arrays, ByName, Floats, alone
-from znnpy.engine.memory_planning import declared_graph, declared_layers, planned_with_replicas
+from znnpy.engine.memory_planning import (
+    declared_graph,
+    declared_layers,
+    declared_touches,
+    planned_with_replicas,
+)
 from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.engine.step_result import StepResult
 from znnpy.engine.thread_safety import Staging, Turn, in_turn
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.geometry import Extent, Geometry
-from znnpy.graph import TaskGraph
+from znnpy.graph import TaskGraph, Touched
 from znnpy.learning.loss import LossKeys
 from znnpy.learning.optimizers import AVERAGE, OptimizerKeys, averaged
 from znnpy.network import Network, initial_parameters
@@ -323,6 +328,12 @@ class Model(Closing):
         workers = max(1, whole_number_of("threads", threads, 0, 4096))
         memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
         return declared_graph(memory, self._settings)
+
+    def touched(self) -> Touched:
+        """Return what the tasks of `task_graph` that work read and write, stripe by stripe of memory."""
+        workers = max(1, self._layout.workers)
+        memory = planned_with_replicas(replace(self._layout, workers=workers), self._settings)
+        return declared_touches(memory, self._settings)
 
     def added_up(self) -> Sequence[Sequence[Pieces]]:
         """Return what ranks would add up in an update, layer by layer, in the order in which it is made."""

@@ -5,6 +5,7 @@ from znnpy.graph.critical_path import GraphError
 from znnpy.graph.policies import BANDS, POLICIES
 from znnpy.graph.task_description import BARRIER, Described, Named
 from znnpy.graph.task_graph import TaskGraph
+from znnpy.graph.touched import Touched
 
 __all__ = [
     "BANDS",
@@ -15,4 +16,5 @@ __all__ = [
     "GraphError",
     "Named",
     "TaskGraph",
+    "Touched",
 ]

@@ -7,11 +7,13 @@ from znnpy.profile.command import (
     profile_config,
     profile_subject,
 )
+from znnpy.profile.machine import OtherMachine
 from znnpy.profile.recorded_updates import Profile, profile_predictions, profile_updates
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
 
 __all__ = [
+    "OtherMachine",
     "PredictionSubject",
     "Profile",
     "Subject",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from znnpy.profile.machine import describe_figures
 from znnpy.profile.reliability import workers
 
 ENOUGH_WIDTH = 4
@@ -137,22 +138,34 @@ def _levels(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:
 
 
 def _more_workers(simulation: dict[str, Any] | None) -> Iterator[str]:
-    """Yield how many workers the simulator finds busy nearly all the time, and half of it."""
+    """Yield how many workers the simulator finds busy nearly all the time, and half of it; of the rows of its table."""
     if simulation is None:
         return
-    one = simulation["workers"][0] * simulation["seconds"][0]
+    # As the table has it: against one worker as simulated, so that errors of the simulation cancel in part.
     pairs = zip(simulation["workers"], simulation["seconds"], strict=True)
-    # Against one worker as simulated: errors of the simulation then cancel in part.
-    gains = {count: one / seconds for count, seconds in pairs}
-    busy, half = (
-        max(count for count, gain in gains.items() if gain >= share * count)
-        for share in (BUSY, HALF)
-    )
+    gains = {count: simulation["seconds"][0] / seconds for count, seconds in pairs}
+    busy, half = (_busy(gains, share) for share in (BUSY, HALF))
+    where, most = simulation["memory"], max(gains)
     yield (
-        f"By simulation, up to {workers(busy)} would be busy for {BUSY:.0%} of the time, {gains[busy]:.1f} times as "
-        f"fast as one, and up to {half} for half of it, {gains[half]:.1f} times as fast. {workers(max(gains))} would "
-        f"be {gains[max(gains)]:.1f} times as fast."
+        f"By simulation{f' of {describe_figures(where)}' if where else ''}, up to {workers(busy)} would be busy for "
+        f"{BUSY:.0%} of the time, {gains[busy]:.1f} times as fast as one, and up to {half} for half of it, "
+        f"{gains[half]:.1f} times as fast. {workers(most)} would be {gains[most]:.1f} times as fast."
     )
+    waits = simulation["waits"][-1]
+    share = sum(waits.values()) / (most * simulation["seconds"][-1])
+    if share > NOTABLE:
+        kinds = " and ".join(list(waits)[:2])
+        yield f"{workers(most)} would wait for memory for {share:.0%} of their time, in {kinds} tasks first."
+
+
+def _busy(gains: dict[int, float], share: float) -> int:
+    """Return the most workers so that they, and any fewer, are busy for such a share of the time."""
+    found = min(gains)
+    for count in sorted(gains):
+        if gains[count] < share * count:
+            break
+        found = count
+    return found
 
 
 def _losses(run: dict[str, Any], words: dict[str, str]) -> Iterator[str]:

@@ -95,9 +95,15 @@ Series = tuple[str, str, Sequence[tuple[float, float]]]
 """Name, class, and (workers, speed-up) points."""
 
 
-def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 260) -> Markup:
-    """Return curves and points of speed-up over workers, both on log2 scales."""
+def speed_ups(
+    lines: Sequence[Series],
+    dots: Sequence[Series],
+    height: float = 260,
+    band: Sequence[tuple[float, float]] = (),
+) -> Markup:
+    """Return curves and points of speed-up over workers, both on log2 scales; `band`: outline of an area behind."""
     every = [point for _, _, points in (*lines, *dots) for point in points]
+    every += band
     widest = max(1.0, *(log2(max(x, 1)) for x, _ in every))
     tallest = max(1.0, *(log2(max(y, 1)) for _, y in every))
 
@@ -118,7 +124,10 @@ def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 2
         svg.stretched(
             0,
             height,
-            [svg.curve([place(p) for p in points], f"line {c}") for _, c, points in lines],
+            [
+                svg.curve([place(p) for p in band], "band", "polygon"),
+                *(svg.curve([place(p) for p in points], f"line {c}") for _, c, points in lines),
+            ],
         )
     )
     for name, class_, points in dots:
@@ -136,3 +145,52 @@ def speed_ups(lines: Sequence[Series], dots: Sequence[Series], height: float = 2
                 )
             )
     return svg.figure(height + 22, drawn, "Speed-up over workers")
+
+
+LEAST_INTENSITY, MOST_INTENSITY = 2.0**-4, 2.0**10
+"""Operations a byte between which a roofline is drawn; kinds beyond stand at its edge."""
+
+
+def roofline(slope: float, peak: float, dots: Sequence[tuple[str, str, float, float]]) -> Markup:
+    """Return a roofline: operations a second over operations a byte, both on log2 scales.
+
+    `slope`: bytes a second; `peak`: operations a second; `dots`: name, colour, operations a byte and a second.
+    """
+    height = 220.0
+    wide = log2(MOST_INTENSITY / LEAST_INTENSITY)
+    # From what memory allows at the left edge, or the slowest kind, up to the peak, or the fastest.
+    tallest = max(peak, *(rate for *_, rate in dots))
+    lowest = min(LEAST_INTENSITY * slope, *(rate / 2 for *_, rate in dots))
+    tall = log2(tallest / lowest)
+
+    def place(intensity: float, rate: float) -> tuple[float, float]:
+        across = min(max(intensity, LEAST_INTENSITY), MOST_INTENSITY)
+        return (
+            0.05 + 0.92 * log2(across / LEAST_INTENSITY) / wide,
+            0.94 * log2(max(rate, lowest) / lowest) / tall,
+        )
+
+    corners = (LEAST_INTENSITY, peak / slope, MOST_INTENSITY)
+    roof = [place(at, min(peak, at * slope)) for at in corners]
+    drawn = [svg.stretched(0, height, [svg.curve(roof, "line bound")])]
+    for power in range(int(log2(LEAST_INTENSITY)), int(log2(MOST_INTENSITY)) + 1, 2):
+        x, _ = place(2.0**power, tallest)
+        drawn.append(svg.text(x, height + 15, f"{2.0**power:g}", "tick", "middle"))
+    for decade in range(int(log10(lowest)) + 1, int(log10(tallest)) + 1):
+        _, y = place(1.0, 10.0**decade)
+        top = height * (1 - y)
+        drawn += [svg.level(top), svg.text(0, top - 3, f"{10.0 ** (decade - 9):g} GFLOP/s", "tick")]
+    for name, colour, intensity, rate in dots:
+        x, y = place(intensity, rate)
+        title = f"{name}: {rate * 1e-9:.3g} GFLOP/s at {intensity:.3g} operations a byte"
+        drawn.append(
+            svg.element(
+                "circle",
+                svg.element("title", title),
+                cx=svg.percent(x),
+                cy=height * (1 - y),
+                r=5.5,
+                class_=f"c-{colour}",
+            )
+        )
+    return svg.figure(height + 22, drawn, "Roofline: operations a second by operations a byte")

@@ -1,7 +1,6 @@
 """Runs a profile: records updates or forward passes for each number of threads, and writes report and traces.
 
-Also measures the machine (name, cores, vectors, NumPy's sgemm rate), and counts the operations of an update by task,
-as each algorithm counts its own.
+Also counts the operations of an update by task, as each algorithm counts its own.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from znnpy.plan import PASSES
 from znnpy.plan.cost import convolutions
 from znnpy.profile.advice import advise
 from znnpy.profile.graphviz import write_dot
-from znnpy.profile.machine import describe_machine
+from znnpy.profile.machine import OtherMachine, describe_machine
 from znnpy.profile.recorded_updates import (
     Profile,
     events_needed,
@@ -44,12 +43,21 @@ from znnpy.profile.recorded_updates import (
 )
 from znnpy.profile.reliability import find_doubts
 from znnpy.profile.report import write_report
-from znnpy.profile.simulation import MANY, simulate_policies, simulate_ranks, simulate_runs
+from znnpy.profile.roofline import roofline
+from znnpy.profile.simulation import (
+    MANY,
+    count_memory,
+    memory_of,
+    simulate_changes,
+    simulate_policies,
+    simulate_ranks,
+    simulate_runs,
+)
 from znnpy.profile.sum_strategies import compare_sums
 from znnpy.profile.summary import summarise
 from znnpy.profile.trace import write_trace
 from znnpy.scheduler.core_count import available_cores
-from znnpy.simulate import Links
+from znnpy.simulate import Figures, Links
 
 WARM_UP = 2  # updates: one of each parity, as both copies of a step have data of their own
 
@@ -87,7 +95,8 @@ class Wishes:
     """Options of a profile: updates a run, thread counts (one run each), policies to compare.
 
     A run on one worker always comes first: without it nobody knows whether tasks get slower. `ranks`:
-    numbers of ranks to simulate, one row each, with messages as `links` says.
+    numbers of ranks to simulate, one row each, with messages as `links` says. `machine`: another one, on whose cores
+    an update is predicted.
     """
 
     updates: int = 10
@@ -97,6 +106,7 @@ class Wishes:
     full_graph: bool = False
     ranks: tuple[int, ...] = ()
     links: Links = field(default_factory=Links)
+    machine: OtherMachine | None = None
 
 
 class Subject:
@@ -191,6 +201,9 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
         raise PlanError(f"{out} is a file; --output names a folder for the report and the traces")
     if wishes.ranks:
         _refuse_ranks(subject)
+    here = {} if subject.world.rank else describe_machine()
+    # Before anything is recorded: a machine that cannot be is refused.
+    figures = _figures(wishes.machine, here)
     # The same number on all ranks, since they record together.
     own = subject.config.run.threads or share_of_cores(subject.world)
     # Always with one worker, to which the others are compared.
@@ -202,8 +215,16 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     if subject.world.rank:
         return {}
     out.mkdir(parents=True, exist_ok=True)
-    summary = _frame(subject, model) | simulate_runs(made)
+    summary = _frame(subject, model, here)
+    memory = memory_of(made, figures) if figures else None
+    other = memory if wishes.machine else None
+    summary |= simulate_runs(made, other)
     summary |= _runs(made, summary)
+    if not summary["doubts"]:
+        if memory:
+            counted = count_memory(made, memory)
+            summary["roofline"] = roofline(summary["runs"][-1], counted, here["sgemm_gflops"])
+        summary["what_if"] = simulate_changes(made, other)
     if wishes.ranks:
         how = subject.config.distributed
         summary["ranks"] = simulate_ranks(
@@ -251,7 +272,14 @@ def _refuse_ranks(subject: Subject) -> None:
         )
 
 
-def _frame(subject: Subject, model: Model) -> dict[str, Any]:
+def _figures(asked: OtherMachine | None, here: Mapping[str, Any]) -> Figures | None:
+    """Return the figures of the machine that is asked for, or of this one if it tells of its caches."""
+    if asked is None and not here.get("caches"):
+        return None
+    return (asked or OtherMachine()).figures(here) if here else None
+
+
+def _frame(subject: Subject, model: Model, here: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of the summary that do not depend on the number of threads."""
     outputs = model.geometry.output_shapes.values()
     return {
@@ -263,7 +291,7 @@ def _frame(subject: Subject, model: Model) -> dict[str, Any]:
         "strategy": model.strategy.name if model.strategy else None,
         "microbatch": model.microbatch,
         "output": ", ".join("x".join(map(str, shape)) for shape in outputs),
-        "machine": describe_machine(),
+        "machine": here,
         "layers": [*(edge.name for edge in model.network.edges)],
         "plan": {
             name: {PASS_OF[which]: str(layer.method(which)) for which in PASSES}

@@ -17,8 +17,9 @@ from znnpy.engine.tasks.task_identity import PASS_OF, Kind, Pass
 from znnpy.profile import charts, colours, svg
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import MESSAGES_HEIGHT, draw_gantt
+from znnpy.profile.machine import describe_figures
 from znnpy.profile.recorded_updates import Profile
-from znnpy.profile.simulation import by_strategy
+from znnpy.profile.simulation import by_strategy, rows_of
 
 LOSS_NAMES = {
     "tasks": "tasks",
@@ -69,6 +70,8 @@ def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> No
             path=_path(run),
             histogram=charts.histogram(run["sizes"]),
             scaling=_scaling(summary),
+            roofline=_roofline(summary),
+            changes=_changes(summary),
             policies=_policies(summary),
             sums=_sums(summary),
             ranks=_ranks(summary),
@@ -250,9 +253,18 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
             lines.append((name, class_, points))
     else:
         lines.append(("one worker's time / P", "ideal", [(1, 1), (widest, widest)]))
-    picture = charts.speed_ups(lines, [("measured", "c-blue", measured)])
+    band = []
+    if simulated:
+        band = [(p, base / s) for p, s in zip(workers, simulated["least"], strict=True)]
+        band += [(p, base / s) for p, s in zip(workers, simulated["most"], strict=True)][::-1]
+    # Speed-ups that were measured here say nothing on a curve of another machine.
+    dots = [] if simulated and simulated["memory"] else [("measured", "c-blue", measured)]
     return {
-        "picture": picture,
+        "picture": charts.speed_ups(lines, dots, band=band),
+        "rows": rows_of(simulated) if simulated else [],
+        "machine": describe_figures(simulated["memory"])
+        if simulated and simulated["memory"]
+        else None,
         "measured": [
             {"threads": run["threads"], "seconds": run["seconds"], "speed_up": speed_up}
             for run, (_, speed_up) in zip(runs, measured, strict=True)
@@ -260,6 +272,46 @@ def _scaling(summary: Mapping[str, Any]) -> dict[str, Any] | None:
         "simulated": simulated,
         "crowded": bool(simulated) and any(class_ == "unlimited" for _, class_, _ in lines),
     }
+
+
+def _roofline(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the roofline, with the rates of kinds whose operations are known."""
+    found = summary.get("roofline")
+    if not found:
+        return None
+    peak = found["gflops"] * 1e9 * found["cores"]
+    # As if all cores did what one was measured to do: memory holds back what stands above its slope. What moves nothing
+    # stands at the right edge.
+    dots = [
+        (
+            row["kind"],
+            colours.name_of(row["kind"]),
+            row["flops"] / max(row["moved"], 1.0),
+            row["flops"] / row["shared"],
+        )
+        for row in found["rows"]
+        if row["flops"] and row["shared"] > 0
+    ]
+    return {
+        **found,
+        "machine": describe_figures(found),
+        "picture": charts.roofline(found["bandwidth"], peak, dots) if dots else None,
+    }
+
+
+def _changes(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the changes that were simulated, those that help most on the most workers first."""
+    found = summary.get("what_if")
+    if not found:
+        return None
+    rows = [
+        {
+            **row,
+            "times": [old / new for old, new in zip(found["seconds"], row["seconds"], strict=True)],
+        }
+        for row in found["changes"]
+    ]
+    return {**found, "changes": sorted(rows, key=lambda row: -row["times"][-1])}
 
 
 def _policies(summary: Mapping[str, Any]) -> list[dict[str, Any]] | None:

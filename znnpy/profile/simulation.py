@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from znnpy.distributed.buckets import Pieces
 from znnpy.distributed.strategies import Strategy
@@ -16,15 +19,22 @@ from znnpy.engine.progress import SIMULATING, Report
 from znnpy.engine.tasks.task_identity import Identity, Kind, Part, Pass, identities
 from znnpy.graph import TaskGraph
 from znnpy.profile.recorded_updates import Profile
+from znnpy.profile.summary import Layers
 from znnpy.scheduler.core_count import available_cores
 from znnpy.simulate import (
     Exchange,
+    Figures,
     Links,
     Measured,
+    Memory,
     compare_policies,
     simulate_profile,
     simulate_scaling,
+    what_if,
 )
+from znnpy.simulate.memory import bytes_by_kind
+from znnpy.simulate.replay import working
+from znnpy.simulate.speedup_curve import Recorded, prepare
 
 Cells = list[dict[str, Any] | None]
 
@@ -32,6 +42,8 @@ Cells = list[dict[str, Any] | None]
 DOUBLES = 8
 """Bytes of the numbers that running statistics are updated by."""
 # Beyond the threads that are measured: a plan with the slack of so many workers stands for all larger numbers.
+CHANGED = (16, 64)
+"""Numbers of workers on which changes are tried."""
 MANY = 64
 """Workers that the graphs of a profile are cut for, and that the one beyond measured thread counts is declared for."""
 Made = Mapping[int, tuple[Profile, Model]]
@@ -50,9 +62,68 @@ def by_strategy(found: Mapping[str, Any]) -> tuple[list[int], dict[str, Cells]]:
     return counts, rows
 
 
-def simulate_runs(made: Made) -> dict[str, Any]:
-    """Return `simulation` and `grain` of a summary."""
-    return simulate_profile(_measured(made), _wide(made))
+def rows_of(simulation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each number of workers of a summary's `simulation`.
+
+    `speed_up` over the first number (one worker, but on machines of one core); `waiting`: share of the workers' time
+    that waits for memory.
+    """
+    first, names = simulation["seconds"][0], ("seconds", "least", "most", "bytes", "waits")
+    columns = zip(simulation["workers"], *(simulation[name] for name in names), strict=True)
+    return [
+        {
+            "workers": count,
+            "seconds": seconds,
+            "least": least,
+            "most": most,
+            "bytes": moved,
+            "waits": waits,
+            "speed_up": first / seconds,
+            "waiting": sum(waits.values()) / (count * seconds),
+        }
+        for count, seconds, least, most, moved, waits in columns
+    ]
+
+
+def memory_of(made: Made, figures: Figures) -> Memory:
+    """Return the memory of a machine, with what the recorded tasks touch of it."""
+    return Memory(figures, made[max(made)][1].touched())
+
+
+def simulate_runs(made: Made, other: Memory | None = None) -> dict[str, Any]:
+    """Return `simulation` and `grain` of a summary: for this machine, or for an `other` one."""
+    return simulate_profile(_measured(made), _wide(made), memory=other)
+
+
+def simulate_changes(made: Made, other: Memory | None = None) -> dict[str, Any]:
+    """Return `what_if` of a summary: a kind twice as fast, a layer's tasks halved."""
+    case = Recorded.of(_measured(made), _wide(made), other)
+    layers = Layers(made[max(made)][0].network)
+    most = other.figures.cores if other else max(CHANGED)
+    workers = sorted({min(count, most) for count in CHANGED})
+
+    def named(graph: TaskGraph) -> list[str]:
+        return [layers.of(task) for task in identities(graph)]
+
+    steps, caller = made[min(made)][0].updates, case.known.caller
+    return what_if(case.replay, case.on, named, workers, steps, other, caller=caller)
+
+
+def count_memory(made: Made, memory: Memory) -> dict[str, Any]:
+    """Return what an update's tasks touch and move from and to memory on all cores, by kind, JSON-able."""
+    case = Recorded.of(_measured(made), _wide(made), memory)
+    cores, steps = memory.figures.cores, made[min(made)][0].updates
+    own = prepare(case.replay(cores), case.on(cores), cores, steps, memory=memory).replay
+    reached = np.zeros(own.graph.size)
+    reached[working(own.graph)] = memory.touched.bytes()
+    touched = bytes_by_kind(replace(own, traffic=reached))
+    return {
+        **asdict(memory.figures),
+        "kinds": {
+            kind: {"touched": touched[kind], "moved": moved}
+            for kind, moved in bytes_by_kind(own).items()
+        },
+    }
 
 
 def simulate_policies(made: Made, seconds: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -261,11 +261,12 @@ def _with(replay: Replay, more: Sequence[_Task], idle: frozenset[int]) -> Replay
         for it in task.before:
             builder.precede(number, it)
     made = builder.build(graph.policy)
-    costs, shares = np.zeros((len(replay.costs), made.size)), np.zeros(made.size)
+    costs, (shares, traffic) = np.zeros((len(replay.costs), made.size)), np.zeros((2, made.size))
     costs[:, :first], shares[:first] = replay.costs[:, :first], replay.shares[:first]
+    traffic[:first] = replay.traffic[:first]
     costs[:, first : first + len(more)] = [task.cost for task in more]
     costs[:, sorted(idle)] = 0.0
-    return Replay(made, costs, shares)
+    return Replay(made, costs, shares, traffic)
 
 
 def recorded_tasks(graph: TaskGraph) -> int:

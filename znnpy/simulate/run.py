@@ -51,6 +51,8 @@ class Outcome:
     """When each step was complete, (ranks, steps)."""
     carried: Floats
     """Seconds that each port was in use, (ports, ways out and in)."""
+    waited: Floats
+    """Seconds by which memory made the runs of each task of rank 0 longer."""
 
     @property
     def seconds_per_step(self) -> float:
@@ -114,15 +116,17 @@ def simulate_ranks(
         successors=np.concatenate([graph.successors for graph in graphs]),
         costs=np.concatenate([np.ascontiguousarray(replay.costs.T) for replay in replays]),
         shares=np.concatenate([replay.shares for replay in replays]),
+        traffic=np.concatenate([replay.traffic for replay in replays]),
     )
     state = Ranks(
         # Of deques, empty: every list is linked through its tasks, as each is in one deque at a time.
         links=np.full((int(firsts[-1]), 2), native.NONE),
+        waited=(waited := np.zeros(int(firsts[-1]))),
         # One queue more than workers: the injector.
         ends=np.full((count, (workers + 1) * BANDS, 2), native.NONE),
         queued=np.zeros((count, BANDS), np.int64),
         hands=hands,
-        clock=np.zeros((count, workers, 3)),
+        clock=np.zeros((count, workers, 4)),
         rates=machine.rates(),
         totals=totals,
         logs=logs,
@@ -147,6 +151,7 @@ def simulate_ranks(
         logs[0, : int(totals[0, native.RAN])],
         completions,
         carried,
+        waited[: graphs[0].size],
     )
 
 

@@ -40,7 +40,8 @@ class Graphs(NamedTuple):
     """The tasks of all ranks, one rank behind the other.
 
     Tasks of rank r: firsts[r] .. firsts[r + 1]; `starts` has one entry more for each rank, and counts from its
-    offsets[r] of `successors`, which are numbered within the rank. `tasks`, `costs`, `shares`: as in `World`.
+    offsets[r] of `successors`, which are numbered within the rank. `tasks`, `costs`, `shares`, `traffic`: as in
+    `World`.
     """
 
     firsts: Any
@@ -50,15 +51,17 @@ class Graphs(NamedTuple):
     successors: Any
     costs: Any
     shares: Any
+    traffic: Any
 
 
 class Ranks(NamedTuple):
     """The state of all ranks, which changes: arrays of `World`, rank by rank along the first axis.
 
-    `links` are task by task as `Graphs` are; all ranks have the same `rates`.
+    `links` and `waited` are task by task as `Graphs` are; all ranks have the same `rates`.
     """
 
     links: Any
+    waited: Any
     ends: Any
     queued: Any
     hands: Any
@@ -103,9 +106,10 @@ GRAPHS = _arrays(
     successors="i1",
     costs="f2",
     shares="f1",
+    traffic="f1",
 )
 RANKS = _arrays(
-    Ranks, links="i2", ends="i3", queued="i2", hands="i3", clock="f3", rates="f1",
+    Ranks, links="i2", waited="f1", ends="i3", queued="i2", hands="i3", clock="f3", rates="f1",
     totals="f2", logs="f3", members="i2", completions="f2", steps="i2", due="f2",
 )  # fmt: skip
 MAIL = _arrays(
@@ -297,6 +301,8 @@ def simulate(graphs: Graphs, state: Ranks, mail: Mail) -> int:
                 borrowed(graphs.successors)[graphs.offsets[rank] : graphs.offsets[rank + 1]],
                 borrowed(graphs.costs)[low:high],
                 borrowed(graphs.shares)[low:high],
+                borrowed(graphs.traffic)[low:high],
+                borrowed(state.waited)[low:high],
                 borrowed(state.links)[low:high],
                 borrowed(state.ends)[rank],
                 borrowed(state.queued)[rank],

@@ -16,10 +16,11 @@ COUNTER, JOINS, BAND, STEP, PHASE, RUNS = range(6)
 """Columns of `tasks`; RUNS counts how often a task has started."""
 DOING, RANDOM = range(2)
 """Columns of `hands`: the task that a worker runs (or NONE, WAKING), its xorshift number."""
-REMAINING, SHARE, IDLE_SINCE = range(3)
-"""Columns of `clock`: seconds left of what a worker does, their memory-bound share, idle since."""
-DISPATCH, SUCCESSOR, STEAL, WAKE, SPIN, SUBMIT, BANDWIDTH, CALLER = range(8)
-"""Words of `rates`: seconds, and how many cores' worth of memory traffic the machine carries."""
+REMAINING, SHARE, DEMAND, IDLE_SINCE = range(4)
+"""Columns of `clock`: seconds left of what a worker does, their memory-bound share, bytes a second that it asks of
+memory meanwhile, idle since."""
+DISPATCH, SUCCESSOR, STEAL, WAKE, SPIN, SUBMIT, BANDWIDTH, MEMORY, CALLER = range(9)
+"""Words of `rates`: seconds, how many cores' worth of memory traffic the machine carries, and its bytes a second."""
 NOW, OVERHEAD, STEALS, WAKE_UPS, RAN, MISSING = range(6)
 """Words of `totals`; MISSING is the first of one word a copy, runs still to come of its step."""
 RELEASED, COMPLETED = range(2)
@@ -34,10 +35,11 @@ class World(NamedTuple):
     """The state of a simulated process: all that changes or is looked up while time passes.
 
     Successors of task t: successors[starts[t] : starts[t + 1]]. `costs[t, r]`: seconds of run r of task t, the
-    columns in turn. `links`: the entry below and above each task in its deque. `ends`: oldest and newest entry of
-    each queue and band; the last queue is the injector's. `queued`: entries of each band in all queues. `log`: task,
-    worker and start of each run, as many as it has rows. `members`: tasks of each copy. `steps`: how many were
-    released and completed, `completions` when; `due`: when the next one may be released.
+    columns in turn. `traffic`: bytes that a task moves from and to memory; `waited`: seconds by which all its runs
+    were longer than `costs`, for memory. `links`: the entry below and above each task in its deque. `ends`: oldest
+    and newest entry of each queue and band; the last queue is the injector's. `queued`: entries of each band in all
+    queues. `log`: task, worker and start of each run, as many as it has rows. `members`: tasks of each copy. `steps`:
+    how many were released and completed, `completions` when; `due`: when the next one may be released.
     """
 
     tasks: Any
@@ -45,6 +47,8 @@ class World(NamedTuple):
     successors: Any
     costs: Any
     shares: Any
+    traffic: Any
+    waited: Any
     links: Any
     ends: Any
     queued: Any
@@ -167,6 +171,7 @@ def start(world: World, worker: int, task: int, extra: float) -> None:
     clock[worker, REMAINING] = own + extra
     # Only the task's own seconds are bound by memory, dispatch is not.
     clock[worker, SHARE] = world.shares[task] * own / (own + extra) if own > 0 else 0.0
+    clock[worker, DEMAND] = world.traffic[task] / (own + extra) if own > 0 else 0.0
     row = int(totals[RAN])
     # The log holds the first runs; what comes later is not kept.
     if row < len(world.log):
@@ -183,6 +188,13 @@ def spins(world: World, worker: int) -> Any:
 
 
 @inlined
+def occupy(world: World, worker: int, seconds: float) -> None:
+    """Let a worker do something that needs no memory."""
+    world.clock[worker, REMAINING] = seconds
+    world.clock[worker, SHARE] = world.clock[worker, DEMAND] = 0.0
+
+
+@inlined
 def wake(world: World, count: int) -> None:
     """Claim up to `count` parked workers; they look for work after the time of a wake-up."""
     for worker in range(len(world.hands)):
@@ -191,7 +203,7 @@ def wake(world: World, count: int) -> None:
         # Parked are those without a task who no longer spin; those who spin find the work by `look_all`.
         if world.hands[worker, DOING] == NONE and not spins(world, worker):
             world.hands[worker, DOING] = WAKING
-            world.clock[worker, REMAINING], world.clock[worker, SHARE] = world.rates[WAKE], 0.0
+            occupy(world, worker, world.rates[WAKE])
             world.totals[WAKE_UPS] += 1
             count -= 1
 
@@ -280,8 +292,11 @@ def take_core(world: World) -> None:
     # An idle worker's core is taken first, as the system would do.
     if world.hands[unlucky, DOING] == NONE:
         world.hands[unlucky, DOING] = WAKING
-        world.clock[unlucky, REMAINING], world.clock[unlucky, SHARE] = 0.0, 0.0
+        occupy(world, unlucky, 0.0)
+    left = world.clock[unlucky, REMAINING]
     world.clock[unlucky, REMAINING] += world.rates[CALLER]
+    # As many bytes in a longer time.
+    world.clock[unlucky, DEMAND] *= left / max(world.clock[unlucky, REMAINING], 1e-12)
 
 
 @inlined
@@ -294,26 +309,55 @@ def in_tasks(world: World) -> Any:
 
 
 @inlined
-def slower(world: World, worker: int, busy: int) -> Any:
-    """Return by which factor a worker's task is slower when `busy` workers run tasks."""
-    # A linear model: each further busy worker takes its share of the machine's memory traffic.
-    return 1 + world.clock[worker, SHARE] * max(0, busy - 1) / world.rates[BANDWIDTH]
+def fair_share(world: World) -> Any:
+    """Return the most bytes a second that a worker gets of memory: who asks for less leaves the rest to the others."""
+    hands, clock, left = world.hands, world.clock, world.rates[MEMORY]
+    asked, askers = 0.0, 0
+    for worker in range(len(hands)):
+        if hands[worker, DOING] >= 0 and clock[worker, DEMAND] > 0:
+            asked += clock[worker, DEMAND]
+            askers += 1
+    if asked <= left:
+        return FOREVER
+    # Each round sets those apart who ask for no more than an equal part of what is left (max-min fairness): the part
+    # of the others grows, until nobody new has enough.
+    share, before = left / askers, 0.0
+    while True:
+        left, others = world.rates[MEMORY], 0
+        for worker in range(len(hands)):
+            if hands[worker, DOING] >= 0 and clock[worker, DEMAND] > share:
+                others += 1
+            elif hands[worker, DOING] >= 0:
+                left -= clock[worker, DEMAND]
+        before, share = share, left / max(others, 1)
+        if others == 0 or share <= before:
+            return max(share, before)
+
+
+@inlined
+def slower(world: World, worker: int, busy: int, share: float) -> Any:
+    """Return by which factor a worker's task is slower beside others: `busy` run tasks, each has `share` of memory."""
+    # A linear model of what was measured on this machine: each further busy worker takes its share of the traffic.
+    crowded = 1 + world.clock[worker, SHARE] * max(0, busy - 1) / world.rates[BANDWIDTH]
+    return max(crowded, world.clock[worker, DEMAND] / share)
 
 
 @inlined
 def advance(world: World, until: float) -> Any:
     """Let time pass to the next end of a task, or to `until`; return the worker, or NONE."""
     hands, clock, now = world.hands, world.clock, world.totals[NOW]
-    busy = in_tasks(world)
+    busy, share = in_tasks(world), fair_share(world)
     first, soonest = NONE, until - now
     for worker in range(len(hands)):
         if hands[worker, DOING] != NONE:
-            left = clock[worker, REMAINING] * slower(world, worker, busy)
+            left = clock[worker, REMAINING] * slower(world, worker, busy, share)
             # An end at the same moment as `until` wins, and of equal ends the first worker: the order is fixed.
             if left < soonest or (left == soonest and first == NONE):
                 first, soonest = worker, left
     for worker in range(len(hands)):
-        passed = soonest / slower(world, worker, busy)
+        passed = soonest / slower(world, worker, busy, share)
+        if hands[worker, DOING] >= 0:
+            world.waited[hands[worker, DOING]] += soonest - passed
         # All tasks proceed by the same time, each by its own speed at this number of busy workers; rounding
         # must leave no negative rest.
         clock[worker, REMAINING] = max(0.0, clock[worker, REMAINING] - passed)
@@ -349,10 +393,10 @@ def waits(world: World) -> Any:
 @inlined
 def horizon(world: World) -> Any:
     """Return the time of the next event, if nothing arrives from outside; FOREVER if there is none."""
-    soonest, busy = FOREVER, in_tasks(world)
+    soonest, busy, share = FOREVER, in_tasks(world), fair_share(world)
     for worker in range(len(world.hands)):
         if world.hands[worker, DOING] != NONE:
-            left = world.clock[worker, REMAINING] * slower(world, worker, busy)
+            left = world.clock[worker, REMAINING] * slower(world, worker, busy, share)
             soonest = min(soonest, world.totals[NOW] + left)
     return min(soonest, max(world.due[0], world.totals[NOW])) if waits(world) else soonest
 

@@ -36,6 +36,8 @@ class Declared:
     """Whether another rank waits for it, which the graph does not show."""
     anew: tuple[Buffer, ...] = ()
     """Buffers whose content is dropped here: this task and later ones fill them again."""
+    divides: bool = False
+    """Whether tasks like it that wait for the same regions share what they read of these: each touches a part."""
     more: tuple[tuple[Kernel, Sequence[int]], ...] = ()
     """Calls that follow the first one within the task: kernels with their arguments."""
 

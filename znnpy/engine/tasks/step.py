@@ -53,10 +53,11 @@ class Step:
         writes: Iterable[Region],
         group: int = -1,
         phase: int = -1,
+        divides: bool = False,
     ) -> None:
         """Declare one task: its kernel, argument words by name, estimated seconds, and the regions that it touches.
 
-        `phase`: of the message that it also waits for; -1: none.
+        `phase`: of the message that it also waits for; -1: none. `divides`: as in `Declared`.
         """
         self.tasks.append(
             Declared(
@@ -69,6 +70,7 @@ class Step:
                 group,
                 self.stage,
                 phase,
+                divides=divides,
             )
         )
 

@@ -32,6 +32,7 @@ def emit_column_products(
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / x.columns,
             # Regions count columns here: a task reads and writes the same ones.
+            divides=True,
             reads=[x.places[group].region(low, high), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )
@@ -66,6 +67,7 @@ def emit_column_gradients(
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds(group) * (high - low) / x.columns,
+            divides=True,
             reads=[
                 x.places[group].region(),
                 own,

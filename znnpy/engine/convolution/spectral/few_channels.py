@@ -203,6 +203,7 @@ def _emit_lanes(step: Step, build: Build, edge: Edge, x: FewSpectra, what: Ident
                 },
                 what=what,
                 cost=(high - low) * seconds,
+                divides=True,
                 reads=_read(parts, tiling, x.stretch(grid, low, high)),
                 writes=[x.region(grid, block) for block in range(low, high)],
             )
@@ -245,6 +246,7 @@ def emit_few_products(
                 _words(x, run, w, y, group, low, high),
                 what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
+                divides=True,
                 reads=[*x.regions(run), w.place.region()],
                 writes=[y.places[group].region(strand=number)],
             )
@@ -268,6 +270,7 @@ def emit_few_weight_products(
                 {**_words(x, run, w, dy, group, low, high), "accumulate": int(group + number > 0)},
                 what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
+                divides=True,
                 reads=[
                     *x.regions(run),
                     dy.places[group].region(),
@@ -288,6 +291,7 @@ def emit_few_column_products(
             words | {"w": w.at(), "column0": low, "column1": high},
             what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
             cost=seconds * (high - low) / y.columns,
+            divides=True,
             reads=[*_blocks(x, y, group), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )
@@ -307,6 +311,7 @@ def emit_few_column_gradients(
             words | {"column0": low, "column1": high},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / dy.columns,
+            divides=True,
             reads=[
                 *_blocks(x, dy, group),
                 dy.places[group].region(low, high),

@@ -218,6 +218,7 @@ def _transform(
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
         cost=run.channels * tile_seconds(w.tile, FILTER_RATE),
+        divides=True,
         reads=[parameter.values_region()],
         # A strand for each first image and block: all tasks write the same frequencies, side by
         # side.
@@ -300,6 +301,7 @@ def _emit_phase(
                     },
                     what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
                     cost=(high - low) * seconds,
+                    divides=True,
                     reads=[w.place.region()],
                     writes=[
                         parameter.gradient_region(

@@ -40,6 +40,7 @@ def emit_products(
             cost=seconds * (high - low) / count,
             # Whole buffers: regions of spectra are counted by whoever writes them, here tiles and
             # there frequencies.
+            divides=True,
             reads=[x.places[group].region(), w.place.region()],
             writes=[y.places[group].region(low, high)],
         )
@@ -63,6 +64,7 @@ def emit_backward_products(
             _product_words(dy, w, dx, group, low, high) | words,
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
+            divides=True,
             reads=[dy.places[group].region(), w.place.region()],
             writes=[dx.places[group].region(low, high)],
         )
@@ -83,6 +85,7 @@ def emit_weight_products(
             {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
+            divides=True,
             reads=[
                 x.places[group].region(),
                 dy.places[group].region(),

@@ -37,6 +37,7 @@ def emit_spectra(
             task.words,
             what=what,
             cost=task.cost,
+            divides=True,
             reads=[region for _, region in task.touched(spectra, window)],
             writes=[spectra.places[group].region(strand=number)],
         )
@@ -76,6 +77,7 @@ def emit_images(
             },
             what=what,
             cost=task.cost,
+            divides=True,
             reads=[
                 spectra.places[group].region(),
                 *(build.bias_reads(node.name) if node else ()),

@@ -57,6 +57,7 @@ def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
                 edge.name, Pass.BACKWARD if backward else Pass.FORWARD, Part.FILTER_POINTS
             ),
             cost=_seconds(edge, run.vectors),
+            divides=True,
             reads=[parameter.values_region()],
             writes=[points.region(strand=run.target)],
         )

@@ -143,6 +143,7 @@ class _Stages:
                 what=ends.task(Part.WINOGRAD),
                 cost=seconds * (high - low) / columns,
                 # All blocks: a column's products sum over every input.
+                divides=True,
                 reads=[before.region(), self.points.region()],
                 # Here regions count columns; before them, blocks: rings are gated as a whole, so
                 # units may differ.
@@ -168,6 +169,7 @@ class _Stages:
                 },
                 what=ends.task(Part.INVERSE),
                 cost=seconds * len(blocks) / target.blocks,
+                divides=True,
                 reads=[behind.region(), *self.finish.reads(group.batch, blocks, *group.planes)],
                 writes=[
                     *strands(
