@@ -17,7 +17,7 @@ FILES = [
     for path in (ROOT / room).rglob("*")
 ]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]*")
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z0-9-]*")
 documents = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda it: str(it.relative_to(ROOT)))
 
 
