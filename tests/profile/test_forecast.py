@@ -1,7 +1,9 @@
 """Another machine: its figures, what an update moves there, and that everything adds up with the recording."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from recorded import recorded, small_model
 
@@ -24,10 +26,14 @@ HERE = {"cores": 4, "memory_bandwidth": 2e10, "caches": [2**24, 2**24]}
 
 @pytest.fixture(scope="module")
 def made():
-    """A recording on one thread, and its model."""
+    """A recording on one thread, of tasks that take 10 us each whatever else runs here, and its model."""
     with small_model(1) as model:
         profile = recorded(1)
-    return {1: (profile, model)}
+    (worker,) = profile.workers
+    events = worker.events.copy()
+    events["start_ns"] = profile.start_ns + 11_000 * np.arange(len(events))
+    events["end_ns"] = events["start_ns"] + 10_000
+    return {1: (replace(profile, workers=[replace(worker, events=events)]), model)}
 
 
 def test_what_is_not_said_of_a_machine_is_in_proportion_to_its_cores():
