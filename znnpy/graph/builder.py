@@ -94,17 +94,7 @@ class GraphBuilder:
         if keep != list(range(len(keep))):
             raise GraphError("barriers must come after all other tasks")
         for task in keep:
-            builder.task(
-                int(graph.addresses[task]),
-                graph.arguments(task).tolist(),
-                graph.tasks[task],
-                cost=float(graph.cost[task]),
-                phase=int(graph.phase[task]),
-                group=int(graph.group[task]),
-                step=int(graph.step[task]),
-                stage=int(graph.stage[task]),
-                urgent=bool(graph.urgent[task]),
-            )
+            builder.like(graph, task, int(graph.addresses[task]), graph.arguments(task).tolist())
         # Edges to and from barriers are dropped, too: `build` makes new ones if the new policy has
         # any.
         for carried in (False, True):
@@ -112,6 +102,28 @@ class GraphBuilder:
             inside = (before < len(keep)) & (after < len(keep))
             builder.connect(before[inside], after[inside], carried=carried)
         return builder
+
+    def like(
+        self,
+        graph: TaskGraph,
+        task: int,
+        address: int = 0,
+        arguments: Sequence[int] = (),
+        *,
+        share: float = 1.0,
+    ) -> int:
+        """Add a task that is described as one of a graph, with a `share` of its cost; return its number."""
+        return self.task(
+            address,
+            arguments,
+            graph.tasks[task],
+            cost=share * float(graph.cost[task]),
+            phase=int(graph.phase[task]),
+            group=int(graph.group[task]),
+            step=int(graph.step[task]),
+            stage=int(graph.stage[task]),
+            urgent=bool(graph.urgent[task]),
+        )
 
     def task(
         self,

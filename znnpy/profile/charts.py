@@ -134,17 +134,13 @@ def speed_ups(
         for point in points:
             x, y = place(point)
             title = f"{name}: {point[1]:.2f} times as fast on {point[0]:g} workers"
-            drawn.append(
-                svg.element(
-                    "circle",
-                    svg.element("title", title),
-                    cx=svg.percent(x),
-                    cy=height * (1 - y),
-                    r=4.5,
-                    class_=class_,
-                )
-            )
+            drawn.append(_dot(title, x, height * (1 - y), 4.5, class_))
     return svg.figure(height + 22, drawn, "Speed-up over workers")
+
+
+def _dot(title: str, x: float, y: float, radius: float, class_: str) -> Markup:
+    named = svg.element("title", title)
+    return svg.element("circle", named, cx=svg.percent(x), cy=y, r=radius, class_=class_)
 
 
 LEAST_INTENSITY, MOST_INTENSITY = 2.0**-4, 2.0**10
@@ -183,14 +179,5 @@ def roofline(slope: float, peak: float, dots: Sequence[tuple[str, str, float, fl
     for name, colour, intensity, rate in dots:
         x, y = place(intensity, rate)
         title = f"{name}: {rate * 1e-9:.3g} GFLOP/s at {intensity:.3g} operations a byte"
-        drawn.append(
-            svg.element(
-                "circle",
-                svg.element("title", title),
-                cx=svg.percent(x),
-                cy=height * (1 - y),
-                r=5.5,
-                class_=f"c-{colour}",
-            )
-        )
+        drawn.append(_dot(title, x, height * (1 - y), 5.5, f"c-{colour}"))
     return svg.figure(height + 22, drawn, "Roofline: operations a second by operations a byte")

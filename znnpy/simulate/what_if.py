@@ -96,17 +96,7 @@ def halved(replay: Replay, chosen: NDArray[np.bool_]) -> Replay:
     # Behind all recorded tasks, so that their numbers stay.
     other = np.full(recorded, -1)
     for task in split:
-        other[task] = builder.task(
-            0,
-            [],
-            graph.tasks[task],
-            cost=float(graph.cost[task]) / 2,
-            phase=int(graph.phase[task]),
-            group=int(graph.group[task]),
-            step=int(graph.step[task]),
-            stage=int(graph.stage[task]),
-            urgent=bool(graph.urgent[task]),
-        )
+        other[task] = builder.like(graph, task, share=0.5)
     for carried in (False, True):
         before, after = graph.edges(carried=carried)
         inside = (before < recorded) & (after < recorded)

@@ -23,6 +23,9 @@ Array = NDArray[Any]
 Arrays = Array | Mapping[str, Array]
 LOOKED = 200  # updates that are watched
 RECENT = 50  # of them, over which losses are averaged
+PLACED = (
+    8  # updates from one look at where labels lie to the next, which takes a tenth of an update
+)
 TRIVIAL = 0.97  # share of the trivial loss above which nothing was learned
 FALLING = 0.98  # share of what it was before, below which a loss still falls
 GROWN = 4.0  # times the trivial loss, above which a loss grows
@@ -75,6 +78,7 @@ class Watch:
     ) -> None:
         self._config, self._network, self._rate, self._note = config, network, rate, note
         self._losses: list[float] = []
+        self._fed = 0
         self._totals: Array = np.zeros((3, 1))  # of each channel: weight, target and its square
         self._last: deque[Mapping[str, Array]] = deque(maxlen=PARTS)
         self._places: list[tuple[float, float, tuple[int, int, int]]] = []
@@ -93,7 +97,10 @@ class Watch:
         sums = [np.broadcast_to(weight, target.shape).sum(axes), weighted.sum(axes)]
         self._totals = self._totals + np.array([*sums, (weighted * target).sum(axes)], np.float64)
         self._last.append({name: array[:1] for name, array in inputs.items()})
-        if isinstance(self._config.data.target, BoundaryTarget | AffinityTarget):
+        self._fed += 1
+        if self._fed % PLACED == 0 and isinstance(
+            self._config.data.target, BoundaryTarget | AffinityTarget
+        ):
             image = next(iter(inputs.values()))[0, 0]
             self._places.append(_best_place(image, target[0].mean(axis=0)))
 
