@@ -8,7 +8,7 @@ spectra lie together: [frequency][tile][block][re, im][lane].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from math import gcd, prod
 
@@ -225,7 +225,9 @@ def planes_of(
     return (start + low * apart, start + (high - 1) * apart + 1) if low < high else None
 
 
-def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
+# All blocks of a task ask for the same ones.
+@lru_cache(maxsize=64)
+def squares_of(tiling: Tiling, stretch: Stretch) -> tuple[int, ...]:
     """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
@@ -239,7 +241,7 @@ def squares_of(tiling: Tiling, stretch: Stretch) -> list[int]:
         for square in product(along_y[y], along_x[x])
     }
     # Lattices never share a voxel: each has numbers of its own, no more than it has tiles.
-    return [stretch.grid.first + y * counts[2] + x for y, x in sorted(found)]
+    return tuple(stretch.grid.first + y * counts[2] + x for y, x in sorted(found))
 
 
 @cache
