@@ -19,7 +19,7 @@ from znnpy.engine.convolution.flops import of_convolution
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
-from znnpy.engine.memory_planning import MemoryPlan, estimated_work, planned_within
+from znnpy.engine.memory_planning import MemoryPlan, elementwise_work, planned_within
 from znnpy.engine.step_tasks import Settings
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest_outputs import finest
@@ -123,12 +123,12 @@ def find_needs(
     """Return the needs, counted `always`, or where few tasks are expected; PlanError for more than `most` bytes."""
     training = config.training
     count, optimizer = training.batch // training.at_once, Optimizer.trained(training)
+    layers: float = count * sum(row["seconds"] for row in algorithms)
     tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
     if not always and tasks > MOST_TASKS:
         states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
         least = least_bytes(*sizes, True, staged=training.batch, states=states)
-        work = count * sum(row["seconds"] for row in algorithms)
-        return Needs(False, least, {}, least, work, 0.0, 1)
+        return Needs(False, least, {}, least, layers, 0.0, 1)
     layout = Layout.of_batch(
         network, geometry, plan, training.batch, training.at_once, training.seed, threads
     )
@@ -141,7 +141,7 @@ def find_needs(
         max_memory=most,
     )
     memory = _planned(layout, settings, algorithms)
-    work = estimated_work(memory.layout, settings) + memory.again
+    work = layers + elementwise_work(memory.layout, settings) + memory.again
     return Needs(
         True,
         memory.bytes,

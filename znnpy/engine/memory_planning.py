@@ -23,7 +23,7 @@ from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.memory_traffic import touched
 from znnpy.engine.tasks.rematerialization import MOST_AIMS, Sparing, repeated
 from znnpy.engine.tasks.runs import in_runs
-from znnpy.engine.tasks.task_identity import Pass
+from znnpy.engine.tasks.task_identity import ELEMENTWISE, Pass
 from znnpy.graph import TaskGraph, Touched
 
 # Seconds of work for each worker before the memory of a buffer is reused, so that tasks seldom wait for it:
@@ -261,10 +261,11 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     return max(1, min(most, wanted))
 
 
-def estimated_work(layout: Layout, settings: Settings) -> float:
-    """Return T1, the estimated seconds of all tasks of one update on one core."""
+def elementwise_work(layout: Layout, settings: Settings) -> float:
+    """Return the estimated seconds on one core of what an update does beside convolutions."""
     build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
-    return sum(task.cost for task in declare_update(build, settings, 0, settings.exchange))
+    tasks = declare_update(build, settings, 0, settings.exchange)
+    return sum(task.seconds for task in tasks if task.what.kind in ELEMENTWISE)
 
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:

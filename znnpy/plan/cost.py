@@ -24,7 +24,10 @@ from znnpy.plan.types import PASSES, PassName
 # workers wait for. Smaller: more tasks than scheduling is worth.
 TRANSFORM_RATE = 5e9  # flop/s of whole-image FFTs
 PRODUCT_RATE = 20e9  # flop/s of products of their spectra
-MEMORY_RATE = 4e9  # bytes/s of elementwise work
+MEMORY_RATE = (
+    4e9  # bytes/s of elementwise work where it is cut: short tasks, since whole layers wait for it
+)
+ELEMENTWISE_RATE = 20e9  # bytes/s that it runs at: 14e9 from and to memory, 45e9 within caches
 # Bytes/s within forward passes of large patches, whose feature maps no cache holds.
 STREAM_RATE = 14e9
 LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost as much as this many

@@ -9,15 +9,16 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.engine.memory.regions import Buffer, Key, Region
-from znnpy.engine.tasks.task_identity import Identity
+from znnpy.engine.tasks.task_identity import ELEMENTWISE, Identity
+from znnpy.plan.cost import ELEMENTWISE_RATE, MEMORY_RATE
 
 
 @dataclass(frozen=True)
 class Declared:
     """One task: its kernel with arguments, what it is, and the regions that it reads and writes.
 
-    `cost`: estimated seconds. `group`: tasks that somebody waits for together; -1: none. `stage`: layer and pass, which
-    the policy `layers` alone regards.
+    `cost`: estimated seconds, by which passes are cut and tasks ordered. `group`: tasks that somebody waits for
+    together; -1: none. `stage`: layer and pass, which the policy `layers` alone regards.
     """
 
     kernel: Kernel
@@ -40,6 +41,11 @@ class Declared:
     """Whether tasks like it that wait for the same regions share what they read of these: each touches a part."""
     more: tuple[tuple[Kernel, Sequence[int]], ...] = ()
     """Calls that follow the first one within the task: kernels with their arguments."""
+
+    @property
+    def seconds(self) -> float:
+        """The estimated seconds that it takes: of elementwise work less than its cost, which has it cut finely."""
+        return self.cost * (MEMORY_RATE / ELEMENTWISE_RATE if self.what.kind in ELEMENTWISE else 1)
 
     @property
     def call(self) -> tuple[int, Sequence[int]]:

@@ -92,7 +92,7 @@ class History:
                 anew |= more
         return Again(
             sorted(numbers), after, before, tuple(anew), tuple(it for it in reads if it not in anew),
-            sum(self.tasks[number].cost for number in numbers),
+            sum(self.tasks[number].seconds for number in numbers),
         )  # fmt: skip
 
     def _hole(self, buffer: Buffer) -> tuple[int, int]:

@@ -58,6 +58,13 @@ class Kind(StrEnum):
     MESSAGE = "message"
 
 
+ELEMENTWISE = frozenset(
+    {Kind.POOL, Kind.GROW, Kind.SUM, Kind.TRANSFER, Kind.STATISTICS, Kind.COPY}
+    | {Kind.DROPOUT, Kind.UPDATE, Kind.LOSS}
+)
+"""Kinds of work that bytes bound, not operations."""
+
+
 @unique
 class Part(Enum):
     """The part of a pass that a task is: words for its label, and its kind of work.
