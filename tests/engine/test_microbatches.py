@@ -297,7 +297,7 @@ def test_weight_gradients_add_what_earlier_microbatches_have_left(
     assert_same(found, trained(net, *sizes, output=output))
     assert of(Part.MICROBATCHES) > left
     assert bool(left) == (count == 33)
-    monkeypatch.setattr(weight_gradients, "ranges", lambda rows, _: [(0, rows)])
+    monkeypatch.setattr(weight_gradients, "ranges", lambda rows, _, beside: [(0, rows)])
     assert (by > of(Part.DIRECT)) == several
 
 

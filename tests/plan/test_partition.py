@@ -8,6 +8,7 @@ import pytest
 
 from znnpy.plan import Grain, ranges
 from znnpy.plan.partition import (
+    BESIDE,
     FEWEST,
     LEAF_SECONDS,
     LEAVES,
@@ -66,3 +67,11 @@ def test_large_work_of_few_workers_is_cut_into_few_tasks() -> None:
     assert Grain.of(20.0, 2).seconds == LONGEST
     assert Grain.of(0.06, 2).seconds == TARGET_SECONDS
     assert Grain.of(0.06, 64).seconds == SHORTEST
+
+
+def test_sums_beside_each_other_have_no_more_leaves_than_workers_need() -> None:
+    seconds = 16 * LEAVES * LEAF_SECONDS
+    alone = len(ranges(10**6, seconds))
+    assert len(ranges(10**6, seconds, beside=BESIDE)) == alone
+    assert len(ranges(10**6, seconds, beside=16 * BESIDE)) == alone // 4
+    assert len(ranges(10**6, seconds, beside=10**6)) == 1

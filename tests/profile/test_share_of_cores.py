@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from znnpy.config.models import Config
+from znnpy.network import trained_network
 from znnpy.profile.command import share_of_cores, with_microbatches
 from znnpy.scheduler.core_count import available_cores
 
@@ -51,8 +52,9 @@ def test_a_batch_is_cut_as_training_cuts_it(batch: int, ranks: int, microbatch: 
             "training": {"output_shape": 4, "batch": batch},
         }
     )
-    assert with_microbatches(config, 1) == config
-    assert with_microbatches(config, ranks).training.microbatch == microbatch
+    network = trained_network(config)
+    assert with_microbatches(config, network, 1) == config
+    assert with_microbatches(config, network, ranks).training.microbatch == microbatch
     one = config.training.model_copy(update={"microbatch": 1})
     named = config.model_copy(update={"training": one})
-    assert with_microbatches(named, ranks).training.microbatch == 1
+    assert with_microbatches(named, network, ranks).training.microbatch == 1

@@ -46,6 +46,22 @@ def test_a_run_keeps_the_microbatch_that_it_began_with(tmp_path):
             with_microbatch(config, run, of(0, 3), Quiet())
 
 
+def test_a_run_keeps_the_microbatch_that_was_chosen_for_it(tmp_path):
+    words = ("training.batch=8", "training.microbatch=auto", ALONE, "run.threads=64")
+    config, noted = load_config(write_config(tmp_path), words), []
+    with RunDirectory.open(tmp_path / "run") as run:
+        begun = with_microbatch(config, run, World(), SimpleNamespace(note=noted.append))
+        chosen = begun.training.microbatch
+        assert isinstance(chosen, int)
+        assert f"training.microbatch: auto is {chosen}" in noted[0]
+        other = 4 if chosen != 4 else 2
+        kept = begun.training.model_copy(update={"microbatch": other})
+        run.begin(dump(begun.model_copy(update={"training": kept})), {})
+        alone = load_config(tmp_path / "config.yaml", (*words[:3], "run.threads=1"))
+        assert with_microbatch(alone, run, World(), Quiet()).training.microbatch == other
+        assert len(noted) == 1
+
+
 @pytest.mark.parametrize("shards", [False, True])
 def test_the_same_bits_are_promised_where_all_ranks_draw_the_same_samples(tmp_path, shards):
     words = ("training.batch=8", ALONE, "data.shards={exchange: 7}")[: 2 + shards]
@@ -64,6 +80,11 @@ def test_statistics_that_ranks_would_split_unsaid_are_refused(tmp_path):
         with_microbatch(config, run, World(), Quiet())
         with pytest.raises(ConfigError) as refused:
             with_microbatch(config, run, of(0, 4), Quiet())
+        auto = load_config(
+            tmp_path / "config.yaml", ("training.batch=8", "training.microbatch=auto")
+        )
+        with pytest.raises(ConfigError, match=r"training\.microbatch: is auto, and node 'layer1'"):
+            with_microbatch(auto, run, of(0, 4), Quiet())
         for microbatch in (2, 1):
             given = f"training.microbatch={microbatch}"
             said = load_config(tmp_path / "config.yaml", ("training.batch=8", given))

@@ -85,7 +85,7 @@ def write_plan(config: Config, path: Path) -> None:
     from znnpy.engine.memory_planning import planned_memory
     from znnpy.engine.step_tasks import Settings
     from znnpy.geometry import trained_geometry
-    from znnpy.infer.config_model import pinned_plan, plan_room
+    from znnpy.infer.plan_limits import pinned_plan, plan_room
     from znnpy.network import trained_network, training_losses
     from znnpy.plan.record import saved_plan, to_text
 

@@ -23,7 +23,9 @@ from znnpy.engine.memory_planning import MemoryPlan, elementwise_work, planned_w
 from znnpy.engine.step_tasks import Settings
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest_outputs import finest
-from znnpy.infer.config_model import frozen_of, pinned_plan, plan_room, saved_bytes
+from znnpy.infer.config_model import frozen_of
+from znnpy.infer.microbatch import with_microbatch_chosen
+from znnpy.infer.plan_limits import pinned_plan, plan_room, saved_bytes
 from znnpy.infer.tiling import Tiling, unused_windows
 from znnpy.network import (
     Network,
@@ -186,12 +188,14 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     estimated. Raises VolumeError for volumes, before anything is planned, and PlanError when
     run.max_memory is exceeded.
     """
-    training, run = config.training, config.run
+    run, chosen = config.run, config.training.microbatch == "auto"
     written = build_network(config.network)
     network = trained_network(config)
     make_targets(config, network)
     best_of(config, network)  # refuses a score that there will not be
     frozen_of(config, network)
+    config = with_microbatch_chosen(config, network)
+    training = config.training
     first = first_weights(config, network, contents_of(config))
     geometry = trained_geometry(config, network)
     predicted = densest(finest(network))
@@ -222,7 +226,12 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "fingerprint": fingerprint(plan) if conv == training.conv else None,
         "lanes": LANES,
         "parameters": sum(prod(shape) for shape in shapes.values()),
-        "microbatches": {"patches": training.at_once, "count": count, "in_flight": needs.in_flight},
+        "microbatches": {
+            "patches": training.at_once,
+            "count": count,
+            "in_flight": needs.in_flight,
+            "chosen": chosen,
+        },
         "counted": needs.counted,
         "memory_bytes": needs.bytes,
         "memory_uses": needs.uses,

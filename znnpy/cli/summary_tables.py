@@ -41,7 +41,7 @@ def print_summary(found: dict[str, Any]) -> None:
     out.print(f"receptive field {views}", highlight=False)
     out.print(f"prediction      {found['prediction']}", highlight=False, soft_wrap=True)
     out.print(f"parameters      {found['parameters']:,}", highlight=False)
-    if found["microbatches"]["count"] > 1:
+    if found["microbatches"]["count"] > 1 or found["microbatches"]["chosen"]:
         out.print(f"microbatches    {_microbatches(found)}", highlight=False)
     if found["counted"]:
         out.print(f"peak memory     {readable(found['memory_bytes'])}", highlight=False)
@@ -80,7 +80,8 @@ def _microbatches(found: dict[str, Any]) -> str:
     own = found["microbatches"]
     patches = f"{own['patches']} patch{'' if own['patches'] == 1 else 'es'} each"
     at_once = f", {own['in_flight']} in flight at once" if found["counted"] else ""
-    return f"{own['count']} an update, {patches}{at_once}"
+    chosen = "; chosen for this machine, a run keeps what it began with" * own["chosen"]
+    return f"{own['count']} an update, {patches}{at_once}{chosen}"
 
 
 def _layers(found: dict[str, Any]) -> Table:

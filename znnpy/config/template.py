@@ -126,7 +126,7 @@ augment:
 training:
   iterations: 1000                 # updates in all
   batch: 1                         # patches per update
-  # microbatch: 1                  # patches computed at once (default: batch); gradient accumulation over the batch
+  # microbatch: auto               # patches computed at once (default: batch); auto: by cores and memory; or a number
   order: random                    # random, or shuffled: every place once an epoch
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # <loss names>

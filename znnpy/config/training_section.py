@@ -95,11 +95,12 @@ class TrainingSection(Strict):
     batch: Annotated[Int, Field(ge=1, le=65536)] = Field(
         default=1, description="Patches per update."
     )
-    microbatch: Annotated[Int, Field(ge=1, le=65536)] | None = Field(
+    microbatch: Literal["auto"] | Annotated[Int, Field(ge=1, le=65536)] | None = Field(
         default=None,
         description="Patches that are computed at once; gradients accumulate over the microbatches of a batch "
         "(gradient accumulation). Must divide batch (default: batch). Fewer take less memory; the number "
-        "sets the rounding of sums, and the samples over which batch normalisation takes its statistics.",
+        "sets the rounding of sums, and the samples over which batch normalisation takes its statistics. "
+        "auto: chosen by cores and memory when a run begins, and kept with it.",
     )
     order: Literal["random", "shuffled"] = Field(
         default="random",
@@ -178,17 +179,17 @@ class TrainingSection(Strict):
 
     @model_validator(mode="after")
     def _divided(self) -> TrainingSection:
-        if self.microbatch and self.batch % self.microbatch:
+        if self.batch % self.at_once:
             fitting = [size for size in range(1, self.batch + 1) if self.batch % size == 0]
-            nearest = min(fitting, key=lambda size: abs(size - (self.microbatch or 1)))
+            nearest = min(fitting, key=lambda size: abs(size - self.at_once))
             text = f"must divide batch, which is {self.batch}; {nearest} would"
             raise wrong(f"{text}; found {self.microbatch}", "microbatch")
         return self
 
     @property
     def at_once(self) -> int:
-        """The number of patches that are computed at once."""
-        return self.microbatch or self.batch
+        """The number of patches that are computed at once; all of a batch while that is to be chosen."""
+        return self.microbatch if isinstance(self.microbatch, int) else self.batch
 
     def weight(self, output: str) -> float:
         """Return the weight of an output's loss."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -111,6 +111,12 @@ class _OneMicrobatch:
             # in flight.
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
         return cls(layout, build, step, uses, own, _share(arena, runs, layout, room), room)
+
+    def graph(self, settings: Settings, seconds: Callable[[Declared], float]) -> TaskGraph:
+        """Return the graph of a microbatch's own tasks, with the gates of the memory that they share."""
+        tasks = gated(declare_gradients(self.build, settings), self.kept)
+        runs = in_runs(tasks, self.layout.sharers, self.layout.planned)
+        return connect([[replace(run, cost=seconds(run)) for run in runs]]).build()
 
     def bytes(self, sharing: Sharing) -> int:
         """Return the bytes of everything if shared buffers lie like this."""
@@ -229,10 +235,7 @@ def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
     if len(layout.numbers) == 1:
         return planned_memory(layout, settings)
     one = found = _OneMicrobatch.of(replace(layout, filters_kept=True), settings)
-    ranks = settings.party.beside if settings.party else 1
-    # Half of the machine, divided among the ranks on it: more microbatches in flight are a gain of
-    # speed, not worth swapping.
-    room = whole_memory() // (2 * ranks) if settings.max_memory is None else settings.max_memory
+    room = room_for_replicas(settings)
     wanted = _wanted(one, settings)
     # First as many as wanted, then half as many, down to one; for each number with derived filters
     # kept, then without.
@@ -245,6 +248,15 @@ def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
     return found.plan(settings)
 
 
+def room_for_replicas(settings: Settings) -> int:
+    """Return the bytes that microbatches in flight may take: the limit, or half of the machine, divided by its ranks.
+
+    More of them are a gain of speed, not worth swapping.
+    """
+    ranks = settings.party.beside if settings.party else 1
+    return whole_memory() // (2 * ranks) if settings.max_memory is None else settings.max_memory
+
+
 def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     """Return how many microbatches should be in flight if memory does not matter."""
     layout = one.layout
@@ -255,10 +267,34 @@ def _wanted(one: _OneMicrobatch, settings: Settings) -> int:
     # buffers.
     # n in flight take work * count / workers in time, and their chains span * count / n: solved for
     # the n at which these are CHAIN_SHARE of the former.
-    leaves = declare_gradients(one.build, settings)
-    graph = connect([in_runs(gated(leaves, one.kept), layout.sharers, layout.planned)]).build()
+    graph = one.graph(settings, lambda task: task.cost)
     wanted = ceil(layout.workers * graph.span / (CHAIN_SHARE * graph.work))
     return max(1, min(most, wanted))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What an update is estimated to take on all workers: bytes without rematerialisation, seconds.
+
+    `least`: the seconds if no worker ever waited for another.
+    """
+
+    bytes: int
+    seconds: float
+    least: float
+
+
+def forecast(layout: Layout, settings: Settings) -> Forecast:
+    """Return the forecast of an update in the microbatches of a layout; declares one of them."""
+    plan = planned_with_replicas(layout, settings)
+    one = _OneMicrobatch.of(plan.layout, settings)
+    graph, workers = one.graph(settings, lambda task: task.seconds), plan.layout.workers
+    count = len(plan.layout.numbers)
+    once = sum(task.seconds for task in one.step if task.what.serves is Pass.UPDATE)
+    least = (graph.work * count + once) / workers
+    # Brent's bound: microbatches of one replica follow each other.
+    chain = graph.span * -(-count // plan.layout.replicas) * (1 - 1 / workers)
+    return Forecast(plan.kept, least + chain, least)
 
 
 def elementwise_work(layout: Layout, settings: Settings) -> float:

@@ -9,23 +9,21 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.data.config_volumes import normalisations
-from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.distributed.world import World
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.limits import TooLargeError, copied_bytes
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
 from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.geometry import trained_geometry
 from znnpy.infer.blocks import Field, Region, middle, triple
+from znnpy.infer.microbatch import with_microbatch_chosen
 from znnpy.infer.patch_search import Candidate, best_patch, counted_workers, covering
+from znnpy.infer.plan_limits import pinned_plan, plan_room
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.tiling import Tiling
 from znnpy.network.freezing import frozen
 from znnpy.network.types import Network, Triple
-from znnpy.plan import fftw
-from znnpy.plan.record import read_plan
 
 # Less: smaller patches, which repeat more halo. More: memory that whatever runs beside an
 # evaluation may need.
@@ -57,6 +55,7 @@ def training_model(
     events to keep for a profile; `report` is told of preparations. `ranks`: the world that shares each update.
     `cut_for`: workers that have enough tasks.
     """
+    config = with_microbatch_chosen(config, network, ranks.size if ranks else 1, cut_for or 0)
     # A run's own plan first: it goes on as it was begun, even if the file has changed since.
     plan = plan if plan is not None else pinned_plan(config, network)
     trained_geometry(config, network)  # what is refused names its line
@@ -91,7 +90,7 @@ def _trained(
             factors={node.name: training.weight(node.name) for node in network.outputs},
             clip_norm=training.clip_norm,
             freeze=training.freeze,
-            microbatch=training.microbatch,
+            microbatch=training.at_once,
         ),
         hardware=Hardware(
             precision=training.precision,
@@ -109,28 +108,6 @@ def _trained(
     )
 
 
-@contextmanager
-def plan_room(config: Config, network: Network) -> Iterator[int | None]:
-    """Yield the bytes that run.max_memory leaves to an update's plan, beside the copy for checkpoints.
-
-    None without a limit. A PlanError for lack of room says both.
-    """
-    most = config.run.max_memory
-    if most is None:
-        yield None
-        return
-    saved = saved_bytes(config, network)
-    copy = "the copy of parameters and states that a checkpoint is written from"
-    if saved >= most:
-        raise TooLargeError(f"{copy} needs {readable(saved)};", readable(most))
-    try:
-        yield most - saved
-    except TooLargeError as error:
-        of = f"{readable(most)}, of which {error.has} are left beside {copy}"
-        has = error.has if saved < most / 100 else of
-        raise TooLargeError(error.needs, has, error.hint) from None
-
-
 def frozen_of(config: Config, network: Network) -> frozenset[str]:
     """Return the names of the parameters that a config's training leaves as they are; ConfigError names the line."""
     return frozen(
@@ -138,25 +115,6 @@ def frozen_of(config: Config, network: Network) -> frozenset[str]:
         config.training.freeze,
         lambda index: config.place("training", "freeze", index),
     )
-
-
-def saved_bytes(config: Config, network: Network) -> int:
-    """Return the bytes of the copy that a checkpoint is written from."""
-    return copied_bytes(network, len(Optimizer.trained(config.training).state_names))
-
-
-def pinned_plan(config: Config, network: Network) -> Mapping[str, Any] | None:
-    """Return the layers of the file that `training.plan` names, its FFTW wisdom pinned in this process; or None.
-
-    Raises PlanError when the file holds no plan of the network.
-    """
-    if config.training.plan is None:
-        return None
-    saved = read_plan(config.training.plan, network)
-    # Before the model plans its FFTs.
-    if saved.fftw is not None:
-        fftw.pin(saved.fftw)
-    return saved.layers
 
 
 def patch_model(

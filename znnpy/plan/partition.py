@@ -64,20 +64,22 @@ class Grain:
 
 
 LEAF_SECONDS, LEAVES, LIGHT_LEAVES = 2.5e-5, 16, 128
+BESIDE = 8
 """Of a part of a pass whose cuts split a sum: as short as many workers need, until there are so many of them.
 
 Few workers take runs of such leaves (`engine.tasks.runs`). Beyond LEAVES, their length grows as their number does; of
-sums of few numbers, which cost nothing to add, beyond LIGHT_LEAVES.
+sums of few numbers, which cost nothing to add, beyond LIGHT_LEAVES. Where more than BESIDE sums stand side by side,
+all of them together have as many as BESIDE would, or one each.
 """
 
 
-def ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
+def ranges(extent: int, seconds: float, least: int = 1, beside: int = 1) -> list[tuple[int, int]]:
     """Return ranges low..high that cover 0..extent evenly, each of `least` or more: leaves of a sum.
 
     They are the same for any number of workers: each takes about LEAF_SECONDS; of long passes, where n leaves of that
-    length would be more than LEAVES, there are the geometric mean of both.
+    length would be more than LEAVES, there are the geometric mean of both. `beside`: such sums in the pass.
     """
-    return _leaves(extent, seconds, least, LEAVES)
+    return _leaves(extent, seconds, least, LEAVES * min(1.0, BESIDE / beside))
 
 
 def light_ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
@@ -85,7 +87,7 @@ def light_ranges(extent: int, seconds: float, least: int = 1) -> list[tuple[int,
     return _leaves(extent, seconds, least, LIGHT_LEAVES)
 
 
-def _leaves(extent: int, seconds: float, least: int, many: int) -> list[tuple[int, int]]:
+def _leaves(extent: int, seconds: float, least: int, many: float) -> list[tuple[int, int]]:
     leaves = seconds / LEAF_SECONDS
     return evenly(extent, round(min(leaves, (leaves * many) ** 0.5)), least)
 

@@ -27,6 +27,7 @@ from znnpy.engine.progress import Report
 from znnpy.engine.tasks.task_identity import PASS_OF
 from znnpy.errors import PlanError
 from znnpy.infer.config_model import patch_model, training_model
+from znnpy.infer.microbatch import with_microbatch_chosen
 from znnpy.infer.patch_search import Candidate
 from znnpy.network import Network, trained_network
 from znnpy.network.types import Triple
@@ -127,7 +128,7 @@ class Subject:
         world: World | None = None,
     ) -> None:
         self.world = world or World()
-        self.config, self.network = with_microbatches(config, self.world.size), network
+        self.config, self.network = with_microbatches(config, network, self.world.size), network
         self.report, self.note = report, note
         self.plan: Mapping[str, Any] | None = None
 
@@ -243,8 +244,9 @@ def profile_subject(subject: Subject, out: Path, wishes: Wishes) -> dict[str, An
     return summary
 
 
-def with_microbatches(config: Config, ranks: int) -> Config:
+def with_microbatches(config: Config, network: Network, ranks: int) -> Config:
     """Return the config with the microbatch that a run over ranks would start with, if it names none."""
+    config = with_microbatch_chosen(config, network, ranks)
     training = config.training
     if training.microbatch or ranks == 1:
         return config

@@ -17,7 +17,8 @@ from znnpy.distributed.reduction_tree import Ranks, largest_microbatch
 from znnpy.distributed.transfers import Carried
 from znnpy.distributed.world import World
 from znnpy.errors import ConfigError, RunError
-from znnpy.network import build_network
+from znnpy.infer.microbatch import with_microbatch_chosen
+from znnpy.network import build_network, trained_network
 from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import CONFIG, RunDirectory
@@ -45,21 +46,34 @@ def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: R
 
 def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Reporter) -> int | None:
     training = config.training
-    if training.microbatch is not None:
+    if isinstance(training.microbatch, int):
         return training.microbatch
     # A run keeps the microbatch that it was begun with, whatever the number of ranks is now: it
     # decides bits.
     if run.started:
-        return load_config(run / CONFIG).training.microbatch
+        kept = load_config(run / CONFIG).training.microbatch
+        return kept if isinstance(kept, int) else None
+    # Batch normalisation over fewer samples is another network, not other rounding.
+    refuse_split_statistics(config, world.size)
+    if training.microbatch == "auto":
+        return _by_cores_and_memory(config, world.size, reporter)
     if world.size == 1:
         return None
     chosen = largest_microbatch(training.batch, world.size)
-    # Batch normalisation over fewer samples is another network, not other rounding.
-    refuse_split_statistics(config, world.size)
     same = "; where the config sets it, any number of ranks computes the same bits"
     reporter.note(
         f"training.microbatch is {chosen}, so that each of {world.size} ranks has one"
         f"{'' if config.data.shards else same}"
+    )
+    return chosen
+
+
+def _by_cores_and_memory(config: Config, ranks: int, reporter: Reporter) -> int:
+    largest_microbatch(config.training.batch, ranks)  # only for its error: more ranks than samples
+    chosen = with_microbatch_chosen(config, trained_network(config), ranks).training.at_once
+    reporter.note(
+        f"training.microbatch: auto is {chosen}, by cores and memory; the run keeps it, so that it computes the same "
+        "anywhere"
     )
     return chosen
 
@@ -69,11 +83,12 @@ def refuse_split_statistics(config: Config, ranks: int) -> None:
     training = config.training
     nodes = build_network(config.network).nodes
     normed = [node.name for node in nodes if node.norm and node.norm.kind == "batch"]
-    if ranks == 1 or training.microbatch is not None or not normed:
+    if ranks == 1 or isinstance(training.microbatch, int) or not normed:
         return
     chosen = largest_microbatch(training.batch, ranks)
+    unset = "is auto" if training.microbatch else "is not set"
     raise ConfigError(
-        f"{config.place('training', 'microbatch')}: is not set, and node {normed[0]!r} normalises over the "
+        f"{config.place('training', 'microbatch')}: {unset}, and node {normed[0]!r} normalises over the "
         f"samples of a microbatch: all {training.batch} of a batch with one rank, {chosen} with {ranks}. Set it, "
         f"{chosen} or what divides that: then any number of ranks computes the same; or take the norm instance, "
         "group or layer"

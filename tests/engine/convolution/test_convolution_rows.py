@@ -95,7 +95,7 @@ def test_pooled_images():
 
 
 def test_filters_are_read_once_for_a_row():
-    """A few tasks make all samples; of a filter that sees less, each sample is a task."""
+    """A few tasks make all samples; of a filter that sees less, each sample is a task but for its weight gradient."""
     network, batch = pooled(), 56
     one = LayerPlan.of(*[Method("direct")] * len(PASSES))
     plan = Plan({edge.name: one for edge in network.edges if edge.kind == "conv"})
@@ -105,5 +105,5 @@ def test_filters_are_read_once_for_a_row():
     emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm=None)
     found = Counter(task.what.label for task in step.tasks if task.what.part is Part.DIRECT)
     for label, count in found.items():
-        each = "first" in label
+        each = "first" in label and "weight" not in label
         assert (count % batch == 0) if each else (count < batch), label

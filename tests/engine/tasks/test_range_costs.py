@@ -15,7 +15,7 @@ from znnpy.engine.tasks.step import Step, combine_tensors
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import fit, voxels
 from znnpy.network import load_network
-from znnpy.plan import PASSES, LayerPlan, Method, Plan
+from znnpy.plan import PASSES, Grain, LayerPlan, Method, Plan
 from znnpy.plan.cost import MEMORY_RATE
 
 SHAPES = [(64, 20, 32), (2, 500, 40)]
@@ -41,7 +41,7 @@ def tensors(shape: tuple[int, int, int], count: int) -> list[Tensor]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums(shape: tuple[int, int, int]) -> None:
     step = Step()
-    combine_tensors(step, tensors(shape, 3), WHAT)
+    combine_tensors(step, tensors(shape, 3), WHAT, Grain())
     once = 2 * 2 * 4 * voxels(shape) * 12 / MEMORY_RATE
     assert charged(step) == pytest.approx(2 * once)
 

@@ -44,7 +44,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             edges = [edge for edge in incoming if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
             what = Identity(node.name, Pass.FORWARD, Part.SUM)
-            _converge(step, edges, build.maps.contributions, passed, what)
+            _converge(step, build, edges, build.maps.contributions, passed, what)
         case "max":
             largest(step, build, node)
         case "input":
@@ -69,7 +69,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     if edges:
         passed = {edge.name for edge in edges if is_passed_back(build.layout.network, edge)}
         what = Identity(node.name, Pass.BACKWARD, Part.SUM)
-        _converge(step, edges, build.maps.backward, passed, what)
+        _converge(step, build, edges, build.maps.backward, passed, what)
     # Before the function's own gradient overwrites, in place, the gradient by its values.
     if f"{node.name}.slopes" in build.parameters:
         emit_slopes_gradient(step, build, node, build.summed(node.name))
@@ -87,6 +87,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
 
 def _converge(
     step: Step,
+    build: Build,
     edges: Sequence[Edge],
     tensors: Mapping[str, Tensor],
     passed: set[str],
@@ -99,7 +100,7 @@ def _converge(
     # In the order of the network's edges, which is part of what fixes the bits.
     leaves = [tensors[edge.name] for edge in (first, *made)]
     others = [tensors[edge.name] for edge in edges if edge.name in passed]
-    combine_tensors(step, leaves, what, others)
+    combine_tensors(step, leaves, what, build.layout.grain, others)
 
 
 def _cost(tensor: Tensor, planes: int, operands: int) -> float:
@@ -159,9 +160,10 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
         return
     function = "linear" if node.function == "softmax" else node.function
     output = build.summed(node.name)
-    cuts = plane_ranges(gradient, 3)
+    left = _partials(build, node)
+    cuts = plane_ranges(gradient, 3, None if any(left) else build.layout.grain)
     planar = gradient.lanes == 1
-    for block, partials in enumerate(_partials(build, node)):
+    for block, partials in enumerate(left):
         for batch in range(gradient.batch):
             for index, (low, high) in enumerate(cuts):
                 # Numbered through all samples: partial sums are added in this order.

@@ -20,6 +20,7 @@ from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Node, Norm
+from znnpy.plan import Grain
 from znnpy.plan.cost import MEMORY_RATE
 
 LEAVES = Use("partial statistics", SMALL)
@@ -161,11 +162,14 @@ def _cost(tensor: Tensor, planes: int, operands: int) -> float:
     return tensor.plane * planes * 4 * operands / MEMORY_RATE
 
 
-def _parts(tensor: Tensor, operands: int) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-    """Yield (item of the batch, block, number of the part, its planes) of each part."""
+def _parts(
+    tensor: Tensor, operands: int, grain: Grain | None = None
+) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+    """Yield (item of the batch, block, number of the part, its planes) of each part, as `plane_ranges` cuts."""
+    cuts = plane_ranges(tensor, operands, grain)
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
-            for index, planes in enumerate(plane_ranges(tensor, operands)):
+            for index, planes in enumerate(cuts):
                 yield batch, block, index, planes
 
 
@@ -285,7 +289,7 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
         )  # fmt: skip
     for unit in normed.units:
         _merge_gradients(step, build, normed, leaves, back, unit, cuts)
-    for batch, block, _, (low, high) in _parts(gradient, 3):
+    for batch, block, _, (low, high) in _parts(gradient, 3, build.layout.grain):
         sample = normed.sample(batch)
         _way_back(
             step, normed, gradient, (batch, block, low, high), Part.FUNCTION,

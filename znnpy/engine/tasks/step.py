@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.rows import add_flat, add_rows
 
+from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.declaration import Declared
@@ -110,9 +111,10 @@ def plane_ranges(
     `grain`: the layout's where tasks leave no sums behind.
     """
     # Of one block: elementwise tasks take one block at a time.
-    floats = tensor.plane * tensor.extent
-    cut = grain.ranges if grain else ranges
-    return cut(tensor.extent, floats * 4 * operands / MEMORY_RATE)
+    seconds = tensor.plane * tensor.extent * 4 * operands / MEMORY_RATE
+    if grain:
+        return grain.ranges(tensor.extent, seconds)
+    return ranges(tensor.extent, seconds, beside=tensor.batch * tensor.blocks)
 
 
 def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
@@ -133,13 +135,17 @@ def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
 
 
 def combine_tensors(
-    step: Step, leaves: Sequence[Tensor], what: Identity, others: Sequence[Tensor] = ()
+    step: Step,
+    leaves: Sequence[Tensor],
+    what: Identity,
+    grain: Grain,
+    others: Sequence[Tensor] = (),
 ) -> None:
     """Declare tasks that sum tensors of one shape into the first, by `tree`, for every block and range.
 
     `others` are added after that, one by one, and are only read.
     """
-    cuts = plane_ranges(leaves[0], 3)
+    cuts = plane_ranges(leaves[0], 3, grain)
     pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
     # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the
     # tree.
@@ -164,6 +170,22 @@ def combine_tensors(
                         ],
                         writes=[first.region(batch, block, low, high)],
                     )
+
+
+def combine_pieces(
+    step: Step, leaves: Sequence[Buffer], pieces: Sequence[Piece], what: Identity, grain: Grain
+) -> None:
+    """Declare tasks that sum the pieces of weight gradients in buffers into the first buffer, by `tree`."""
+    floats = pieces[-1].start + pieces[-1].floats - pieces[0].start
+    for low, high in grain.ranges(len(pieces), (len(leaves) - 1) * floats * 12 / MEMORY_RATE):
+        start, last = pieces[low].start, pieces[high - 1]
+        combine_flat(
+            step,
+            [leaf.address + 4 * start for leaf in leaves],
+            [leaf.region(low, high) for leaf in leaves],
+            last.start + last.floats - start,
+            what,
+        )
 
 
 def combine_flat(

@@ -12,7 +12,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts, met_range, source_range
-from znnpy.engine.tasks.step import Step, combine_flat, counts, rows_of
+from znnpy.engine.tasks.step import Step, combine_pieces, counts, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ranges
@@ -83,9 +83,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 _slab_gradient(
                     step, build, edge, gradient, slab, first, into, region._replace(strand=block)
                 )
-        places = [leaf.address + 4 * piece.start for leaf in leaves]
-        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
-        combine_flat(step, places, regions, piece.floats, what)
+    what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+    combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from znnpy_kernels.direct.few_channels_gradient import FEW_INPUTS, FEW_OUTPUTS, WIDEST, most_rows
 from znnpy_kernels.direct.outer_product import AT, TOGETHER, outer_weight_gradient
@@ -28,12 +27,13 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor, source_range
-from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
 from znnpy.plan.cost import MEMORY_RATE
+from znnpy.plan.partition import evenly
 
 # About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
 SLAB_BYTES = 1 << 18
@@ -60,8 +60,9 @@ def outer_products(
     samples: range,
     place: int,
     region: Region,
+    beside: int,
 ) -> None:
-    """Declare the tasks that add what some samples bring to one piece, by ranges of tap rows."""
+    """Declare the tasks that add what some samples bring to one piece of `beside`, by ranges of tap rows."""
     source, gradient = factors
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, 0, 1)
@@ -69,7 +70,7 @@ def outer_products(
     vectors, rows = piece.width // LANES, edge.size[0] * edge.size[1]
     seconds = 2.0 * piece.floats * len(samples) / DIRECT_RATE
     words = source_words(source, edge.stride, edge.size, dilation)
-    for first, last in ranges(rows, seconds):
+    for first, last in ranges(rows, seconds, beside=beside):
         step.add(
             outer_weight_gradient,
             {
@@ -122,12 +123,10 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
         for index, piece in enumerate(pieces):
             region = buffer.region(index, index + 1)
             place = buffer.address + 4 * piece.start
-            emit(step, build, edge, (source, gradient), piece, leaf, place, region)
-    for index, piece in enumerate(pieces):
-        regions = [buffer.region(index, index + 1) for buffer in buffers]
-        places = [buffer.address + 4 * piece.start for buffer in buffers]
-        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
-        combine_flat(step, places, regions, piece.floats, what)
+            beside = len(pieces) * len(leaves)
+            emit(step, build, edge, (source, gradient), piece, leaf, place, region, beside)
+    what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+    combine_pieces(step, buffers, pieces, what, build.layout.grain)
 
 
 def _adds_earlier(build: Build, edge: Edge, source: Tensor, gradient: Tensor) -> bool:
@@ -147,15 +146,32 @@ def _earlier_sums(step: Step, build: Build, edge: Edge) -> list[Buffer]:
     return [build.slots[into][edge.name].gradient_buffer for into, _ in pairs]
 
 
-def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[tuple[int, int, int]]:
-    """Return (batch, low, high): ranges of the gradient that fit the L2 cache with their source."""
+class _Slab(NamedTuple):
+    """What one leaf of a weight gradient's sum takes: planes low..high of the gradient of some samples."""
+
+    samples: range
+    low: int
+    high: int
+
+
+def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[_Slab]:
+    """Return ranges of the gradient that fit the L2 cache with their source."""
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
     lanes = gradient.lanes + source.lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
     # By sizes alone, as the number of slabs decides the order of additions.
+    if bytes_ < SLAB_BYTES and _flat(edge, source, gradient):
+        wanted = min(-(-gradient.batch * bytes_ // SLAB_BYTES), MOST_SLABS)
+        groups = evenly(gradient.batch, wanted)
+        return [_Slab(range(*group), 0, gradient.extent) for group in groups]
     wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
-    cuts = [gradient.extent * cut // wanted for cut in range(wanted + 1)]
-    return [(batch, *cut) for batch in range(gradient.batch) for cut in pairwise(cuts)]
+    cuts = evenly(gradient.extent, wanted)
+    return [_Slab(range(it, it + 1), *cut) for it in range(gradient.batch) for cut in cuts]
+
+
+def _flat(edge: Edge, source: Tensor, gradient: Tensor) -> bool:
+    """Return whether samples are planes that filters see one by one, as they would those of a volume."""
+    return source.shape[0] == gradient.shape[0] == edge.size[0] == 1
 
 
 def _slab_gradient(
@@ -164,16 +180,17 @@ def _slab_gradient(
     edge: Edge,
     factors: tuple[Tensor, Tensor],
     piece: Piece,
-    slab: tuple[int, int, int],
+    slab: _Slab,
     place: int,
     region: Region,
+    beside: int,
     earlier: Sequence[Buffer] = (),
 ) -> None:
     """Declare the tasks that add what one slab brings to one piece, by ranges of tap rows, which write side by side.
 
-    With the sums that lie in `earlier` as the piece does.
+    With the sums that lie in `earlier` as the piece does. `beside`: pieces of all slabs.
     """
-    (source, gradient), (batch, low, high) = factors, slab
+    (source, gradient), (samples, low, high) = factors, slab
     dilation = build.layout.geometry.dilations[edge.name]
     wide = source_range(edge, dilation, gradient.cut, low, high)
     few = gradient.lanes == 1
@@ -181,20 +198,23 @@ def _slab_gradient(
     # Planar tensors have a block for each channel.
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
+    batch, gradient_z = samples.start, gradient.z_stride
     places = [buffer.address + 4 * piece.start for buffer in earlier]
     kernel, extra, most = _gradient_kernel(build, edge, source, vectors, places, few=few)
     words = source_words(source, edge.stride, edge.size, dilation) | extra
     del words["taps_z"], words["source_block"]
+    if len(samples) > 1:
+        z1, gradient_z, words["source_z"] = len(samples), gradient.batch_stride, source.batch_stride
     if "vectors" in extra:
         del words["source_lanes"]
     width = gradient.channels if few else piece.width
     flops = 2.0 * piece.floats / piece.width * width
-    flops *= (high - low) * prod(gradient.shape) / gradient.extent
+    flops *= len(samples) * (high - low) * prod(gradient.shape) / gradient.extent
     seconds = flops / DIRECT_RATE + len(earlier) * 4 * piece.floats / MEMORY_RATE
     # Rows of taps along x, counted in z, y order.
     rows = edge.size[0] * edge.size[1]
     # Of the products alone: what is added was made by the same ranges.
-    for first, last in ranges(-(-rows // most), flops / DIRECT_RATE):
+    for first, last in ranges(-(-rows // most), flops / DIRECT_RATE, beside=beside):
         first, last = first * most, min(rows, last * most)
         step.add(
             kernel,
@@ -206,7 +226,7 @@ def _slab_gradient(
                 "tap_row1": last,
                 "gradient": gradient.at(batch, block),
                 "gradient_block": gradient.block_stride,
-                "gradient_z": gradient.z_stride,
+                "gradient_z": gradient_z,
                 "gradient_y": gradient.y_stride,
                 "z0": z0,
                 "z1": z1,
@@ -218,8 +238,12 @@ def _slab_gradient(
             what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
             cost=seconds * (last - first) / rows,
             reads=[
-                *source.met(batch, source_block, *wide),
-                *blocks_of(gradient, batch, block, vectors, low, high),
+                *(it for own in samples for it in source.met(own, source_block, *wide)),
+                *(
+                    it
+                    for own in samples
+                    for it in blocks_of(gradient, own, block, vectors, low, high)
+                ),
                 *(buffer.region(region.low, region.high, strand=first) for buffer in earlier),
             ],
             writes=[region._replace(strand=first)],

@@ -22,7 +22,7 @@ from znnpy.engine.convolution.winograd.passes import shape_of
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.step import Step, combine_flat
+from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.algorithms.winograd import new_voxels, panels, range_count, weight_seconds
@@ -93,11 +93,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
             ],
             writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
         )
-    for index, piece in enumerate(parameter.pieces):
-        places = [leaf.address + 4 * piece.start for leaf in leaves]
-        regions = [leaf.region(index, index + 1) for leaf in leaves]
-        what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
-        combine_flat(step, places, regions, piece.floats, what)
+    what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+    combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
     clear_unmet(step, build, edge)
 
 

@@ -10,7 +10,8 @@ import pytest
 from znnpy.cli.config_summary import summarise
 from znnpy.config import Config, config_from
 from znnpy.errors import PlanError
-from znnpy.infer.config_model import plan_room, training_model
+from znnpy.infer.config_model import training_model
+from znnpy.infer.plan_limits import plan_room
 from znnpy.network import trained_network
 
 KIB = 1 << 10
