@@ -1,0 +1,109 @@
+"""Modules that `znnpy export --format torch` writes, loaded by PyTorch, beside the networks that they were."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from random_networks import random_inputs, random_network, random_parameters
+
+from znnpy.errors import ExportError
+from znnpy.geometry import fit
+from znnpy.interop.export.computation import Computation
+from znnpy.interop.export.description import described
+from znnpy.interop.export.edges import EDGES
+from znnpy.interop.export.identifiers import RESERVED
+from znnpy.interop.export.torch_module import module_text
+from znnpy.network import load_network
+from znnpy.network.parameters import repeated, repeats_of
+from znnpy.network.types import Network
+from znnpy.reference.evaluate import forward
+from znnpy.weights.torch_writing import write_torch
+
+torch = pytest.importorskip("torch")
+Arrays = dict[str, np.ndarray]
+
+
+def loaded(computation: Computation, folder: Path) -> Any:
+    """The module, written and loaded as a user does it."""
+    path = folder / "net.py"
+    path.write_text(module_text(computation, "A net", "From a test"))
+    with path.with_suffix(".pth").open("wb") as file:
+        write_torch(file, computation.tensors)
+    spec = importlib.util.spec_from_file_location("net", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.load()
+
+
+def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
+    geometry = fit(network, shape)
+    found: Arrays = {k: v.astype(np.float64) for k, v in random_parameters(network, seed).items()}
+    parameters = {k: repeated(v, repeats_of(network).get(k)) for k, v in found.items()}
+    inputs = random_inputs(network, geometry, seed, 2)
+    wanted = forward(network, geometry, parameters, inputs)
+    net = loaded(described(network, parameters, {}), folder)
+    assert not net.training
+    with torch.no_grad():
+        given = [torch.from_numpy(inputs[node.name]).double() for node in network.inputs]
+        made = net(*given)
+    made = made if isinstance(made, tuple) else (made,)
+    for node, output in zip(network.outputs, made, strict=True):
+        near = 1e-8 * max(1.0, float(np.abs(wanted[node.name]).max()))
+        np.testing.assert_allclose(output.numpy(), wanted[node.name], rtol=0, atol=near)
+
+
+@pytest.mark.parametrize("seed", range(70))
+def test_any_network_is_the_same_there(seed: int, tmp_path: Path) -> None:
+    network, shape = random_network(seed)
+    if any(edge.kind not in EDGES for edge in network.edges):
+        with pytest.raises(ExportError, match="is not one that other programs have"):
+            described(network, {}, {})
+        return
+    compare(network, shape, seed, tmp_path)
+
+
+def test_these_networks_have_all_kinds() -> None:
+    networks = [random_network(seed)[0] for seed in range(70)]
+    assert {edge.kind for net in networks for edge in net.edges} >= EDGES.keys()
+    assert {node.kind for net in networks for node in net.nodes} >= {"max", "concat", "sum"}
+    norms = {node.norm.kind for net in networks for node in net.nodes if node.norm}
+    assert norms == {"batch", "instance", "group", "layer"}
+    assert any(edge.weight_standardization for net in networks for edge in net.edges)
+
+
+def test_names_that_a_module_has_already(tmp_path: Path) -> None:
+    """Each name of torch.nn.Module is an edge's."""
+    names = [name for name in dir(torch.nn.Module()) if not name.startswith("_")]
+    assert {*names} <= RESERVED
+    edges: dict[str, Any] = {}
+    nodes: dict[str, Any] = {"input": {"kind": "input", "channels": 1}}
+    before = "input"
+    for name in [*names, "self", "class", "torch", "nn", "x.y"]:
+        nodes[f"{name}."] = {"kind": "transfer", "channels": 1, "function": "tanh"}
+        edges[name] = {"kind": "conv", "from": before, "to": f"{name}.", "size": 1}
+        before = f"{name}."
+    compare(load_network({"nodes": nodes, "edges": edges}), 3, 0, tmp_path)
+
+
+def test_a_bias_without_filters_and_averages_of_sparse_voxels(tmp_path: Path) -> None:
+    layers = [
+        {"conv": {"channels": 4, "size": 3, "padding": [[1, 0], [2, 1], [0, 2]], "border": "replicate"}},
+        {"max_filter": [1, 2, 2]},
+        {"avg_pool": {"size": 3, "stride": 1, "padding": [[1, 0], [0, 1], [1, 1]], "count_padding": False}},
+        {"conv": {"channels": 2, "size": 2, "groups": 2, "function": "softmax"}},
+    ]  # fmt: skip
+    network = load_network({"input": 2, "layers": layers})
+    compare(network, 5, 1, tmp_path)
+    nodes = {
+        "input": {"kind": "input", "channels": 2},
+        "output": {"kind": "transfer", "channels": 2, "function": "prelu", "norm": "group", "bias": True},
+    }  # fmt: skip
+    nodes["output"]["norm"] = {"kind": "group", "groups": 2}
+    edges = {"pool": {"kind": "max_pool", "from": "input", "to": "output", "size": 2}}
+    compare(load_network({"nodes": nodes, "edges": edges}), 4, 2, tmp_path)
