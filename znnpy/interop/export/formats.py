@@ -42,6 +42,12 @@ FORMATS = Registry[ExportFormat](
             suffixes=(".py", ".pth"),
             prepare="znnpy.interop.export.torch_files:module_files",
         ),
+        ExportFormat(
+            name="onnx",
+            summary="a model of ONNX, float32 (.onnx); needs the extra znnpy[onnx]",
+            suffixes=(".onnx",),
+            prepare="znnpy.interop.export.onnx_model:onnx_files",
+        ),
     ),
 )
 
