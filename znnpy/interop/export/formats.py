@@ -48,6 +48,19 @@ FORMATS = Registry[ExportFormat](
             suffixes=(".onnx",),
             prepare="znnpy.interop.export.onnx_model:onnx_files",
         ),
+        ExportFormat(
+            name="state-dict",
+            summary="weights for torch.load (.pth), by the names of nnU-Net's class where the network is one, else of "
+            "the module that torch writes",
+            suffixes=(".pth",),
+            prepare="znnpy.interop.export.weight_files:state_dict_files",
+        ),
+        ExportFormat(
+            name="safetensors",
+            summary="the same weights (.safetensors)",
+            suffixes=(".safetensors",),
+            prepare="znnpy.interop.export.weight_files:safetensors_files",
+        ),
     ),
 )
 

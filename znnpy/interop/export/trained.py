@@ -13,7 +13,8 @@ from znnpy.geometry import fit
 from znnpy.geometry.receptive_field import lattice_of
 from znnpy.interop.export.computation import Computation, Tensor
 from znnpy.interop.export.description import described
-from znnpy.interop.nnunet.recognition import recognised, state_dict
+from znnpy.interop.export.state_dict import state_dict
+from znnpy.interop.nnunet.recognition import recognised
 from znnpy.network import training_losses
 from znnpy.train.members import further_members
 from znnpy.train.start import SavedRun
@@ -51,10 +52,16 @@ class Trained:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the weights by the names of a PyTorch class, coarser outputs included if that class is nnU-Net's."""
+        weights = self.saved.weights
+        if recognised(self.saved.network) is not None:
+            return state_dict(self.saved.network, self.saved.parameters)
+        return state_dict(weights.network, weights.parameters)
+
+    @property
+    def module(self) -> str:
+        """The class whose state dict it has."""
         architecture = recognised(self.saved.network)
-        if architecture is None:
-            return dict(self.computation().tensors)
-        return state_dict(architecture, self.saved.network, self.saved.parameters)
+        return "Net of znnpy export --format torch" if architecture is None else architecture.kind
 
     def facts(self) -> dict[str, str]:
         """Return what a user of the file has to know, by name, as JSON: normalisation, sizes (z, y, x)."""
@@ -73,13 +80,15 @@ class Trained:
         geometry = fit(network, window)
         values |= {"input_shapes": geometry.input_shapes, "output_shapes": geometry.output_shapes}
         said = {key: json.dumps(value) for key, value in values.items()}
-        return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
+        named = {"znnpy_version": znnpy.__version__, "title": self.title, "class": self.module}
+        return {**named, **said}
 
     def notes(self) -> Sequence[str]:
         """Return what the written network does not do of what `znnpy predict` does."""
         found = [
             f"the input is to be prepared as the run does it: {normalisation_words(self.saved.config.data)}"
         ]
+        found.append(f"names of weights are those of the class {self.module}")
         others = len(further_members(self.saved))
         if others:
             found.append(
