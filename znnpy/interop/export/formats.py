@@ -61,6 +61,12 @@ FORMATS = Registry[ExportFormat](
             suffixes=(".safetensors",),
             prepare="znnpy.interop.export.weight_files:safetensors_files",
         ),
+        ExportFormat(
+            name="bioimageio",
+            summary="a package of bioimage.io (.zip), for ONNX Runtime and PyTorch; needs the extra znnpy[onnx]",
+            suffixes=(".zip",),
+            prepare="znnpy.interop.export.bioimageio_package:package_files",
+        ),
     ),
 )
 

@@ -1,0 +1,138 @@
+"""What packages of bioimage.io say: sizes that follow from the input's, and preparation, as the format defines them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy.config import config_from
+from znnpy.config.models import Config
+from znnpy.errors import ExportError
+from znnpy.geometry import fit_input
+from znnpy.interop.export.bioimageio_description import (
+    Part,
+    description,
+    prepared,
+    preprocessing,
+    taken,
+)
+from znnpy.interop.export.trained import Trained
+from znnpy.network import initial_parameters, trained_network
+from znnpy.train.checkpoint import Checkpoint
+from znnpy.train.start import SavedRun
+
+LAYERS = [
+    {"conv": {"channels": 2, "size": [1, 2, 3]}},
+    {"max_pool": [1, 2, 2]},
+    {"conv": {"channels": 1, "size": 2}},
+]
+UNET = {"unet": {"widths": [2, 3], "norm": "instance"}}
+
+
+def config(data: dict[str, Any], network: Any = None) -> Config:
+    values = {
+        "network": network or {"layers": LAYERS},
+        "data": data,
+        "training": {"output_shape": [4, 8, 8]},
+    }
+    return config_from(values, Path("/nowhere"))
+
+
+def trained(given: Config) -> Trained:
+    network = trained_network(given)
+    checkpoint = Checkpoint(5, dict(initial_parameters(network, 0)), {}, 0.1, 0, 0)
+    return Trained(SavedRun(Path("run"), given, network, None, checkpoint))
+
+
+def said(network: Any = None) -> tuple[Trained, dict[str, Any]]:
+    found = trained(config({}, network))
+    keys = ("README", "onnx", "module", "weights", "input", "output")
+    parts = {key: Part(key, "0" * 64) for key in keys}
+    return found, description(found, (["input"], ["output"]), taken(found), parts, 20)
+
+
+@pytest.mark.parametrize("network", [None, UNET])
+def test_sizes_follow_as_the_format_computes_them(network: Any) -> None:
+    found, rdf = said(network)
+    net = found.saved.weights.network
+    (given,), (made,) = rdf["inputs"], rdf["outputs"]
+    for n in range(4):
+        shape = [axis["size"]["min"] + n * axis["size"]["step"] for axis in given["axes"][2:]]
+        output = [
+            int(size / axis["scale"] + axis["size"]["offset"])
+            for size, axis in zip(shape, made["axes"][2:], strict=True)
+        ]
+        wanted = fit_input(net, tuple(shape)).output_shapes["output"]  # type: ignore[arg-type]
+        assert tuple(output) == wanted
+    if network is None:  # no padding: one voxel is enough
+        assert [axis["size"] for axis in given["axes"][2:]] == [
+            {"min": 2, "step": 1},
+            {"min": 5, "step": 2},
+            {"min": 6, "step": 2},
+        ]
+    else:  # by the patch that it was trained on
+        assert [axis["size"]["min"] for axis in given["axes"][2:]] == [4, 8, 8]
+    assert rdf["name"] == "Network of the run  run  after 5 updates"
+
+
+CLIP = {"kind": "clip", "low": -1.0, "high": 1.5, "mean": 0.25, "deviation": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ({}, lambda x: (x - x.mean((2, 3, 4), keepdims=True)) / x.std((2, 3, 4), keepdims=True)),
+        ({"normalize": "none"}, lambda x: x),
+        ({"normalize": "unit"}, lambda x: x),
+        (
+            {"normalize": {"kind": "fixed", "mean": [1, 2], "deviation": [4]}},
+            lambda x: (x - np.reshape([1, 2], (2, 1, 1, 1))) / 4,
+        ),
+        (
+            {"normalize": {"kind": "fixed", "mean": [1], "deviation": [4]}},
+            lambda x: (x - 1) / 4,
+        ),
+        (
+            {"normalize": "none", "prepare": {"normalize": [CLIP, CLIP]}},
+            lambda x: (x.clip(-1, 1.5) - 0.25) / 0.5,
+        ),
+        ({"normalize": "none", "prepare": {"normalize": ["bytes", "bytes"]}}, lambda x: x / 255),
+        (
+            {"normalize": "none", "prepare": {"normalize": ["range", "range"]}},
+            lambda x: (x - x.min((2, 3, 4), keepdims=True)) / np.ptp(x, (2, 3, 4), keepdims=True),
+        ),
+        ({"normalize": "none", "prepare": {"normalize": ["none", "none"]}}, lambda x: x),
+    ],
+)
+def test_images_are_prepared_as_the_run_prepares_them(data: dict[str, Any], wanted: Any) -> None:
+    steps = preprocessing(config(data).data, 2)
+    image = np.random.default_rng(0).standard_normal((1, 2, 3, 4, 5)).astype(np.float32)
+    np.testing.assert_allclose(prepared(image, steps), wanted(image), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "words"),
+    [
+        (["deviation", "none"], "all channels in one way"),
+        ([CLIP, "none"], "all channels in one way"),
+        ([CLIP, {**CLIP, "low": -2.0}], "all channels in one way"),
+        ([{"kind": "deviation", "inside": True}] * 2, "voxels inside alone"),
+    ],
+)
+def test_preparation_that_the_format_has_not(schemes: list[Any], words: str) -> None:
+    data = config({"normalize": "none", "prepare": {"normalize": schemes}}).data
+    with pytest.raises(ExportError, match=words):
+        preprocessing(data, 2)
+
+
+def test_a_title_that_is_no_name() -> None:
+    found, _ = said()
+    odd = replace(found, saved=replace(found.saved, path=Path("/nowhere/a:b*" + "c" * 200)))
+    parts = {key: Part(key, "") for key in ("README", "onnx", "module", "weights", "i", "o")}
+    name = description(odd, (["i"], ["o"]), taken(odd), parts, 20)["name"]
+    assert len(name) == 128
+    assert set(":*'").isdisjoint(name)
