@@ -36,6 +36,19 @@ def test_a_module_and_its_weights(run: Path, capsys: pytest.CaptureFixture[str])
     assert "Softmax" not in Path("b.py").read_text()
 
 
+def test_weights_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert status_of("export", "liver", "--format", "state-dict", "--output", "a.pth") == 0
+    told = capsys.readouterr()
+    assert told.out.split() == ["a.pth"]
+    assert "names of weights are those of the class PlainConvUNet" in told.err
+    assert "prepared" not in told.err
+    assert "encoder.stages.0.0.convs.0.conv.weight" in read_torch(Path("a.pth"))
+    for name in ("state-dict", "safetensors"):
+        assert status_of("export", "liver", "--format", name, "--logits") == 2
+        assert "which has weights alone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "status", "words"),
     [

@@ -55,7 +55,10 @@ def said(network: Any = None) -> tuple[Trained, dict[str, Any]]:
     return found, description(found, (["input"], ["output"]), taken(found), parts, 20)
 
 
-@pytest.mark.parametrize("network", [None, UNET])
+STRIDED = {"layers": [{"conv": {"channels": 2, "size": [1, 3, 3]}}, {"max_pool": [1, 2, 2]}]}
+
+
+@pytest.mark.parametrize("network", [STRIDED, UNET], ids=["strided", "unet"])
 def test_sizes_follow_as_the_format_computes_them(network: Any) -> None:
     found, rdf = said(network)
     net = found.saved.weights.network
@@ -63,20 +66,25 @@ def test_sizes_follow_as_the_format_computes_them(network: Any) -> None:
     for n in range(4):
         shape = [axis["size"]["min"] + n * axis["size"]["step"] for axis in given["axes"][2:]]
         output = [
-            int(size / axis["scale"] + axis["size"]["offset"])
+            size / axis["scale"] + axis["size"]["offset"]
             for size, axis in zip(shape, made["axes"][2:], strict=True)
         ]
         wanted = fit_input(net, tuple(shape)).output_shapes["output"]  # type: ignore[arg-type]
         assert tuple(output) == wanted
-    if network is None:  # no padding: one voxel is enough
-        assert [axis["size"] for axis in given["axes"][2:]] == [
-            {"min": 2, "step": 1},
-            {"min": 5, "step": 2},
-            {"min": 6, "step": 2},
-        ]
-    else:  # by the patch that it was trained on
-        assert [axis["size"]["min"] for axis in given["axes"][2:]] == [4, 8, 8]
+    # Without padding one voxel is enough; else by the patch that it was trained on.
+    least = [4, 8, 8] if network is UNET else [1, 4, 4]
+    assert [axis["size"]["min"] for axis in given["axes"][2:]] == least
+    assert [axis["size"]["step"] for axis in given["axes"][2:]] == [1, 2, 2] or network is UNET
     assert rdf["name"] == "Network of the run  run  after 5 updates"
+
+
+def test_sizes_that_leave_a_rest_are_the_runs() -> None:
+    """Inputs of 2 n + 1 voxels: the format divides without a rest."""
+    _, rdf = said()
+    (given,), (made,) = rdf["inputs"], rdf["outputs"]
+    assert [axis["size"] for axis in given["axes"][2:]] == [5, 19, 20]
+    assert [axis["size"] for axis in made["axes"][2:]] == [4, 8, 8]
+    assert [axis["scale"] for axis in made["axes"][2:]] == [1, 2, 2]
 
 
 CLIP = {"kind": "clip", "low": -1.0, "high": 1.5, "mean": 0.25, "deviation": 0.5}

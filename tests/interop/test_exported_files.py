@@ -87,4 +87,5 @@ def test_what_the_file_does_not_do_is_noted(trained: Trained) -> None:
     notes = " ".join(trained.notes())
     assert "scans turned, cropped, normalised and resampled" in notes
     assert "of the run's 2 members" in notes
+    assert "of the run's 2 members" in " ".join(trained.notes(weights_alone=True))
     assert "mirror images" in notes

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exported_runs import run_of
+from model_settings import model_of
 from random_networks import random_inputs, random_network, random_parameters
 
 from znnpy.errors import ExportError
@@ -15,6 +17,7 @@ from znnpy.geometry import fit
 from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.description import described
 from znnpy.interop.export.edges import EDGES
+from znnpy.interop.export.formats import export
 from znnpy.interop.export.identifiers import RESERVED
 from znnpy.interop.export.torch_module import module_text
 from znnpy.network import load_network
@@ -33,12 +36,17 @@ def loaded(computation: Computation, folder: Path) -> Any:
     path.write_text(module_text(computation, "A net", "From a test"))
     with path.with_suffix(".pth").open("wb") as file:
         write_torch(file, computation.tensors)
+    return imported(path).load()
+
+
+def imported(path: Path) -> Any:
+    """The module of a file."""
     spec = importlib.util.spec_from_file_location("net", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.load()
+    return module
 
 
 def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
@@ -47,7 +55,7 @@ def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
     parameters = {k: repeated(v, repeats_of(network).get(k)) for k, v in found.items()}
     inputs = random_inputs(network, geometry, seed, 2)
     wanted = forward(network, geometry, parameters, inputs)
-    net = loaded(described(network, parameters, {}), folder)
+    net = loaded(described(network, found, {}), folder)  # repeats what repeats
     assert not net.training
     with torch.no_grad():
         given = [torch.from_numpy(inputs[node.name]).double() for node in network.inputs]
@@ -107,3 +115,28 @@ def test_a_bias_without_filters_and_averages_of_sparse_voxels(tmp_path: Path) ->
     nodes["output"]["norm"] = {"kind": "group", "groups": 2}
     edges = {"pool": {"kind": "max_pool", "from": "input", "to": "output", "size": 2}}
     compare(load_network({"nodes": nodes, "edges": edges}), 4, 2, tmp_path)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_run_as_its_user_loads_it(tmp_path: Path, precision: str) -> None:
+    """Probabilities as the model's own, in the precision of the run."""
+    layers = [
+        {"conv": {"channels": 4, "size": 3, "function": "relu", "norm": "batch"}},
+        {"dropout": 0.5},
+        {"conv": {"channels": 2, "size": [1, 2, 2]}},
+    ]
+    training = {"output_shape": [4, 6, 6], "precision": precision}
+    found = run_of(tmp_path / "run", {"layers": layers}, training=training)
+    path, _ = export(found, "torch", tmp_path / "net.py")
+    net = imported(path).load()
+    saved = found.saved
+    image = np.random.default_rng(0).standard_normal((2, 1, 6, 9, 9)).astype(precision)
+    with model_of(saved.network, (4, 6, 6), 2, training=False, threads=1, conv="direct",
+                  precision=precision) as model:  # fmt: skip
+        model.set_parameters(saved.parameters)
+        wanted = model.predict(image)
+    with torch.no_grad():
+        output = net(torch.from_numpy(image))
+    assert str(output.dtype) == f"torch.{precision}"
+    assert f"input: (batch, 1, z, y, x) {precision}" in path.read_text()
+    np.testing.assert_allclose(output.numpy(), wanted, rtol=0, atol=1e-5)

@@ -100,14 +100,19 @@ LAYERS = [
 ]
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("logits", [False, True])
-def test_a_net_without_padding_passes(tmp_path: Path, logits: bool, monkeypatch: Any) -> None:
+def test_a_net_without_padding_passes(
+    tmp_path: Path, logits: bool, precision: str, monkeypatch: Any
+) -> None:
     pytest.importorskip("bioimageio.core")
     monkeypatch.setenv("BIOIMAGEIO_CACHE_PATH", str(tmp_path / "cache"))
     from bioimageio.core import test_model
 
     data = {"normalize": {"kind": "fixed", "mean": [0.5], "deviation": [2.0]}}
-    found = run_of(tmp_path / "run", {"input": 2, "layers": LAYERS}, data=data)
+    training = {"output_shape": [4, 6, 6], "precision": precision}
+    net = {"input": 2, "layers": LAYERS}
+    found = run_of(tmp_path / "run", net, data=data, training=training)
     (path,) = export(replace(found, logits=logits), "bioimageio", tmp_path / "net.zip")
     for weights in ("onnx", "pytorch_state_dict"):
         summary = test_model(os.fspath(path), weight_format=weights)

@@ -52,9 +52,12 @@ def export(
     from znnpy.train.start import read_run
 
     refuse_ranks("export")
+    alone = FORMATS[format_].weights_alone
+    if logits and alone:
+        raise typer.BadParameter(f"--logits: not for {format_}, which has weights alone")
     which = which_checkpoint(checkpoint)
     trained = Trained(read_run(run, Plain(), which=which), logits)
     for path in written(trained, format_, output, overwrite=overwrite):
         typer.echo(str(path))
-    for note in trained.notes():
+    for note in trained.notes(alone):
         typer.echo(f"znnpy: note: {note}", err=True)

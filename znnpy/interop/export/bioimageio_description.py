@@ -106,12 +106,13 @@ class Taken:
 def taken(trained: Trained) -> Taken:
     """Return the sizes of a package: the least is the run's patch, where values depend on that, else the network's own.
 
-    Tests are of the run's patch, or of two periods more than the least.
+    Tests are of the run's patch, or of two periods more than the least. Nothing but the run's patch is taken where
+    the format cannot say sizes: an output's is the input's by its stride, without a rest, plus a number.
     """
     config, network = trained.saved.config, trained.saved.weights.network
+    run = fit(network, config.inference.window or config.training.output_shape)
     dependent = depends_on_patch(network)
-    window = config.inference.window or config.training.output_shape
-    least = fit(network, window if dependent else smallest(network))
+    least = run if dependent else fit(network, smallest(network))
     period = lattice_of(network).period
     larger = {
         name: (z + 2 * period[0], y + 2 * period[1], x + 2 * period[2])
@@ -120,8 +121,20 @@ def taken(trained: Trained) -> Taken:
     try:
         more = fit_input(network, larger)
     except ShapeError:
-        return Taken(least, least, False)
-    return Taken(least, least if dependent else more, True)
+        return Taken(run, run, False)
+    if not _divides(network, least):
+        return Taken(run, run, False)
+    return Taken(least, run if dependent else more, True)
+
+
+def _divides(network: Network, sizes: Geometry) -> bool:
+    """Return whether the first input's size is a multiple of all outputs' strides."""
+    leader = sizes.input_shapes[network.inputs[0].name]
+    return all(
+        size % step == 0
+        for name in sizes.output_shapes
+        for size, step in zip(leader, sizes.output_stride(name), strict=True)
+    )
 
 
 def _axes(node: Node, sizes: Sequence[Said]) -> list[Said]:

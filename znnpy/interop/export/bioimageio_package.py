@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, BinaryIO
 
@@ -21,9 +22,10 @@ from znnpy.interop.export.bioimageio_description import (
     preprocessing,
     taken,
 )
+from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.formats import Write
 from znnpy.interop.export.onnx_model import OPSET, onnx_files
-from znnpy.interop.export.torch_files import module_files
+from znnpy.interop.export.torch_files import module_of
 from znnpy.interop.export.trained import Trained
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a member: equal networks make equal packages
@@ -43,10 +45,11 @@ Floats = NDArray[np.float32]
 def package_files(trained: Trained) -> Sequence[Write]:
     """Return what writes the package; its test tensors are computed by this network's own engine."""
     sizes = taken(trained)
-    computation = trained.computation()
+    # Tensors of a package are float32, and PyTorch does not mix.
+    computation = _single(trained.computation())
     names = list(computation.inputs), list(computation.outputs)
     tensors = _tensors(trained, names, sizes.tested)
-    onnx, module = onnx_files(trained), module_files(trained)
+    onnx, module = onnx_files(trained), module_of(trained, computation)
     notes = "\n".join(f"- {note}" for note in trained.notes())
     data = {
         "README": ("README.md", _README.format(title=trained.title, notes=notes).encode()),
@@ -62,6 +65,14 @@ def package_files(trained: Trained) -> Sequence[Write]:
     yaml.dump(description(trained, names, sizes, parts, OPSET), text)
     members = {"rdf.yaml": text.getvalue().encode(), **dict(data.values())}
     return (lambda file: _zip(file, members),)
+
+
+def _single(computation: Computation) -> Computation:
+    tensors = {
+        name: array.astype(np.float32) if array.dtype.kind == "f" else array
+        for name, array in computation.tensors.items()
+    }
+    return replace(computation, tensors=tensors)
 
 
 def _bytes(write: Write) -> bytes:

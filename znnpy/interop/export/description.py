@@ -15,6 +15,7 @@ from znnpy.interop.export.edges import EDGES
 from znnpy.interop.export.identifiers import Identifiers
 from znnpy.layers.activation_functions import FUNCTIONS, FunctionName
 from znnpy.layers.edges import edge_kind
+from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Edge, Network, Node
 
 SAID = frozenset(
@@ -44,7 +45,9 @@ def described(
     or edge whose kind or function no other program has.
     """
     _refuse_unknown(network)
-    return _Describing(network, parameters, shown).whole()
+    repeats = repeats_of(network)  # as the engine makes them equal, whatever a file holds
+    used = {name: repeated(array, repeats.get(name)) for name, array in parameters.items()}
+    return _Describing(network, used, shown).whole()
 
 
 def _refuse_unknown(network: Network) -> None:

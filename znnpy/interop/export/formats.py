@@ -24,6 +24,7 @@ class ExportFormat:
     """One format; what it names as "module:name" is imported when it is needed.
 
     `summary`: for help. `suffixes`: of the files that are written, the one that users name first.
+    `weights_alone`: not what is computed with them.
     `prepare(trained)`: returns a `Write` for each suffix; all that may be refused is refused there, by ExportError.
     """
 
@@ -31,6 +32,7 @@ class ExportFormat:
     summary: str
     suffixes: tuple[str, ...]
     prepare: Any
+    weights_alone: bool = False
 
 
 FORMATS = Registry[ExportFormat](
@@ -54,12 +56,14 @@ FORMATS = Registry[ExportFormat](
             "the module that torch writes",
             suffixes=(".pth",),
             prepare="znnpy.interop.export.weight_files:state_dict_files",
+            weights_alone=True,
         ),
         ExportFormat(
             name="safetensors",
             summary="the same weights (.safetensors)",
             suffixes=(".safetensors",),
             prepare="znnpy.interop.export.weight_files:safetensors_files",
+            weights_alone=True,
         ),
         ExportFormat(
             name="bioimageio",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.formats import Write
 from znnpy.interop.export.torch_module import module_text
 from znnpy.interop.export.trained import Trained, normalisation_words
@@ -12,7 +13,11 @@ from znnpy.weights.torch_writing import write_torch
 
 def module_files(trained: Trained) -> Sequence[Write]:
     """Return what writes the module, and the weights that it loads."""
-    computation = trained.computation()
+    return module_of(trained, trained.computation())
+
+
+def module_of(trained: Trained, computation: Computation) -> Sequence[Write]:
+    """Return the same of what the network was found to compute."""
     about = f"Images go in prepared: {normalisation_words(trained.saved.config.data)}.\n"
     text = module_text(computation, f"{trained.title}, written by znnpy.", about)
     return (

@@ -47,7 +47,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
         about=_quotable(about),
         inputs=", ".join(inputs),
         outputs=", ".join(outputs),
-        shapes=_shapes(computation),
+        shapes=_shapes(computation, "float64" if double else "float32"),
         functional=imported,
     )
     body = [f"        self.{name} = {made}" for name, made in layers.items()]
@@ -72,9 +72,9 @@ def _quotable(text: str) -> str:
     return plain.replace("\\", "/").replace('"', "'")
 
 
-def _shapes(computation: Computation) -> str:
+def _shapes(computation: Computation, dtype: str) -> str:
     lines = [
-        f"{name}: (batch, {channels}, z, y, x)"
+        f"{name}: (batch, {channels}, z, y, x) {dtype}"
         for some in (computation.inputs, computation.outputs)
         for name, channels in some.items()
     ]

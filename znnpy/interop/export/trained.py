@@ -80,21 +80,20 @@ class Trained:
         geometry = fit(network, window)
         values |= {"input_shapes": geometry.input_shapes, "output_shapes": geometry.output_shapes}
         said = {key: json.dumps(value) for key, value in values.items()}
-        named = {"znnpy_version": znnpy.__version__, "title": self.title, "class": self.module}
-        return {**named, **said}
+        return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
 
-    def notes(self) -> Sequence[str]:
-        """Return what the written network does not do of what `znnpy predict` does."""
-        found = [
-            f"the input is to be prepared as the run does it: {normalisation_words(self.saved.config.data)}"
-        ]
-        found.append(f"names of weights are those of the class {self.module}")
+    def notes(self, weights_alone: bool = False) -> Sequence[str]:
+        """Return what the written network, or its weights, do not do of what `znnpy predict` does."""
+        words = normalisation_words(self.saved.config.data)
+        named = f"names of weights are those of the class {self.module}"
+        ready = f"the input is to be prepared as the run does it: {words}"
+        found = [named if weights_alone else ready]
         others = len(further_members(self.saved))
         if others:
             found.append(
                 f"of the run's {others + 1} members, whose logits predict averages, the first is written"
             )
-        if self.saved.config.inference.flips:
+        if self.saved.config.inference.flips and not weights_alone:
             found.append("mirror images, whose mean predict takes, are not in it")
         return found
 

@@ -19,5 +19,5 @@ def state_dict_files(trained: Trained) -> Sequence[Write]:
 
 def safetensors_files(trained: Trained) -> Sequence[Write]:
     """Return what writes the same tensors as safetensors: each under its first name, as that format wants it."""
-    tensors, about = each_once(trained.state_dict()), trained.facts()
+    tensors, about = each_once(trained.state_dict()), {**trained.facts(), "class": trained.module}
     return (lambda file: write_safetensors(file, tensors, about),)
