@@ -117,6 +117,19 @@ def test_a_bias_without_filters_and_averages_of_sparse_voxels(tmp_path: Path) ->
     compare(load_network({"nodes": nodes, "edges": edges}), 4, 2, tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["sum", "max", "concat"])
+def test_many_edges_into_a_node(kind: str, tmp_path: Path) -> None:
+    """More than Python nests."""
+    count, edges = 300, dict[str, Any]()
+    nodes: dict[str, Any] = {"input": {"kind": "input", "channels": 1}}
+    for number in range(count):
+        nodes[f"n{number}"] = {"kind": "transfer", "channels": 1, "function": "tanh"}
+        edges[f"c{number}"] = {"kind": "conv", "from": "input", "to": f"n{number}", "size": 1}
+        edges[f"i{number}"] = {"kind": "identity", "from": f"n{number}", "to": "reduce"}
+    nodes["reduce"] = {"kind": kind, "channels": count if kind == "concat" else 1}
+    compare(load_network({"nodes": nodes, "edges": edges}), 3, 0, tmp_path)
+
+
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_run_as_its_user_loads_it(tmp_path: Path, precision: str) -> None:
     """Probabilities as the model's own, in the precision of the run."""

@@ -17,7 +17,7 @@ from nnunet_model import folder_of
 from nnunet_plans import Recipe
 from ruamel.yaml import YAML
 
-from znnpy.interop.export.bioimageio_description import prepared
+from znnpy.interop.export.bioimageio_preparation import prepared
 from znnpy.interop.export.formats import export
 from znnpy.interop.export.trained import Trained
 from znnpy.interop.run import write_run

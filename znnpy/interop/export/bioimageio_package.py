@@ -15,13 +15,8 @@ from ruamel.yaml import YAML
 
 from znnpy.geometry import Geometry
 from znnpy.infer.config_model import patch_model
-from znnpy.interop.export.bioimageio_description import (
-    Part,
-    description,
-    prepared,
-    preprocessing,
-    taken,
-)
+from znnpy.interop.export.bioimageio_description import Part, description, taken
+from znnpy.interop.export.bioimageio_preparation import prepared, preprocessing
 from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.formats import Write
 from znnpy.interop.export.onnx_model import OPSET, onnx_files

@@ -17,7 +17,7 @@ RESERVED = frozenset((
     "register_load_state_dict_pre_hook", "register_module", "register_parameter",
     "register_state_dict_post_hook", "register_state_dict_pre_hook", "requires_grad_", "set_extra_state",
     "set_submodule", "share_memory", "state_dict", "to", "to_empty", "train", "training", "type", "xpu",
-    "zero_grad", "self", "super", "torch", "nn", "functional",
+    "zero_grad", "self", "super", "torch", "nn", "functional", "reduce",
 ))  # fmt: skip
 LONGEST = 80  # characters
 

@@ -196,11 +196,16 @@ def _cropped(it: Operation, values: Sequence[str]) -> str:
     return f"{values[0]}[:, :, {', '.join(cuts)}]"
 
 
-def _largest(_: Operation, values: Sequence[str]) -> str:
-    found = values[0]
-    for value in values[1:]:
-        found = f"torch.maximum({found}, {value})"
-    return found
+def _combined(few: int, operator: str, function: str) -> Callable[[Operation, Sequence[str]], str]:
+    """Return what says an operation on several values: by its operator or
+    function, or folded where they are more than a few."""
+
+    def said(_: Operation, values: Sequence[str]) -> str:
+        if len(values) > few:  # nested calls and sums have a limit in Python
+            return f"reduce({function}, ({', '.join(values)}))"
+        return operator.join(values) if operator else f"{function}({', '.join(values)})"
+
+    return said
 
 
 _LAYERS: Mapping[str, Callable[[Operation], str]] = {
@@ -219,8 +224,8 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
 }
 _PLAIN: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "crop": _cropped,
-    "add": lambda it, values: " + ".join(values),
-    "maximum": _largest,
+    "add": _combined(4, " + ", "torch.add"),
+    "maximum": _combined(2, "", "torch.maximum"),
     "concat": lambda it, values: f"torch.cat(({', '.join(values)}), 1)",
     "identity": lambda it, values: values[0],
 }

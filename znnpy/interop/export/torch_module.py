@@ -16,7 +16,7 @@ _HEAD = '''"""{title}
 {shapes}
 """
 
-from pathlib import Path
+{reduce}from pathlib import Path
 
 import torch
 from torch import nn
@@ -42,6 +42,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
     inputs, outputs = list(computation.inputs), list(computation.outputs)
     double = any(array.dtype == np.float64 for array in computation.tensors.values())
     imported = "from torch.nn import functional\n" if any("functional." in it for it in own) else ""
+    said = _statements(computation)
     head = _HEAD.format(
         title=_quotable(title),
         about=_quotable(about),
@@ -49,6 +50,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
         outputs=", ".join(outputs),
         shapes=_shapes(computation, "float64" if double else "float32"),
         functional=imported,
+        reduce="from functools import reduce\n" if any("reduce(" in it for it in said) else "",
     )
     body = [f"        self.{name} = {made}" for name, made in layers.items()]
     lines = [
@@ -58,7 +60,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
         *body,
         "",
         f"    def forward(self, {', '.join(inputs)}):",
-        *(f"        {line}" for line in _statements(computation)),
+        *(f"        {line}" for line in said),
         f"        return {', '.join(outputs)}",
         "",
     ]
