@@ -107,8 +107,8 @@ def test_three_updates_are_pytorchs(name: str, rule: str, tmp_path: Path) -> Non
             np.testing.assert_allclose(array, state[key].numpy(), rtol=1e-7, atol=1e-9, err_msg=key)
 
 
-def trained(folder: Path) -> Path:
-    """Fifty updates of the imported run, on a scan with labels."""
+def trained(folder: Path, *more: object) -> Path:
+    """Fifty updates of the imported run, on a scan with labels; `more` words of the command."""
     rng = np.random.default_rng(2)
     image = rng.standard_normal((20, 20, 12)).astype(np.float32)
     labels = (image > 0.5).astype(np.uint8) + (image > 1.2)
@@ -124,7 +124,7 @@ def trained(folder: Path) -> Path:
         text = text.replace(old, new)
     (folder / "config.yaml").write_text(text)
     line = ("train", folder / "config.yaml", "--threads", 1, "--set", "training.conv=direct")
-    assert status_of(*line, "--quiet") == 0
+    assert status_of(*line, "--quiet", *more) == 0
     return folder / "second"
 
 
@@ -157,3 +157,20 @@ def test_there_and_back(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(exact[node.name], wanted, atol=1e-9 * np.ptp(wanted))
         ours = found[node.name] if isinstance(found, dict) else found
         np.testing.assert_allclose(ours, wanted, atol=1e-5 * np.ptp(wanted))
+
+
+def test_frozen_layers_come_back_as_they_were(tmp_path: Path) -> None:
+    """Fine-tuning of the decoder alone: every bit of the encoder."""
+    net = net_of(NETS["plain"])
+    imported(NETS["plain"], net, tmp_path)
+    run = trained(tmp_path, "--set", 'training.freeze=["down*"]')
+    path = tmp_path / "back.pth"
+    assert status_of("export", run, "--format", "state-dict", "--output", path) == 0
+    found, before = torch.load(path, weights_only=True), net.state_dict()
+    assert found.keys() == before.keys()
+    for key, tensor in found.items():
+        same = torch.equal(tensor.double(), before[key])
+        if "encoder." in key:
+            assert same, key
+        elif tensor.ndim > 1:
+            assert not same, key
