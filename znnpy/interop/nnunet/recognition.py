@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.errors import ZnnpyError
+from znnpy.errors import NetworkError, ZnnpyError
 from znnpy.interop.model import Arrays
-from znnpy.interop.nnunet.architecture import PLAIN, RESIDUAL, Architecture
+from znnpy.interop.nnunet.architecture import NORMS, PLAIN, RESIDUAL, Architecture
 from znnpy.interop.nnunet.names import places
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.normalization import norm_data
 from znnpy.network import load_network, network_digest
+from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Edge, Network, Node
 
 Edges = Mapping[str, Edge]
@@ -32,7 +33,9 @@ def recognised(network: Network) -> Architecture | None:
         same = load_network({"unet": keys})
     except (ZnnpyError, KeyError):  # some other U-Net
         return None
-    return found if network_digest(same) == network_digest(network) else None
+    placed = {place.name for place in places(found, network).values()}
+    whole = parameter_shapes(network).keys() <= placed  # slopes of prelu have no name there
+    return found if whole and network_digest(same) == network_digest(network) else None
 
 
 def state_dict(architecture: Architecture, network: Network, parameters: Arrays) -> dict[str, Any]:
@@ -73,6 +76,8 @@ def _read(edges: Edges, nodes: Mapping[str, Node]) -> Architecture:
         levels += 1
     firsts = [edges[_first(edges, level)] for level in range(levels)]
     bearer = nodes[firsts[0].target]
+    if bearer.norm is not None and bearer.norm.kind not in NORMS.values():
+        raise NetworkError(f"nnU-Net has no {bearer.norm.kind} norm")
     sizes, steps = [edge.size for edge in firsts], [edge.stride for edge in firsts]
     norm = {} if bearer.norm is None else {"norm": norm_data(bearer.norm)}
     slope = {"slope": bearer.slope} if "slope" in FUNCTIONS[bearer.function].shaped else {}
