@@ -39,6 +39,10 @@ class ModelFileError(ZnnpyError):
     """A model of another program is damaged, unsafe, or not one that can be taken over."""
 
 
+class ExportError(ZnnpyError):
+    """A trained network cannot be written in the format that was asked for, or not to that place."""
+
+
 class PlanError(ZnnpyError):
     """No plan fits: memory limit, algorithm or size refused."""
 

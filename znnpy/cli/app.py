@@ -21,6 +21,7 @@ from znnpy import plugins
 from znnpy.cli import (
     config,
     evaluate,
+    export,
     import_,
     predict,
     profile,
@@ -47,6 +48,7 @@ app.command("segment")(segment.segment)
 app.command("score")(score.score)
 app.command("view")(view.view)
 app.command("import")(import_.import_)
+app.command("export")(export.export)
 app.command("profile")(profile.profile)
 app.command("check")(config.check)
 app.command("init")(config.init)

@@ -37,6 +37,7 @@ from znnpy.network import Network, initial_parameters
 from znnpy.network.folding import fold
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
+from znnpy.registry import resolved
 from znnpy.scheduler.recording import WorkerRecording
 
 if TYPE_CHECKING:
@@ -206,6 +207,19 @@ class Model(Closing):
                 "averaged_parameters: the optimizer of this model keeps no average (ema)"
             )
         return averaged(found, states, self._settings.frozen) if self._iteration else found
+
+    def to_state_dict(self) -> dict[str, Floats]:
+        """Copies of `parameters` with the keys and axis orders of the network's class in PyTorch.
+
+        Of a net that is nnU-Net's PlainConvUNet or ResidualEncoderUNet those of that class, which loads them once
+        `torch.from_numpy` has made them tensors; of any other those of the module that `znnpy export` writes (torch).
+        ExportError for kinds of edges and functions that PyTorch does not have.
+        """
+        # Named, not imported: rooms of other programs know the engine.
+        found: dict[str, Floats] = resolved("znnpy.interop.export.state_dict:state_dict")(
+            self.network, self.parameters
+        )
+        return found
 
     @in_turn
     def set_optimizer_state(self, values: Mapping[str, ArrayLike]) -> None:

@@ -22,12 +22,16 @@ def members_of(saved: SavedRun) -> list[Arrays]:
     """
     weights = saved.weights
     found: list[Arrays] = [dict(weights.parameters)]
-    if saved.checkpoint.iteration:
-        return found
     contents = contents_of(saved.config)
-    for folder in sorted((saved.path / MEMBERS).glob("[0-9]*")):
-        path = checkpoints.path_of(folder, 0)
-        if path.exists():
-            own = checkpoints.load(path, contents).parameters
-            found.append({name: own[name] for name in weights.parameters})
+    for path in further_members(saved):
+        own = checkpoints.load(path, contents).parameters
+        found.append({name: own[name] for name in weights.parameters})
     return found
+
+
+def further_members(saved: SavedRun) -> list[Path]:
+    """Return the checkpoints of the members beside the run's own; none of a run that was trained since."""
+    if saved.checkpoint.iteration:
+        return []
+    folders = sorted((saved.path / MEMBERS).glob("[0-9]*"))
+    return [path for folder in folders if (path := checkpoints.path_of(folder, 0)).exists()]

@@ -28,7 +28,7 @@ from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.best import Best, best_of
-from znnpy.train.checkpoint import Checkpoint, Contents
+from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.environment import differences, versions
 from znnpy.train.first_weights import first_weights
 from znnpy.train.log import CHANGED, RunLog, drop_after, up_to
@@ -61,19 +61,22 @@ class SavedRun:
     checkpoint: Checkpoint
 
     @property
-    def weights(self) -> Weights:
-        """Return the trained network for prediction: without coarser outputs, which serve training alone.
-
-        Its weights are their moving averages where the config keeps them.
-        """
-        network = finest(self.network)
-        edges = {edge.name for edge in network.edges}
-        plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
+    def parameters(self) -> Arrays:
+        """All weights of the trained network: their moving averages where the config keeps them."""
         found = self.checkpoint.parameters
         # Before the first update there is no average yet.
         if self.config.training.ema and self.checkpoint.iteration:
             frozen = frozen_of(self.config, self.network)
-            found = averaged(found, self.checkpoint.optimizer_state, frozen)
+            return averaged(found, self.checkpoint.optimizer_state, frozen)
+        return found
+
+    @property
+    def weights(self) -> Weights:
+        """Return the trained network for prediction: without coarser outputs, which serve training alone."""
+        network = finest(self.network)
+        edges = {edge.name for edge in network.edges}
+        plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
+        found = self.parameters
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters)
 

@@ -13,7 +13,7 @@ from znnpy.errors import ModelFileError, reason
 from znnpy.weights.stored_tensor import BFLOAT16, Array, Storage, Tensor
 
 HEADER = 16 << 20  # bytes; the format allows 100 MB, and 10,000 tensors take 1 MB
-_TYPES = {
+TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": BFLOAT16, "I64": "<i8", "I32": "<i4", "I16": "<i2",
     "I8": "|i1", "U8": "|u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1",
 }  # fmt: skip
@@ -45,14 +45,14 @@ def _read(path: Path) -> dict[str, Tensor]:
 
 def _tensor(name: str, said: Any, data: Array) -> Tensor:
     kind, shape, (first, last) = said["dtype"], said["shape"], said["data_offsets"]
-    if kind not in _TYPES:
+    if kind not in TYPES:
         raise ValueError(f"{name[:60]!r} is of type {str(kind)[:20]}, which is not read")
     if (
         not all(type(it) is int for it in (first, last, *shape))
         or not 0 <= first <= last <= data.size
     ):
         raise ValueError(f"{name[:60]!r} lies outside the file")
-    dtype = _TYPES[kind]
+    dtype = TYPES[kind]
     size = 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize
     if min(shape, default=0) < 0 or prod(shape) * size != last - first:
         raise ValueError(f"{name[:60]!r} has another size than its shape says")

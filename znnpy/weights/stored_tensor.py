@@ -77,3 +77,9 @@ class Tensor:
                 stored[self.offset :], self.shape, bytes_apart, writeable=False
             )
         return (found.astype("<u4") << 16).view("<f4") if half else found
+
+
+def raw_bytes(array: Array) -> memoryview:
+    """Return an array's bytes as files hold them: in C order, little-endian."""
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return plain.reshape(-1).view(np.uint8).data

@@ -15,7 +15,7 @@ _KEYS = (
     "n_conv_per_stage_decoder", "conv_bias", "norm_op", "norm_op_kwargs", "dropout_op", "dropout_op_kwargs", "nonlin",
     "nonlin_kwargs", "deep_supervision", "nonlin_first",
 )  # fmt: skip
-_NORMS = {"InstanceNorm": "instance", "BatchNorm": "batch"}
+NORMS = {"InstanceNorm": "instance", "BatchNorm": "batch"}
 _FUNCTIONS = {
     "LeakyReLU": "leaky_relu", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu",
 }  # fmt: skip
@@ -119,7 +119,7 @@ def _norm(keys: Described) -> dict[str, Any]:
     if "norm_op" not in keys:
         return {}
     name = keys.text("norm_op").rpartition(".")[2]
-    kind = _NORMS.get(name[:-2])
+    kind = NORMS.get(name[:-2])
     if kind is None:
         raise keys.wrong("norm_op", "must be InstanceNorm or BatchNorm")
     inside = (

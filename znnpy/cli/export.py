@@ -1,0 +1,63 @@
+"""The command `znnpy export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from znnpy.cli.options import CheckpointName, RunPath, new_path, which_checkpoint
+from znnpy.cli.preconditions import refuse_ranks
+from znnpy.interop.export.formats import FORMATS
+
+
+def _summaries() -> str:
+    return "; ".join(f"{it.name}: {it.summary}" for it in FORMATS.values())
+
+
+def export(
+    run: RunPath,
+    format_: Annotated[
+        Literal[*FORMATS],  # type: ignore[valid-type]  # plug-ins may have added theirs
+        typer.Option("--format", help=_summaries()),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=new_path,
+            help="File to write (default: the run's name with the format's suffix).",
+        ),
+    ] = None,
+    checkpoint: CheckpointName = "latest",
+    logits: Annotated[
+        bool,
+        typer.Option(
+            "--logits", help="End with logits: without the logistic or softmax of the loss."
+        ),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files that are there.")
+    ] = False,
+) -> None:
+    """Write a run's network for other programs: what it computes from a prepared image, with its weights.
+
+    What a format cannot say is named before anything is written. Preparation, windows, mirror images and strides that
+    predict fills in are not part of it.
+    """
+    from znnpy.interop.export.formats import export as written
+    from znnpy.interop.export.trained import Trained
+    from znnpy.train.progress import Plain
+    from znnpy.train.start import read_run
+
+    refuse_ranks("export")
+    alone = FORMATS[format_].weights_alone
+    if logits and alone:
+        raise typer.BadParameter(f"--logits: not for {format_}, which has weights alone")
+    which = which_checkpoint(checkpoint)
+    trained = Trained(read_run(run, Plain(), which=which), logits)
+    for path in written(trained, format_, output, overwrite=overwrite):
+        typer.echo(str(path))
+    for note in trained.notes(alone):
+        typer.echo(f"znnpy: note: {note}", err=True)

@@ -1,0 +1,222 @@
+"""Operations as nodes of ONNX: the table `NODES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from znnpy.interop.export.computation import Operation, Tensor
+from znnpy.layers.normalization import standardized
+
+if TYPE_CHECKING:
+    from znnpy.interop.export.onnx_model import Graph
+
+Tensors = Mapping[str, Tensor]
+LAST = np.iinfo(np.int64).max  # the end of an axis, however long it is
+_BORDERS = {"zeros": "constant", "replicate": "edge", "reflect": "reflect"}
+_PLAIN = {
+    "relu": "Relu", "logistic": "Sigmoid", "forward_logistic": "Sigmoid", "softplus": "Softplus",
+    "soft_sign": "Softsign", "hard_swish": "HardSwish", "gelu": "Gelu",
+}  # fmt: skip
+"""Functions that are an operator without attributes."""
+
+
+def _pad(graph: Graph, it: Operation, _: Tensors) -> None:
+    pairs, border = it.attributes["sides"], it.attributes["border"]
+    ends = [0, 0, *(before for before, _ in pairs), 0, 0, *(after for _, after in pairs)]
+    inputs = [it.inputs[0], graph.numbers(f"{it.name}.sides", *ends)]
+    if border == "zeros":
+        fill = np.array(it.attributes["fill"], np.float32)
+        inputs.append(graph.constant(f"{it.name}.fill", fill))
+    graph.node("Pad", inputs, it.output, mode=_BORDERS[border])
+
+
+def _conv(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    said, held = it.attributes, dict(tensors)
+    if said.get("standardized"):
+        held["weight"] = standardized(np.asarray(held["weight"], np.float64))
+    inputs = [graph.constant(it.tensors[what], held[what]) for what in held]
+    more = {"output_padding": said["output_padding"]} if it.kind == "conv_transpose" else {}
+    graph.node(
+        "ConvTranspose" if more else "Conv",
+        [it.inputs[0], *inputs],
+        it.output,
+        kernel_shape=said["size"],
+        strides=said["stride"],
+        dilations=said["dilation"],
+        pads=[*said["padding"], *said["padding"]],
+        group=said["groups"],
+        **more,
+    )
+
+
+def _max_pool(graph: Graph, it: Operation, _: Tensors) -> None:
+    said = it.attributes
+    graph.node(
+        "MaxPool",
+        it.inputs,
+        it.output,
+        kernel_shape=said["size"],
+        strides=said["stride"],
+        dilations=said["dilation"],
+        pads=[*said["padding"], *said["padding"]],
+    )
+
+
+def _avg_pool(graph: Graph, it: Operation, _: Tensors) -> None:
+    said = it.attributes
+    graph.node(
+        "AveragePool",
+        it.inputs,
+        it.output,
+        kernel_shape=said["size"],
+        strides=said["stride"],
+        dilations=said["dilation"],
+        pads=[*(before for before, _ in said["sides"]), *(after for _, after in said["sides"])],
+        count_include_pad=int(said["count_padding"]),
+    )
+
+
+def _upsample(graph: Graph, it: Operation, _: Tensors) -> None:
+    factors = np.array([1, 1, *it.attributes["factor"]], np.float32)
+    inputs = [it.inputs[0], "", graph.constant(f"{it.name}.factor", factors)]
+    if it.attributes["mode"] == "linear":
+        how = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+    else:
+        how = {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "asymmetric",
+            "nearest_mode": "floor",
+        }
+    graph.node("Resize", inputs, it.output, **how)
+
+
+def _crop(graph: Graph, it: Operation, _: Tensors) -> None:
+    pairs = it.attributes["sides"]
+    first = graph.numbers(f"{it.name}.first", *(before for before, _ in pairs))
+    last = graph.numbers(f"{it.name}.last", *(-after if after else LAST for _, after in pairs))
+    axes = graph.numbers(f"{it.name}.axes", 2, 3, 4)
+    graph.node("Slice", [it.inputs[0], first, last, axes], it.output)
+
+
+def _bias(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    bias = graph.constant(it.tensors["bias"], _by_channel(tensors["bias"]))
+    graph.node("Add", [it.inputs[0], bias], it.output)
+
+
+def _add(graph: Graph, it: Operation, _: Tensors) -> None:
+    graph.node("Add" if len(it.inputs) == 2 else "Sum", it.inputs, it.output)
+
+
+def _maximum(graph: Graph, it: Operation, _: Tensors) -> None:
+    graph.node("Max", it.inputs, it.output)
+
+
+def _concat(graph: Graph, it: Operation, _: Tensors) -> None:
+    graph.node("Concat", it.inputs, it.output, axis=1)
+
+
+def _batch_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    channels = it.channels[0]
+    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
+    names = ("weight", "bias", "running_mean", "running_var")
+    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in names]
+    epsilon = it.attributes["epsilon"]
+    graph.node("BatchNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
+
+
+def _instance_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    channels = it.channels[0]
+    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
+    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in ("weight", "bias")]
+    epsilon = it.attributes["epsilon"]
+    graph.node("InstanceNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
+
+
+def _group_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    """As PyTorch writes it: groups are the channels of an instance norm, scale and shift come after."""
+    groups, name, value = it.attributes["groups"], it.name, it.inputs[0]
+    shape = graph.node("Shape", [value], f"{name}.shape")
+    rows = graph.numbers(f"{name}.groups", 0, groups, -1)
+    value = graph.node("Reshape", [value, rows], f"{name}.rows")
+    one = graph.constant(f"{name}.one", np.ones(groups))
+    zero = graph.constant(f"{name}.zero", np.zeros(groups))
+    epsilon = it.attributes["epsilon"]
+    inputs = [value, one, zero]
+    value = graph.node("InstanceNormalization", inputs, f"{name}.unit", epsilon=epsilon)
+    value = graph.node("Reshape", [value, shape], f"{name}.whole" if tensors else it.output)
+    if tensors:
+        scale, shift = (
+            graph.constant(it.tensors[what], _by_channel(tensors[what]))
+            for what in ("weight", "bias")
+        )
+        value = graph.node("Mul", [value, scale], f"{name}.scaled")
+        graph.node("Add", [value, shift], it.output)
+
+
+def _function(graph: Graph, it: Operation, tensors: Tensors) -> None:
+    said, value = it.attributes, it.inputs[0]
+    match said["function"]:
+        case "leaky_relu":
+            graph.node("LeakyRelu", [value], it.output, alpha=said["slope"])
+        case "elu":
+            graph.node("Elu", [value], it.output, alpha=said["slope"])
+        case "prelu":
+            slopes = graph.constant(it.tensors["weight"], _by_channel(tensors["weight"]))
+            graph.node("PRelu", [value, slopes], it.output)
+        case "softmax":
+            graph.node("Softmax", [value], it.output, axis=1)
+        case "gelu_tanh":
+            graph.node("Gelu", [value], it.output, approximate="tanh")
+        case "silu":
+            share = graph.node("Sigmoid", [value], f"{it.name}.share")
+            graph.node("Mul", [value, share], it.output)
+        case "tanh":
+            _tanh(graph, it)
+        case plain:
+            graph.node(_PLAIN[plain], [value], it.output)
+
+
+def _tanh(graph: Graph, it: Operation) -> None:
+    said, value = it.attributes, it.inputs[0]
+    if said["gain"] != 1:
+        gain = graph.constant(f"{it.name}.gain", np.array(said["gain"]))
+        value = graph.node("Mul", [value, gain], f"{it.name}.steeper")
+    if said["amplitude"] == 1:
+        graph.node("Tanh", [value], it.output)
+        return
+    value = graph.node("Tanh", [value], f"{it.name}.unit")
+    amplitude = graph.constant(f"{it.name}.amplitude", np.array(said["amplitude"]))
+    graph.node("Mul", [value, amplitude], it.output)
+
+
+def _same(graph: Graph, it: Operation, _: Tensors) -> None:
+    graph.node("Identity", it.inputs, it.output)
+
+
+def _by_channel(array: Tensor) -> Tensor:
+    """Return numbers (channels,) so that they broadcast over (batch, channel, z, y, x)."""
+    return array[:, None, None, None]
+
+
+NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
+    "pad": _pad,
+    "conv": _conv,
+    "conv_transpose": _conv,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "upsample": _upsample,
+    "crop": _crop,
+    "dropout": _same,
+    "identity": _same,
+    "bias": _bias,
+    "add": _add,
+    "maximum": _maximum,
+    "concat": _concat,
+    "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    "group_norm": _group_norm,
+    "function": _function,
+}

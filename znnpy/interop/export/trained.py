@@ -1,0 +1,108 @@
+"""The network of a run as it is exported: what it computes, with which weights, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import znnpy
+from znnpy.config.data_section import DataSection, FixedNormalize
+from znnpy.geometry import fit
+from znnpy.geometry.receptive_field import lattice_of
+from znnpy.interop.export.computation import Computation, Tensor
+from znnpy.interop.export.description import described
+from znnpy.interop.export.state_dict import state_dict
+from znnpy.interop.nnunet.recognition import recognised
+from znnpy.network import training_losses
+from znnpy.train.members import further_members
+from znnpy.train.start import SavedRun
+
+_ALONE = {
+    "mean_std": "each channel of a volume minus its mean, by its standard deviation",
+    "unit": "integers divided by the largest value of their type, floats as they are",
+    "none": "values as they are",
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run's network for prediction. `logits`: outputs are values before the logistic or softmax of the loss."""
+
+    saved: SavedRun
+    logits: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        name = self.saved.path.resolve().name
+        return f"Network of the run {name!r} after {self.saved.checkpoint.iteration} updates"
+
+    def computation(self) -> Computation:
+        """Return what it computes from normalised images; ExportError names what other programs do not have."""
+        weights = self.saved.weights
+        losses = training_losses(self.saved.config, weights.network)
+        shown = {
+            node.name: functions[0]
+            for node in weights.network.outputs
+            if (functions := losses[node.name].reading.functions) and not self.logits
+        }
+        return described(weights.network, weights.parameters, shown)  # type: ignore[arg-type]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the weights by the names of a PyTorch class, coarser outputs included if that class is nnU-Net's."""
+        weights = self.saved.weights
+        if recognised(self.saved.network) is not None:
+            return state_dict(self.saved.network, self.saved.parameters)
+        return state_dict(weights.network, weights.parameters)
+
+    @property
+    def module(self) -> str:
+        """The class whose state dict it has."""
+        architecture = recognised(self.saved.network)
+        return "Net of znnpy export --format torch" if architecture is None else architecture.kind
+
+    def facts(self) -> dict[str, str]:
+        """Return what a user of the file has to know, by name, as JSON: normalisation, sizes (z, y, x)."""
+        config, network = self.saved.config, self.saved.weights.network
+        lattice, data = lattice_of(network), config.data
+        window = config.inference.window or config.training.output_shape
+        values: dict[str, Any] = {
+            "updates": self.saved.checkpoint.iteration,
+            "normalize": data.normalize.model_dump(mode="json"),
+            "period": lattice.period,
+            "field_of_view": lattice.views,
+            "logits": self.logits,
+        }
+        if data.prepare is not None:
+            values["prepare"] = data.prepare.model_dump(mode="json")
+        geometry = fit(network, window)
+        values |= {"input_shapes": geometry.input_shapes, "output_shapes": geometry.output_shapes}
+        said = {key: json.dumps(value) for key, value in values.items()}
+        return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
+
+    def notes(self, weights_alone: bool = False) -> Sequence[str]:
+        """Return what the written network, or its weights, do not do of what `znnpy predict` does."""
+        words = normalisation_words(self.saved.config.data)
+        named = f"names of weights are those of the class {self.module}"
+        ready = f"the input is to be prepared as the run does it: {words}"
+        found = [named if weights_alone else ready]
+        others = len(further_members(self.saved))
+        if others:
+            found.append(
+                f"of the run's {others + 1} members, whose logits predict averages, the first is written"
+            )
+        if self.saved.config.inference.flips and not weights_alone:
+            found.append("mirror images, whose mean predict takes, are not in it")
+        return found
+
+
+def normalisation_words(data: DataSection) -> str:
+    """Return what a run does to images before its network sees them, in words."""
+    if data.prepare is not None:
+        return "scans turned, cropped, normalised and resampled (data.prepare)"
+    if isinstance(data.normalize, FixedNormalize):
+        mean, deviation = list(data.normalize.mean), list(data.normalize.deviation)
+        return f"(value - mean) / deviation, mean {mean}, deviation {deviation}"
+    return _ALONE[data.normalize.kind]
