@@ -17,6 +17,7 @@ from znnpy.engine.memory_planning import planned_within
 from znnpy.engine.progress import Report
 from znnpy.engine.settings import Precision
 from znnpy.engine.step_tasks import Settings
+from znnpy.engine.tasks.declaration import uncollected
 from znnpy.errors import ZnnpyError
 from znnpy.geometry import Geometry, fit, refuse_single_values
 from znnpy.network import Network, load_network, logits_network, objectives
@@ -187,6 +188,7 @@ def _laid_out(
     return replace(layout, numbers=party.numbers) if party else layout
 
 
+@uncollected()
 def _opened(
     layout: Layout, settings: Settings, precision: Precision, report: Report | None
 ) -> tuple[Layout, SingleEngine | DoubleEngine]:

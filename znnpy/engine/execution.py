@@ -19,6 +19,7 @@ from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.progress import COMPILING, Report
 from znnpy.engine.step_tasks import Declarations, Settings, declare_all, declare_gradients
 from znnpy.engine.tasks.buffer_sharing import gated
+from znnpy.engine.tasks.declaration import uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
@@ -70,26 +71,30 @@ class Graphs:
     def executor(self, name: str) -> Executor | SerialExecutor:
         """Return the executor of a graph, made on first use."""
         if name not in self._executors:
-            settings = self._settings
-            # Gates are added here and not when tasks are declared: planning declares them without
-            # places in memory.
-            # Before leaves are joined: a run with a gate within it would hand over memory too early.
-            leaves = [gated(tasks, self._sharing) for tasks in self._declared[name]]
-            steps = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-            graph = connect(steps).build(settings.policy)
-            # Derived filters are made once in a while by few tasks: threads of their own would
-            # mostly be parked.
-            if settings.threads == 0 or name == "derive":
-                self._executors[name] = SerialExecutor(graph, record=settings.record)
-            else:
-                self._executors[name] = Executor(
-                    graph, settings.threads, seed=settings.steal_seed, record=settings.record
-                )
-            self._groups[name] = frozenset(graph.group.tolist())
-            # The graph has all that is needed; declarations of a large network take as much memory
-            # again.
-            del self._declared[name]
+            self._make(name)
         return self._executors[name]
+
+    @uncollected()
+    def _make(self, name: str) -> None:
+        settings = self._settings
+        # Gates are added here and not when tasks are declared: planning declares them without
+        # places in memory.
+        # Before leaves are joined: a run with a gate within it would hand over memory too early.
+        leaves = [gated(tasks, self._sharing) for tasks in self._declared[name]]
+        steps = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
+        graph = connect(steps).build(settings.policy)
+        # Derived filters are made once in a while by few tasks: threads of their own would
+        # mostly be parked.
+        if settings.threads == 0 or name == "derive":
+            self._executors[name] = SerialExecutor(graph, record=settings.record)
+        else:
+            self._executors[name] = Executor(
+                graph, settings.threads, seed=settings.steal_seed, record=settings.record
+            )
+        self._groups[name] = frozenset(graph.group.tolist())
+        # The graph has all that is needed; declarations of a large network take as much memory
+        # again.
+        del self._declared[name]
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""

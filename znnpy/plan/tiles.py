@@ -164,6 +164,7 @@ def spectra_bytes(tile: Triple) -> int:
     return 8 * LANES_COUNTED * frequencies(tile)
 
 
+@lru_cache(1 << 16)
 def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = None) -> float:
     """Return the seconds to transform one tile of LANES_COUNTED channels.
 

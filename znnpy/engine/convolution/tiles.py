@@ -90,7 +90,7 @@ class Tiling:
             number += grids[-1].tiles
         return tuple(grids)
 
-    @property
+    @cached_property
     def tiles(self) -> int:
         """Number of all tiles."""
         return self.grids[-1].first + self.grids[-1].tiles

@@ -44,7 +44,7 @@ def touched(steps: Sequence[Sequence[Declared]]) -> Touched:
         size, extent = sizes[region.buffer]
         first, last = min(region.low, extent) / extent, min(region.high, extent) / extent
         if region.strand >= 0:
-            own = strands[region._replace(strand=-1)]
+            own = strands[region.as_strand(-1)]
             place = own[region.strand]
             share = place / len(own), (place + 1) / len(own)
         low, high = (round(size * (first + (last - first) * at) / LINE) for at in share)
@@ -110,7 +110,7 @@ def _strands(steps: Sequence[Sequence[Declared]]) -> dict[Region, dict[int, int]
         for task in step:
             for region in (*task.reads, *task.writes):
                 if region.strand >= 0:
-                    own = found[region._replace(strand=-1)]
+                    own = found[region.as_strand(-1)]
                     own.setdefault(region.strand, len(own))
     return found
 

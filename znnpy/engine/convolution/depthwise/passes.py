@@ -81,7 +81,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
                 into = {"sums": place, "filter_tap": piece.width}
                 first = piece.first_output // LANES + block
                 _slab_gradient(
-                    step, build, edge, gradient, slab, first, into, region._replace(strand=block)
+                    step, build, edge, gradient, slab, first, into, region.as_strand(block)
                 )
     what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
     combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)

@@ -97,7 +97,7 @@ def outer_products(
                     for own in blocks_of(gradient, sample, block, vectors, 0, 1)
                 ),
             ],
-            writes=[region._replace(strand=first)],
+            writes=[region.as_strand(first)],
         )
 
 
@@ -246,7 +246,7 @@ def _slab_gradient(
                 ),
                 *(buffer.region(region.low, region.high, strand=first) for buffer in earlier),
             ],
-            writes=[region._replace(strand=first)],
+            writes=[region.as_strand(first)],
         )
 
 

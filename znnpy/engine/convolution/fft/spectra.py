@@ -144,7 +144,7 @@ def images_of_spectra(step: Step, spectra: Spectra, tensor: Tensor, what: Identi
                 reads=(used := [spectra.region(index + c) for c in range(count)]),
                 # Transforms are in place, so the spectra are written, too. Strand by lane: channels
                 # of a block are written side by side.
-                writes=[*used, tensor.region(batch, block)._replace(strand=lane)],
+                writes=[*used, tensor.region(batch, block).as_strand(lane)],
             )
 
 

@@ -61,6 +61,7 @@ def emit_images(
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
     tiling, window = spectra.tiling, Window(ORIGIN, count)
+    strands = tiling.tiles * spectra.parts
     join(step, spectra.places[group])
     tasks_of = packed_transforms.image_tasks if spectra.packed else blocked_transforms.image_tasks
     for task in tasks_of(build, spectra, images, count, group):
@@ -84,7 +85,7 @@ def emit_images(
             ],
             writes=[
                 # Tiles that overlap are added one after the other; those of other lattices or phases never do.
-                region._replace(strand=task.phase * tiling.tiles * spectra.parts + strand)
+                region.as_strand(task.phase * strands + strand)
                 for stretch, region in task.touched(spectra, window)
                 for strand in (_shared(spectra, stretch) if count != tiling.new else (task.strand,))
             ],

@@ -72,7 +72,7 @@ class Ends:
 
 def strands(regions: Iterable[Region], strand: int) -> list[Region]:
     """Return the regions that one of several tasks writes side by side in the same planes; -1: all of them."""
-    return [region._replace(strand=strand) for region in regions]
+    return [region.as_strand(strand) for region in regions]
 
 
 class Finish:
