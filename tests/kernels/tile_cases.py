@@ -59,13 +59,14 @@ class Tiling:
 
 
 def by_turns(tiles: Triple, size: Triple, step: Triple) -> list[Triple]:
-    """Places of a grid's tiles in the order of their numbers: those that never overlap together."""
+    """Places of a grid's tiles in the order of their numbers: of each plane, those that never overlap together."""
     apart = [-(-points // new) for points, new in zip(size, step, strict=True)]
 
-    def turns(place: Triple) -> list[int]:
-        return [number % turns for number, turns in zip(place, apart, strict=True)]
+    def order(place: Triple) -> tuple[int, ...]:
+        z, y, x = (number % turns for number, turns in zip(place, apart, strict=True))
+        return z, place[0], y, x
 
-    return sorted(product(*map(range, tiles)), key=turns)
+    return sorted(product(*map(range, tiles)), key=order)
 
 
 class Spectra:
