@@ -20,16 +20,17 @@ from znnpy.graph import Touched
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
 from znnpy.network.types import Network, Triple
-from znnpy.profile.machine import OtherMachine, last_level_caches
+from znnpy.profile.machine import OtherMachine
 from znnpy.profile.recorded_updates import events_needed, profile_updates
 from znnpy.scheduler.core_count import available_cores
+from znnpy.scheduler.topology import last_level_caches
 from znnpy.simulate import Machine, Measured, Memory, Replay, curve, simulate
 from znnpy.simulate.measured_costs import measured_machine, run_costs
 
 Make = Callable[[int, int, Any], Model]
 """Makes a model for so many workers that keeps so many events, by a plan or None."""
 WARM_UP = 2
-HERE = {"cores": available_cores(), "caches": last_level_caches()}
+HERE = {"cores": available_cores(), "caches": [cache.bytes for cache in last_level_caches()]}
 
 
 def show_recorded(options: argparse.Namespace) -> None:

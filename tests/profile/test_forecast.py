@@ -9,7 +9,7 @@ from recorded import recorded, small_model
 
 from znnpy.errors import PlanError
 from znnpy.profile.command import _figures
-from znnpy.profile.machine import OtherMachine, last_level_caches, stream_rate
+from znnpy.profile.machine import OtherMachine, stream_rate
 from znnpy.profile.roofline import roofline
 from znnpy.profile.simulation import (
     count_memory,
@@ -54,27 +54,6 @@ def test_what_is_not_said_of_a_machine_is_in_proportion_to_its_cores():
 def test_machines_that_cannot_be_are_refused(machine, here, words):
     with pytest.raises(PlanError, match=words):
         machine.figures(here)
-
-
-def test_caches_are_those_of_the_highest_level(tmp_path):
-    for cpu in range(4):
-        for index, (level, size, shared) in enumerate(
-            (
-                (1, "48K", f"{cpu}"),
-                (2, "1024K", f"{cpu}"),
-                (3, "16M", f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}"),
-            )
-        ):
-            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
-            folder.mkdir(parents=True)
-            for name, text in (("level", str(level)), ("size", size), ("shared_cpu_list", shared)):
-                (folder / name).write_text(text + "\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2})
-        assert last_level_caches(tmp_path) == [2**24, 2**24]
-        patch.setattr("os.sched_getaffinity", lambda pid: {1})
-        assert last_level_caches(tmp_path) == [2**24]
-    assert last_level_caches(tmp_path / "none") == []
 
 
 def test_memory_has_a_rate():

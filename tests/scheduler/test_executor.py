@@ -107,6 +107,24 @@ def test_the_same_bits_as_the_serial_executor(workers: int) -> None:
         same_bits(seed, workers, 6)
 
 
+@pytest.mark.parametrize("workers", [3, 5, 8])
+def test_near_victims_come_first_and_all_are_robbed(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers of several caches, one of which has a single worker: every task once, the same bits."""
+    near = [(0, workers - 1)] * (workers - 1) + [(workers - 1, workers)]
+    monkeypatch.setattr(executors, "own_cores", lambda count: list(range(count)))
+    monkeypatch.setattr(executors, "keep_to", lambda core: None)
+    monkeypatch.setattr(executors, "neighbours", lambda cores, caches: near[: len(cores)])
+    word = np.zeros(1, np.int64)
+    with Executor(counters(5000, word, band_spread=True), workers=workers) as executor:
+        executor.release(0)
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        assert word[0] == 5000
+    for seed in range(12):
+        same_bits(seed, workers, 6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", range(1, 9))
 def test_stress_the_same_bits(workers: int) -> None:

@@ -46,6 +46,7 @@ from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.profile.machine import sgemm_rate
 from znnpy.scheduler.core_count import available_cores
+from znnpy.scheduler.topology import last_level_caches
 from znnpy.train.best import best_of
 from znnpy.train.first_weights import first_weights
 from znnpy.train.patch_sources import nothing_in
@@ -241,6 +242,10 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "checkpoint_bytes": saved_bytes(config, network),
         "again_seconds": needs.again,
         "threads": threads,
+        "machine": {
+            "cores": available_cores(),
+            "caches": [cache._asdict() for cache in last_level_caches()],
+        },
         "work_seconds": needs.work,
         "update_seconds": needs.work / threads,
         "warnings": (

@@ -57,6 +57,7 @@ def print_summary(found: dict[str, Any]) -> None:
         out.print(f"before that     {words}", highlight=False)
     saved = f"{readable(found['checkpoint_bytes'])} more while one is written"
     out.print(f"checkpoints     {saved}", highlight=False)
+    out.print(f"machine         {_machine(found['machine'])}", highlight=False)
     out.print(
         f"time per update about {found['update_seconds'] * 1e3:.3g} ms on {found['threads']} "
         f"thread{'s' * (found['threads'] != 1)} (estimated work {found['work_seconds'] * 1e3:.3g} ms)",
@@ -74,6 +75,14 @@ def _fingerprint(found: dict[str, Any]) -> str:
     fftw = any(row["algorithm"] == "fft" for row in found["algorithms"])
     rest = ", but for FFTW's plans, which --save-plan keeps" if fftw else ""
     return f"{word}: machines that show the same one compute the same bits{rest}"
+
+
+def _machine(found: dict[str, Any]) -> str:
+    """Return the cores that this process may use, and which of them share a last-level cache."""
+    cores = f"{found['cores']} core{'s' * (found['cores'] != 1)}"
+    caches = [f"{readable(it['bytes'])} for {len(it['cores'])}" for it in found["caches"]]
+    alike = [f"{caches.count(cache)} x {cache}" for cache in dict.fromkeys(caches)]
+    return f"{cores}; last-level caches: {', '.join(alike) or 'not told'}"
 
 
 def _microbatches(found: dict[str, Any]) -> str:

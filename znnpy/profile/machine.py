@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.errors import PlanError
 from znnpy.scheduler.core_count import available_cores
+from znnpy.scheduler.topology import last_level_caches
 from znnpy.simulate import Figures
 
 SIZE = 1024  # rows and columns of sgemm's matrices: 4 MiB each, enough for its full rate
@@ -25,12 +25,11 @@ SIZE = 1024  # rows and columns of sgemm's matrices: 4 MiB each, enough for its 
 STREAM_BYTES, TIMES_CACHE = 2**28, 4
 STREAMED = 4
 """Times that the bytes of an array move in a sum of two: two are read, and the third is read before it is stored."""
-CPUS = Path("/sys/devices/system/cpu")
 
 
 def describe_machine() -> dict[str, Any]:
     """Return the machine's figures, JSON-able: rates are measured now, sgemm on one core, memory's on all."""
-    cores, caches = available_cores(), last_level_caches()
+    cores, caches = available_cores(), [cache.bytes for cache in last_level_caches()]
     return {
         "processor": processor_name(),
         "cores": cores,
@@ -82,25 +81,6 @@ def describe_figures(figures: Mapping[str, float]) -> str:
         caches += f" in {figures['domains']} domains"
     cores = f"{figures['cores']} core{'s' * (figures['cores'] > 1)}"
     return f"{cores} with {figures['bandwidth'] * 1e-9:.3g} GB/s and {caches}"
-
-
-def last_level_caches(cpus: Path = CPUS) -> list[int]:
-    """Return the bytes of each cache of the highest level that serves this process; none if nobody tells."""
-    found: dict[tuple[int, str], int] = {}
-    for core in os.sched_getaffinity(0):
-        for index in (cpus / f"cpu{core}" / "cache").glob("index[0-9]*"):
-            for level, shared, size in _cache(index):
-                found[level, shared] = size
-    highest = max((level for level, _ in found), default=0)
-    return [size for (level, _), size in sorted(found.items()) if level == highest]
-
-
-def _cache(index: Path) -> Iterator[tuple[int, str, int]]:
-    units = {"K": 2**10, "M": 2**20, "G": 2**30}
-    files = [index / name for name in ("level", "shared_cpu_list", "size")]
-    if all(file.exists() for file in files):
-        level, shared, size = (file.read_text().strip() for file in files)
-        yield int(level), shared, int(size.rstrip("KMG")) * units.get(size[-1:], 1)
 
 
 def stream_rate(cores: int, cached: int = 0, repeats: int = 3) -> float:

@@ -5,6 +5,8 @@ The offsets are those of `znnpy_kernels.scheduling.control_block`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.machine.native import SEMAPHORE_WORDS
@@ -25,11 +27,19 @@ class ControlBlock:
     """One block of memory with everything that workers share, as offsets from its start.
 
     `worker.prepare(address)` turns the offsets into addresses, once. The memory belongs to this
-    object; kernel addresses and argument blocks are the graph's.
+    object; kernel addresses and argument blocks are the graph's. `near`: by worker, first and end of those that it
+    robs first.
     """
 
     def __init__(
-        self, graph: TaskGraph, workers: int, *, seed: int, record: int, spin_ns: int
+        self,
+        graph: TaskGraph,
+        workers: int,
+        *,
+        seed: int,
+        record: int,
+        spin_ns: int,
+        near: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._parts: list[tuple[int, NDArray[np.generic]]] = []
         # The header comes first, at offset 0; all other parts are put behind it in the order of these calls.
@@ -38,7 +48,7 @@ class ControlBlock:
         header[at.TASKS // 8] = self._put(self._tasks(graph))
         header[at.PHASES // 8] = self._phases(graph)
         header[at.GROUPS // 8] = self._put(group_table(graph))
-        header[at.QUEUES // 8] = self.queues = self._queues(graph, workers, seed, record)
+        header[at.QUEUES // 8] = self.queues = self._queues(graph, workers, seed, record, near)
         # Last, as the offsets of the other parts are words of it.
         self._parts.append((0, header))
         self.words = self._assemble()
@@ -102,7 +112,14 @@ class ControlBlock:
         # One address more than phases: a phase's sources end where the next one's begin.
         return self._put(self._put(entries(graph, every)) + 4 * ends)
 
-    def _queues(self, graph: TaskGraph, workers: int, seed: int, record: int) -> int:
+    def _queues(
+        self,
+        graph: TaskGraph,
+        workers: int,
+        seed: int,
+        record: int,
+        near: Sequence[tuple[int, int]],
+    ) -> int:
         rows = np.zeros((workers + 1, at.QUEUE_BYTES // 8), np.int64)
         lengths = np.bincount(graph.band, minlength=at.BANDS)
         # A power of two with room for all tasks of the band: a task is in one deque at a time, so the deque
@@ -110,6 +127,8 @@ class ControlBlock:
         capacities = [1 << max(0, int(length) - 1).bit_length() for length in lengths]
         # From 1: xorshift never leaves 0. Below 2^62, so that int64 holds it without a sign.
         randoms = np.random.default_rng(seed).integers(1, 1 << 62, workers + 1)
+        for row, (low, end) in zip(rows, near, strict=False):
+            row[at.NEAR // 8], row[at.NEAR_END // 8] = low, end
         for index, row in enumerate(rows):
             row[at.RANDOM // 8] = randoms[index]
             for ring in (at.RING, at.SEARCH_RING):

@@ -23,6 +23,7 @@ from znnpy.scheduler.core_count import available_cores, keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import SEARCH, WorkerRecording, ring_in_order
 from znnpy.scheduler.serial import check_group, check_phase, token_too_early
+from znnpy.scheduler.topology import by_caches, last_level_caches, neighbours
 
 SLICE_NS = 50_000_000
 """Longest stay of `wait` in compiled code (50 ms): Python handles Ctrl-C only in between."""
@@ -164,12 +165,14 @@ class Executor(Closing):
     def _start(self) -> None:
         # A new block rather than the old one set back: every counter, deque and ring is as at first by
         # construction.
-        block = ControlBlock(self.graph, self.workers, **self._options)
+        # None unless every core has its worker: see `own_cores`.
+        cores, caches = own_cores(self.workers), last_level_caches()
+        cores = cores and by_caches(cores, caches)
+        near = neighbours(cores, caches) if cores else ()
+        block = ControlBlock(self.graph, self.workers, near=near, **self._options)
         native.prepare(block.address)
         self._releases: dict[int, Releases] = {}
         self._left = [threading.Event() for _ in range(self.workers)]
-        # None unless every core has its worker: see `own_cores`.
-        cores = own_cores(self.workers)
         try:
             for worker, left in enumerate(self._left):
                 thread = threading.Thread(

@@ -71,6 +71,8 @@ MASKS = SLOTS + 8 * BANDS
 # Addresses, read only: beside the other words that never change.
 RING = MASKS + 8 * BANDS
 SEARCH_RING = RING + 8
+NEAR, NEAR_END = SEARCH_RING + 8, SEARCH_RING + 16
+"""The numbers of the workers that share a last-level cache with this one, from NEAR up to NEAR_END: robbed first."""
 # Whole pairs of lines, so that the next worker's words begin on one of their own.
 QUEUE_BYTES = 5 * LINE
 

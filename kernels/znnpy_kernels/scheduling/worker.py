@@ -52,6 +52,8 @@ from znnpy_kernels.scheduling.control_block import (
     LAST,
     MEMBERS,
     MISSING,
+    NEAR,
+    NEAR_END,
     PARKS,
     PHASE_COUNT,
     PHASES,
@@ -255,18 +257,25 @@ def random_number(queue: int) -> Any:
 
 @part
 def far(control: int, queue: int) -> Any:
-    """Steal the oldest entry of the most urgent band, victims in turn from a random one; or return NONE.
+    """Steal the oldest entry of the most urgent band, or return NONE; near victims before all, from a random one on.
 
     A thief that leaves tasks behind wakes one sleeper more, so that wake-ups spread as a tree.
     """
     # The injector is the last victim, one more than there are workers.
     queues, victims = longs(control + QUEUES)[0], longs(control + WORKERS)[0] + 1
-    first = random_number(queue) % victims
+    number = random_number(queue)
+    first, low = number % victims, longs(queue + NEAR)[0]
+    near = longs(queue + NEAR_END)[0] - low
     # Bands outside, victims inside: the most urgent work of anybody comes before less urgent work of a near
     # victim.
     for band in range(BANDS):
-        for turn in range(first, first + victims):
-            index = turn - victims if turn >= victims else turn
+        for turn in range(-near, victims):
+            # Near ones are asked once more among all: they are seldom many, and a look at an empty deque costs little.
+            index = first + turn
+            if turn < 0:
+                index = low + (first - turn) % near
+            elif index >= victims:
+                index -= victims
             victim = queues + index * QUEUE_BYTES
             if victim == queue or seems_empty(victim, band):
                 continue

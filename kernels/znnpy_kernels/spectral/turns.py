@@ -1,9 +1,9 @@
 """The order of tiles in a grid: in turns, so that tiles that overlap are far apart in it.
 
 Of tiles of `size` points, `step` apart along an axis, every (size / step, rounded up)-th are disjoint: they are a
-turn of that axis. Numbers go through a grid as [turn z][z][turn y][turn x][y][x]: planes of tiles one after the other, so
-that caches keep what the turns of a plane come back to. Of all tiles that touch a voxel no two have the same turns, and
-the first has the least turn along each axis.
+turn of that axis. Numbers go through a grid as [turn z][z][turn y][turn x][y][x]: planes of tiles one after the other,
+so that caches keep what the turns of a plane come back to. Of all tiles that touch a voxel no two have the same turns,
+and the first has the least turn along each axis.
 """
 
 from __future__ import annotations
