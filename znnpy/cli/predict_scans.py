@@ -73,7 +73,7 @@ def _unmirrored(saved: SavedRun) -> Any:
 def _predict(
     model: Any, case: Case, weights: Any, place: Any, attributes: Mapping[str, Any], logits: bool
 ) -> None:
-    from znnpy.cli.prediction_display import BlocksBar
+    from znnpy.infer.blocks_bar import BlocksBar
     from znnpy.infer.scan_cases import open_case
     from znnpy.infer.scan_job import predict_scan
 

@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
     from znnpy.evaluation.objects import Row
 
-TITLES = {
-    "adapted_rand_error": "adapted Rand error",
-    "rand_precision": "  precision (low: merged)",
-    "rand_recall": "  recall (low: split)",
-    "voi": "VOI (bits)",
-    "voi_split": "  split",
-    "voi_merge": "  merge",
-    "cremi_score": "CREMI score",
-    "object_precision": "average precision over IoU",
-    "dice": "Dice",
-    "iou": "IoU",
-    "hd95": "HD95",
-}
-
 
 def score(
     objects: Annotated[
@@ -89,6 +75,7 @@ def _print(title: str, rows: Mapping[str, Row]) -> None:
     from rich.table import Table
 
     from znnpy.cli.tables import console
+    from znnpy.evaluation.objects import TITLES
 
     table = Table(title=title, title_justify="left")
     table.add_column("")
