@@ -7,7 +7,8 @@ from typing import Any
 # What types and defaults look like that nobody has a name for.
 UNREADABLE = re.compile(r"ForwardRef|_Supports\w+|_Nested\w+|<[\w.]+ object at|\b0x[0-9a-f]{6,}")
 
-FIRST = ("train", "open_run", "Run", "segment", "Objects", "score", "load_network", "Model")  # what everybody begins with
+# what everybody begins with
+FIRST = ("train", "open_run", "Run", "segment", "Objects", "score", "load_network", "Model")
 
 
 def page(package: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from znnpy.config.models import Config
 from znnpy.data.config_volumes import of_values, open_scene
 from znnpy.data.process_memory import kept_no_longer, readable, share_memory
+from znnpy.data.sampling.prefetch import Float32
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
@@ -24,6 +26,8 @@ from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
+from znnpy.train.display.finished import facts_of, write_page
+from znnpy.train.display.live import Display
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.learning_rate import learning_rate
@@ -118,6 +122,8 @@ class _Session:
         self._network = trained_network(config)
         self._losses = training_losses(config, self._network)
         self._errors = not of_values(config, self._network)
+        self._display: Display | None = None
+        self._first: Mapping[str, Float32] = {}  # images of a sample, by node
 
     def run(self) -> Outcome:
         training, done, best = self._config.training, self._standing.iteration, self._standing.best
@@ -147,6 +153,7 @@ class _Session:
         if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         found = self._finish(done)
+        self._show_finished(best.enough)
         return Outcome(self._run.path, done, training.iterations, None, found, best.enough)
 
     def _left(self) -> bool:
@@ -194,6 +201,7 @@ class _Session:
             and self._standing.iteration
         ):
             self._reporter.note(lost(self._run / FFTW, "FFTs are"))
+        self._display = self._shown()
         return self._loop(stack, model, source, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
@@ -214,6 +222,12 @@ class _Session:
                 f"{error}; all {done} iterations are trained and saved, the same command scores them"
             ) from error
         return tuple(evaluations)
+
+    def _show_finished(self, early: bool) -> None:
+        try:
+            write_page(self._run.path, self._config, "ended early" if early else "finished")
+        except ZnnpyError as error:
+            self._reporter.note(f"warning: {error}")
 
     def _model(self) -> Model:
         standing, config = self._standing, with_threads(self._config, self._members, 0)
@@ -263,6 +277,7 @@ class _Session:
             best=standing.best,
             network=contents_of(config).network,
             errors=self._errors,
+            display=self._display,
         )
         return Loop(
             model,
@@ -276,6 +291,14 @@ class _Session:
             self._world,
             self._watch(),
         )
+
+    def _shown(self) -> Display:
+        """Return what shows the run to people while it trains."""
+        path, iteration = self._run.path, self._standing.iteration
+        patch = {name: array[None] for name, array in self._first.items()}
+        facts = facts_of(path, self._config)
+        note = self._reporter.note
+        return Display(path, facts, self._config, self._network, iteration, note, patch)
 
     def _watch(self) -> Watch | None:
         """Return what watches the first updates of a new run, in a process alone."""
@@ -299,6 +322,7 @@ class _Session:
             errors=self._errors,
             metric=metric_of(self._config, self._network),
             during=partial(by_averages, model) if training.ema else nullcontext,
+            seen=self._display.patch_seen if self._display else None,
         )
 
     def _source(self, stack: ExitStack) -> PeriodicSource:
@@ -306,7 +330,7 @@ class _Session:
         source = training_source(stack, self._config, self._network, self._world, iteration)
         # The first sample of the first update: volumes that cannot be read, or hold nothing, show
         # here.
-        source.sample(iteration * self._config.training.batch)
+        self._first = source.sample(iteration * self._config.training.batch).images
         if isinstance(source, Shards):
             self._reporter.note(source.described())
         return source
