@@ -22,6 +22,7 @@ from znnpy.cli import (
     config,
     evaluate,
     import_,
+    plot,
     predict,
     profile,
     score,
@@ -46,6 +47,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("segment")(segment.segment)
 app.command("score")(score.score)
 app.command("view")(view.view)
+app.command("plot")(plot.plot)
 app.command("import")(import_.import_)
 app.command("profile")(profile.profile)
 app.command("check")(config.check)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import AllowFilters, AsJson, filters
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -68,6 +69,7 @@ def score(
         typer.echo(json.dumps(rows, indent=2))
     else:
         _print(f"{objects} against {labels}", rows)
+        suggest("view", f"labels={objects}", f"labels={labels}")
 
 
 def _print(title: str, rows: Mapping[str, Row]) -> None:

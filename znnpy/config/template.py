@@ -172,6 +172,7 @@ run:
   # threads: 8                     # default: the cores this process may use
   checkpoint: {every: 500, keep: 3}
   log_every: 10
+  tensorboard: false               # event files for TensorBoard; needs znnpy[tensorboard]
   # max_memory: 8GiB               # activation checkpointing where updates need more; default: no limit
   policy: critical-path            # critical-path, distance, fifo, lifo, random or layers
   steal_seed: 0

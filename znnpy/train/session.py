@@ -28,6 +28,7 @@ from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.display.finished import facts_of, write_page
 from znnpy.train.display.live import Display
+from znnpy.train.display.tensorboard import refuse_missing
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.learning_rate import learning_rate
@@ -168,6 +169,7 @@ class _Session:
         """Train; first open everything that may be refused, before the run directory changes."""
         trained_geometry(self._config, self._network)  # names the line, as what follows does not
         frozen_of(self._config, self._network)  # so does this
+        refuse_missing(self._config)
         data, scored = self._config.data, finest(self._network)
         # Opens the training volumes and draws one sample: what fails, fails before anything is
         # compiled or written.

@@ -23,6 +23,7 @@ from znnpy.train.display.norms import gradient_norms, weight_norms
 from znnpy.train.display.page import Facts, render
 from znnpy.train.display.page_writer import PageWriter
 from znnpy.train.display.slices import Slices
+from znnpy.train.display.tensorboard import Events
 from znnpy.train.living import has_relus, living_channels, share
 from znnpy.train.log import Record, RunLog, drop_after
 from znnpy.train.run_directory import LOOKS, PAGE, SLICES
@@ -56,6 +57,7 @@ class Display:
         self._lock = threading.Lock()
         self._history, self._slices = History(), Slices()
         self._looks: RunLog | None = None
+        self._events: Events | None = None
         self._seen: tuple[Array, Array, Array] | None = None
         self._began, self._spent, self._last = time.monotonic(), 0.0, FIRST
         self._before, self._failed = 0.0, False
@@ -67,17 +69,25 @@ class Display:
             self._before = self._history.taken
             self._slices = Slices.read(run / SLICES, iteration)
             self._looks = RunLog(run / LOOKS)
+        with self._safe():
+            self._events = Events(run, iteration) if config.run.tensorboard else None
 
     def take(self, record: Record) -> None:
         """Show a record that was logged."""
         with self._lock:
             self._history.take(record)
+        if self._events:
+            with self._safe():
+                self._events.take(record)
         self._show()
 
     def timed(self, record: Record) -> None:
         """Show a record of how long updates took."""
         with self._lock:
             self._history.timed(record)
+        if self._events:
+            with self._safe():
+                self._events.take(record)
         self._show()
 
     def patch_seen(self, objective: Objective, image: Array, target: Array, values: Array) -> None:
@@ -93,6 +103,8 @@ class Display:
             if seen is not None:
                 with self._lock:
                     self._slices.add(iteration, *seen)
+                if self._events:
+                    self._events.picture(iteration, self._slices.pictures[iteration])
                 self._slices.write(self._run / SLICES)
 
     def look(self, iteration: int, parameters: Arrays, states: Arrays) -> None:
@@ -120,9 +132,12 @@ class Display:
     def close(self, state: str) -> None:
         """Write the last page of this start, which says the `state`."""
         self._writer.close()
-        if self._looks:
-            with self._safe():
+        with self._safe():
+            if self._looks:
                 self._looks.close()
+        with self._safe():
+            if self._events:
+                self._events.close()
         self._state, self._training = state, False
         self._writer.write()
         self._tell()
