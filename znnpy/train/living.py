@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 
 from znnpy.config.models import Config
 from znnpy.geometry import fit, smallest, trained_geometry
+from znnpy.geometry.shape_inference import Geometry
+from znnpy.network import parameter_shapes
 from znnpy.network.types import Network
 from znnpy.reference.evaluate import forward
 
 Array = NDArray[Any]
+RATE = 4e8  # products a second of the float64 definition, roughly
 SMALL = (4, 12, 12)  # output voxels of the parts of patches that are looked at, at least
 
 
@@ -36,9 +40,7 @@ def living_channels(
     relus = [node.name for node in network.nodes if node.function == "relu"]
     if not relus:
         return living
-    trained = trained_geometry(config, network).output_shapes
-    z, y, x = (min(axis) for axis in zip(SMALL, *trained.values(), strict=True))
-    geometry = fit(network, smallest(network, (z, y, x)))
+    geometry = _part(config, network)
     for inputs in patches:
         parts = {name: middle(it, geometry.input_shapes[name]) for name, it in inputs.items()}
         values = forward(network, geometry, parameters, parts)
@@ -46,6 +48,23 @@ def living_channels(
             seen = (values[name] != 0).any(axis=(0, 2, 3, 4))
             living[name] = living.get(name, np.False_) | seen
     return living
+
+
+def expected_seconds(config: Config, network: Network) -> float:
+    """Return about how long one patch takes."""
+    geometry, shapes = _part(config, network), parameter_shapes(network)
+    products = sum(
+        prod(shapes[edge.name]) * prod(geometry.nodes[edge.target].shape)
+        for edge in network.edges
+        if edge.name in shapes
+    )
+    return products / RATE
+
+
+def _part(config: Config, network: Network) -> Geometry:
+    trained = trained_geometry(config, network).output_shapes
+    z, y, x = (min(axis) for axis in zip(SMALL, *trained.values(), strict=True))
+    return fit(network, smallest(network, (z, y, x)))
 
 
 def share(living: Mapping[str, Array]) -> float:

@@ -44,6 +44,11 @@ class Curve:
         """All points so far, the last one of however many values there are."""
         return [*self._points, *([_mean(self._open)] if self._open else [])]
 
+    def __deepcopy__(self, memo: object) -> Curve:
+        found = Curve()
+        found._points, found._open, found._each = [*self._points], [*self._open], self._each
+        return found
+
     @property
     def last(self) -> float | None:
         """The newest value, or the mean of the newest ones; None where there is none."""

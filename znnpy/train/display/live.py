@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
-from znnpy.errors import ZnnpyError
+from znnpy.errors import told
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Network
 from znnpy.train.display.history import History, read_history
@@ -24,14 +24,14 @@ from znnpy.train.display.page import Facts, render
 from znnpy.train.display.page_writer import PageWriter
 from znnpy.train.display.slices import Slices
 from znnpy.train.display.tensorboard import Events
-from znnpy.train.living import has_relus, living_channels, share
+from znnpy.train.living import expected_seconds, has_relus, living_channels, share
 from znnpy.train.log import Record, RunLog, drop_after
 from znnpy.train.run_directory import LOOKS, PAGE, SLICES
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 SHARE = 0.005  # of the time of training that looks at channels may take
-FIRST = 0.05  # seconds that the first look is expected to take
+FREE = 0.1  # seconds that they may take in any case
 
 
 class Display:
@@ -59,7 +59,9 @@ class Display:
         self._looks: RunLog | None = None
         self._events: Events | None = None
         self._seen: tuple[Array, Array, Array] | None = None
-        self._began, self._spent, self._last = time.monotonic(), 0.0, FIRST
+        self._began, self._spent, self._last = time.monotonic(), 0.0, 0.0
+        if self._patch is not None:
+            self._last = expected_seconds(config, network)
         self._before, self._failed = 0.0, False
         self._state, self._training = "training", True
         self._writer = PageWriter(run / PAGE, self._page)
@@ -120,7 +122,7 @@ class Display:
             self.take(record)
 
     def _affordable(self) -> bool:
-        return self._spent + self._last <= max(FIRST, SHARE * (time.monotonic() - self._began))
+        return self._spent + self._last <= max(FREE, SHARE * (time.monotonic() - self._began))
 
     def _living(self, parameters: Arrays, patch: Arrays) -> float:
         began = time.monotonic()
@@ -162,7 +164,7 @@ class Display:
         """Note the first error, and ignore all: a run does not end for what is only shown of it."""
         try:
             yield
-        except (ZnnpyError, OSError, ValueError) as error:
+        except Exception as error:
             if not self._failed:
                 self._failed = True
-                self._note(f"warning: {error}; training goes on without")
+                self._note(f"warning: {told(error)}; training goes on without")

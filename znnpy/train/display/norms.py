@@ -25,30 +25,26 @@ def gradient_norms(optimizer: Optimizer, states: Arrays, update: int) -> dict[st
     """Return norms of gradients as `weight_norms` does, from the optimiser's states after an update.
 
     Of Adam the root of the mean square over about 1 / (1 - beta2) updates, of momentum the norm of the mean over about
-    1 / (1 - momentum); nothing of an optimiser without either.
+    1 / (1 - momentum); nothing of an optimiser that remembers neither.
     """
-    names = optimizer.state_names
-    if update < 1:
+    squares, filters = dict[str, float](), list[str]()
+    for name, kept in _by_parameter(states).items() if update else ():
+        found = optimizer.entry.remembered(optimizer.keys, kept, update)
+        if found is not None:
+            squares[name] = float(found.sum(dtype=np.float64))
+            filters += [name] if found.ndim == 5 else []
+    if not squares:
         return {}
-    if "variance" in names and "variance" in optimizer.entry.squares:
-        whole = 1 - optimizer.beta2**update
-        squares = {
-            name: float(array.sum(dtype=np.float64)) / whole
-            for name, array in _of(states, "variance").items()
-        }
-    elif "momentum" in names:
-        share = 1 - optimizer.momentum
-        squares = {name: _square(a) * share**2 for name, a in _of(states, "momentum").items()}
-    else:
-        return {}
-    shapes = {name: array.ndim for name, array in _of(states, names[0]).items()}
-    filters = {name: it**0.5 for name, it in squares.items() if shapes[name] == 5}
-    return {WHOLE: sum(squares.values()) ** 0.5, **filters}
+    return {WHOLE: sum(squares.values()) ** 0.5, **{name: squares[name] ** 0.5 for name in filters}}
 
 
-def _of(states: Arrays, state: str) -> dict[str, NDArray[Any]]:
-    end = f"/{state}"
-    return {name.removesuffix(end): it for name, it in states.items() if name.endswith(end)}
+def _by_parameter(states: Arrays) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the states of each parameter, from arrays named parameter/state."""
+    found: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in states.items():
+        parameter, _, state = name.rpartition("/")
+        found.setdefault(parameter, {})[state] = array
+    return found
 
 
 def _square(array: NDArray[Any]) -> float:
