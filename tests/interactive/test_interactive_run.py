@@ -109,6 +109,43 @@ def test_a_mapping_and_a_loaded_config_train_too(
     assert (folder / "mapped" / "config.yaml").exists()
 
 
+SEVERAL = """
+network:
+  nodes:
+    a: {kind: input, channels: 1}
+    b: {kind: input, channels: 1}
+    both: {kind: transfer, channels: 2, function: tanh}
+    one: {kind: transfer, channels: 1}
+    two: {kind: transfer, channels: 1}
+  edges:
+    c1: {kind: conv, from: a, to: both, size: 3}
+    c2: {kind: conv, from: b, to: both, size: 3}
+    c3: {kind: conv, from: both, to: one, size: 1}
+    c4: {kind: conv, from: both, to: two, size: 1}
+data:
+  train: [{image: {a: data.h5:raw, b: data.h5:raw}, labels: data.h5:labels}]
+training: {iterations: 2, output_shape: 4, conv: direct}
+run: {directory: several, threads: 1}
+"""
+
+
+def test_several_inputs_and_outputs_go_by_name(folder: Path) -> None:
+    (folder / "several.yaml").write_text(SEVERAL)
+    run = package.train(folder / "several.yaml", quiet=True)
+    raw, labels = (read(folder / "data.h5", name) for name in ("raw", "labels"))
+    images = {"a": raw, "b": raw}
+    one, two = (run.predict(images, node=node, borders="mirror") for node in ("one", "two"))
+    assert one.shape == two.shape == (1, *raw.shape)
+    assert not np.array_equal(one, two)
+    assert [it.output for it in run.evaluate(images, labels)] == ["one", "two"]
+    with pytest.raises(VolumeError, match="several inputs; give a mapping of a, b"):
+        run.predict(raw, node="one")
+    with pytest.raises(ConfigError, match="no image for input 'b'"):
+        run.predict({"a": raw}, node="one")
+    with pytest.raises(ArgumentError, match="must be one of one, two; found None"):
+        run.predict(images)
+
+
 def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path) -> None:
     settings = (f"run.directory={tmp_path}/run", "training.iterations=100000", "run.threads=1")
     log = tmp_path / "run" / "log.jsonl"

@@ -102,9 +102,9 @@ class Validation:
             batch, count = make_batch(self._sampler, number, self._batch), self._patches - first
             values = self._forward(batch.images, list(batch.targets))
             if self._seen and number == 0:
-                image, target = (next(iter(it.values())) for it in (batch.images, batch.targets))
-                values_of = values[first_output][0]
-                self._seen(self._losses[first_output], image[0], target[0], values_of)
+                image, target = next(iter(batch.images.values())), batch.targets[first_output]
+                shown = values[first_output][0]
+                self._seen(self._losses[first_output], image[0], target[0], shown)
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 # The last batch may be filled up; only wanted samples count.

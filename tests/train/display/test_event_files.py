@@ -52,6 +52,16 @@ def test_event_files_hold_what_the_log_holds(tmp_path: Path) -> None:
     assert len(list((run / "tensorboard").iterdir())) == 1  # of the new run alone
 
 
+def test_a_run_that_goes_on_voids_what_is_made_again(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    config, folder = write_config(tmp_path), tmp_path / "run" / "tensorboard"
+    for iterations in (30, 60):
+        sets = (f"training.iterations={iterations}", "training.schedule=constant", *SETS[1:])
+        znnpy("train", config, *(word for it in sets for word in ("--set", it)))
+    voided = [event.step for event in events(folder) if event.HasField("session_log")]
+    assert voided == [31]
+
+
 def test_without_the_package_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
