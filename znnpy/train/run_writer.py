@@ -157,7 +157,11 @@ class RunKeeper:
     def _ended(self) -> str:
         if self.enough:
             return "ended early"
-        return "trained" if self.saved >= self._pace.iterations else f"stopped at {self.saved:,}"
+        return (
+            "trained"
+            if self.saved >= self._pace.iterations
+            else f"stopped at {max(self.saved, 0):,}"
+        )
 
     def record(self, iteration: int, outcome: StepOutcome) -> None:
         """Log the update if one is due, and show it."""

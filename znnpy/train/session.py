@@ -26,8 +26,8 @@ from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
-from znnpy.train.display.finished import facts_of, write_page
-from znnpy.train.display.live import Display
+from znnpy.train.display.finished import show_finished
+from znnpy.train.display.live import Display, display_of
 from znnpy.train.display.tensorboard import refuse_missing
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
@@ -154,7 +154,8 @@ class _Session:
         if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         found = self._finish(done)
-        self._show_finished(best.enough)
+        state = "ended early" if best.enough else "finished"
+        show_finished(self._run.path, self._config, state, self._reporter.note)
         return Outcome(self._run.path, done, training.iterations, None, found, best.enough)
 
     def _left(self) -> bool:
@@ -203,7 +204,14 @@ class _Session:
             and self._standing.iteration
         ):
             self._reporter.note(lost(self._run / FFTW, "FFTs are"))
-        self._display = self._shown()
+        self._display = display_of(
+            self._run.path,
+            self._config,
+            self._network,
+            self._standing.iteration,
+            self._reporter.note,
+            self._first,
+        )
         return self._loop(stack, model, source, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
@@ -224,12 +232,6 @@ class _Session:
                 f"{error}; all {done} iterations are trained and saved, the same command scores them"
             ) from error
         return tuple(evaluations)
-
-    def _show_finished(self, early: bool) -> None:
-        try:
-            write_page(self._run.path, self._config, "ended early" if early else "finished")
-        except ZnnpyError as error:
-            self._reporter.note(f"warning: {error}")
 
     def _model(self) -> Model:
         standing, config = self._standing, with_threads(self._config, self._members, 0)
@@ -293,14 +295,6 @@ class _Session:
             self._world,
             self._watch(),
         )
-
-    def _shown(self) -> Display:
-        """Return what shows the run to people while it trains."""
-        path, iteration = self._run.path, self._standing.iteration
-        patch = {name: array[None] for name, array in self._first.items()}
-        facts = facts_of(path, self._config)
-        note = self._reporter.note
-        return Display(path, facts, self._config, self._network, iteration, note, patch)
 
     def _watch(self) -> Watch | None:
         """Return what watches the first updates of a new run, in a process alone."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from znnpy.atomic_files import write_text
 from znnpy.config.models import Config
-from znnpy.errors import RunError
+from znnpy.errors import RunError, ZnnpyError
 from znnpy.network import trained_network
 from znnpy.train.best import best_of
 from znnpy.train.display.history import read_history
@@ -27,3 +28,11 @@ def write_page(run: Path, config: Config, state: str) -> None:
     pictures = Slices.read(run / SLICES, history.iteration).pictures
     text = render(facts_of(run, config), history, pictures, state, run=run)
     write_text(run / PAGE, text, RunError)
+
+
+def show_finished(run: Path, config: Config, state: str, note: Callable[[str], None]) -> None:
+    """Write run.html as `write_page` does; a note where that fails, which spoils no run."""
+    try:
+        write_page(run, config, state)
+    except ZnnpyError as error:
+        note(f"warning: {error}")

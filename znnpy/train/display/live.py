@@ -18,6 +18,7 @@ from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import told
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Network
+from znnpy.train.display.finished import facts_of
 from znnpy.train.display.history import History, read_history
 from znnpy.train.display.norms import gradient_norms, weight_norms
 from znnpy.train.display.page import Facts, render
@@ -168,3 +169,16 @@ class Display:
             if not self._failed:
                 self._failed = True
                 self._note(f"warning: {told(error)}; training goes on without")
+
+
+def display_of(
+    run: Path,
+    config: Config,
+    network: Network,
+    iteration: int,
+    note: Callable[[str], None],
+    images: Arrays,
+) -> Display:
+    """Return what shows a run that begins or goes on at an iteration; `images`: of one sample, by node."""
+    patch = {name: array[None] for name, array in images.items()}
+    return Display(run, facts_of(run, config), config, network, iteration, note, patch)
