@@ -96,7 +96,7 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
         (lambda p: package.score(p > 0.5, p[1:] > 0.5), "they must be equal"),
         (lambda p: package.score(p > 0.5, p > 0.5, by="z"), "by: must be"),
     ],
-    ids=str,
+    ids=lambda it: it if isinstance(it, str) else "call",
 )
 def test_refusals(prediction: Any, call: Any, words: str) -> None:
     with pytest.raises((VolumeError, ZnnpyError), match=words):
