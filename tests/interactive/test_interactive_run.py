@@ -80,9 +80,14 @@ def test_a_run_shows_itself(folder: Path, run: Run) -> None:
     shown = run.evaluate()._repr_html_()
     assert "average precision" in shown
     assert "data:image/png;base64," in shown
-    assert "30 of 30" in run._repr_html_()
+    whole = run._repr_html_()
+    assert "30 of 30" in whole
+    assert "data:image/png;base64," in whole
     assert run.iteration == 30
-    assert set(run.parameters) > {"conv1"} or run.parameters
+    assert {"conv1", "conv2"} <= set(run.parameters)
+    assert [it["iteration"] for it in run.log if "loss" in it] == list(range(1, 31))
+    titles = [axis.get_title() for axis in run.figure().axes]
+    assert titles[:2] == ["Loss, mean of updates", "Validation: loss"]
 
 
 def test_names_of_files_are_no_markup(folder: Path, run: Run) -> None:

@@ -6,28 +6,30 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from znnpy.config import Config
-from znnpy.data.config_volumes import scene_of
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Triple64
-from znnpy.errors import ArgumentError, ConfigError, VolumeError
+from znnpy.errors import ArgumentError, ConfigError
 from znnpy.evaluation.scores import Objects as Settings
 from znnpy.infer.in_memory import predict_array
 from znnpy.infer.job import Job, Request, plan_job, request_of
 from znnpy.interactive import html
 from znnpy.interactive.evaluations import Evaluations
 from znnpy.interactive.progress import blocks_here
-from znnpy.interactive.sources import Image, Images, by_node, opened
+from znnpy.interactive.scenes import inputs_of, labelled_of
+from znnpy.interactive.sources import Image, Images
 from znnpy.network.types import Network, Node
+from znnpy.train.display.comparison import compare, figure_of_runs
 from znnpy.train.final_evaluation import evaluate_run, evaluate_scenes, held_out, why_none
+from znnpy.train.log import Record, up_to
 from znnpy.train.progress import Notes
-from znnpy.train.run_directory import remember, remembered
+from znnpy.train.run_directory import LOG, remember, remembered
 from znnpy.train.start import SavedRun, Which, read_run
 
 if TYPE_CHECKING:
-    from znnpy.data.volume import Volume
+    from matplotlib.figure import Figure
 
 NOTES = Notes()
 
@@ -96,7 +98,7 @@ class Run:
         wanted = request_of(_bordered(saved.config, borders), _output(network, node), labels=labels)
         wanted = replace(wanted, logits=logits, flips=flips)
         with ExitStack() as stack:
-            scene = _inputs(saved, image, mask, stack, resolution)
+            scene = inputs_of(saved, image, mask, stack, resolution)
             job = self._planned(scene, wanted, borders)
             bar = stack.enter_context(blocks_here(quiet=quiet))
             found = predict_array(job, bar.show, bar.prepare)
@@ -131,7 +133,7 @@ class Run:
                 )
             return Evaluations(evaluate_run(self._saved, sections, settings))
         with ExitStack() as stack:
-            scene = _labelled(self._saved, image, labels, mask, stack, resolution)
+            scene = labelled_of(self._saved, image, labels, mask, stack, resolution)
             return Evaluations(evaluate_scenes(self._saved, [scene], settings))
 
     def _planned(self, scene: Scene, request: Request, borders: str | None) -> Job:
@@ -145,13 +147,28 @@ class Run:
             remember(saved.path, job.usual, NOTES.note)
         return job
 
+    @property
+    def log(self) -> list[Record]:
+        """The records of its log.jsonl up to its iteration: losses, learning rates, validations."""
+        return list(up_to(self.path / LOG, self.iteration))
+
+    def figure(self) -> Figure:
+        """Return a figure of matplotlib of its losses, validation scores, learning rate and speed over iterations.
+
+        Raises RunError where there is no update in its log, as of a run that was imported.
+        """
+        return figure_of_runs(compare([self.path]))
+
     def _repr_html_(self) -> str:
         rows = [
             ["weights", f"{sum(it.size for it in self.parameters.values()):,}"],
             ["iteration", f"{self.iteration:,} of {self.config.training.iterations:,}"],
             ["directory", str(self.path)],
         ]
-        return str(html.table("run", ["", ""], rows))
+        shown = html.table("run", ["", ""], rows)
+        if any("loss" in record for record in self.log):
+            shown += html.picture(self.figure(), "losses, scores, learning rate and speed")
+        return str(shown)
 
 
 def open_run(
@@ -189,61 +206,3 @@ def _output(network: Network, name: str | None) -> Node:
     if name not in names:
         raise ArgumentError(f"node: must be one of {', '.join(names)}; found {name!r}")
     return network.node(name)
-
-
-def _inputs(
-    saved: SavedRun,
-    image: Images,
-    mask: Image | None,
-    stack: ExitStack,
-    resolution: Triple64 | None,
-) -> Scene:
-    network = saved.weights.network
-    data = saved.config.data.model_copy(update={"in_memory": False})
-    images = _volumes(image, network.inputs, "image", stack, data, resolution)
-    scene = scene_of(images, {}, {}, data, network)
-    if mask is None:
-        return scene
-    masks = {"mask": opened(mask, "mask", "labels", stack, data, resolution)}
-    return Scene(scene.images, {}, masks)
-
-
-def _labelled(
-    saved: SavedRun,
-    image: Images,
-    labels: Images,
-    mask: Images | None,
-    stack: ExitStack,
-    resolution: Triple64 | None,
-) -> Scene:
-    network, data = saved.network, saved.config.data
-    groups = [
-        {} if given is None else _volumes(given, nodes, what, stack, data, resolution)
-        for given, nodes, what in (
-            (image, network.inputs, "image"),
-            (labels, network.outputs, "labels"),
-            (mask, network.outputs, "mask"),
-        )
-    ]
-    return scene_of(groups[0], groups[1], groups[2], data, network)
-
-
-def _volumes(
-    given: Images,
-    nodes: tuple[Node, ...],
-    what: str,
-    stack: ExitStack,
-    data: Any,
-    resolution: Triple64 | None,
-) -> dict[str, Volume]:
-    if not isinstance(given, Mapping) and what == "image" and len(nodes) > 1:
-        names = ", ".join(node.name for node in nodes)
-        raise VolumeError(f"image: the network has several inputs; give a mapping of {names}")
-    role: Literal["raw", "labels"] = "raw" if what == "image" else "labels"
-    found: dict[int, Volume] = {}
-    made = {}
-    for name, each in by_node(given, nodes, what).items():
-        if id(each) not in found:
-            found[id(each)] = opened(each, what, role, stack, data, resolution)
-        made[name] = found[id(each)]
-    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import znnpy
 from znnpy.atomic_files import explained, replacing, write_text
@@ -17,6 +18,9 @@ from znnpy.train.display.history import Curve, History, read_history
 from znnpy.train.display.page import smoothed
 from znnpy.train.progress import clock
 from znnpy.train.run_directory import require_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = ("blue", "orange", "green", "violet", "magenta", "brown", "cyan", "olive")
 WIDE, TALL = 7.0, 3.2  # inches of a chart of a picture
@@ -70,6 +74,13 @@ def write_html(path: Path, runs: Sequence[Compared]) -> None:
 
 def write_png(path: Path, runs: Sequence[Compared]) -> None:
     """Write a picture; raises RunError if the disk fails."""
+    figure = figure_of_runs(runs)
+    with explained(path, RunError), replacing(path) as new:
+        figure.savefig(new, format="png")
+
+
+def figure_of_runs(runs: Sequence[Compared]) -> Figure:
+    """Return a figure of matplotlib with all charts, drawn nowhere yet."""
     from matplotlib.figure import Figure  # takes a second
 
     shown = list(panels(runs))
@@ -89,8 +100,7 @@ def write_png(path: Path, runs: Sequence[Compared]) -> None:
     axes[0].legend(fontsize=8)
     for axis in axes[len(shown) :]:
         axis.set_axis_off()
-    with explained(path, RunError), replacing(path) as new:
-        figure.savefig(new, format="png")
+    return figure
 
 
 def panels(runs: Sequence[Compared]) -> Iterator[tuple[str, list[Line]]]:
