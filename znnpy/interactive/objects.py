@@ -90,7 +90,7 @@ def segment(
 ) -> Objects:
     """Find the objects of a prediction, as `znnpy segment` does, in memory.
 
-    `prediction`: probabilities (z, y, x) or (channel, z, y, x), an array or "FILE:DATASET". `method` and
+    `prediction`: probabilities (z, y, x) or (channel, z, y, x), an array or `FILE:DATASET`. `method` and
     `kind` (boundary, foreground, affinity) as those of the command, `threshold` too; objects of fewer than `min_size`
     voxels are dropped. For arrays, `offsets` (z, y, x) say which neighbours the channels are affinities to, and
     `resolution` (z, y, x, nanometres) how large a voxel is. Raises VolumeError for what cannot be segmented,
@@ -116,7 +116,7 @@ def score(
     mask: Image | None = None,
     by: Literal["section", "class"] | None = None,
 ) -> Scored:
-    """Score objects against labels (0: unknown), as `znnpy score` does; both (z, y, x), arrays or "FILE:DATASET".
+    """Score objects against labels (0: unknown), as `znnpy score` does; both (z, y, x), arrays or `FILE:DATASET`.
 
     Returns scores by name: adapted Rand error, VOI in bits, CREMI score, average precision over IoU. `by` section:
     such scores for each z. `by` class: numbers are classes, 0 too, and each has Dice, IoU and HD95. `mask`: voxels

@@ -79,7 +79,7 @@ class Run:
     ) -> Array:
         """Predict a whole image, voxel by voxel as `znnpy predict` does; returns an array.
 
-        `image`: (z, y, x) or (channel, z, y, x), an array, "FILE:DATASET" or an open volume; of several inputs such
+        `image`: (z, y, x) or (channel, z, y, x), an array, `FILE:DATASET` or an open volume; of several inputs such
         by node. Returns float32 probabilities (channel, z, y, x); with `logits` values before the logistic or softmax;
         with `labels` the number of the largest channel (z, y, x), uint8 or uint16. `borders` valid: only voxels that
         see no border, so that less comes back than was given; mirror: all of them; None: as trained. `flips`: the
@@ -118,7 +118,7 @@ class Run:
     ) -> Evaluations:
         """Score the weights on a labelled volume, by default those of data.test, as `znnpy evaluate` does.
 
-        `image` and `labels`: (z, y, x) or with channels before, arrays, "FILE:DATASET" or open volumes. `threshold`,
+        `image` and `labels`: (z, y, x) or with channels before, arrays, `FILE:DATASET` or open volumes. `threshold`,
         `min_size` and `grow`: of objects, as the command's. Returns an evaluation for each volume and output; a table
         and a picture in a notebook. Raises VolumeError where there are no labels, or none that count.
         """
@@ -179,7 +179,7 @@ def open_run(
 ) -> Run:
     """Open a run directory that `znnpy train` or `znnpy import` made, without locking it.
 
-    `checkpoint`: "latest", "best" (the best validated) or a number of iterations. `overrides`: "KEY=VALUE" of its
+    `checkpoint`: "latest", "best" (the best validated) or a number of iterations. `overrides`: `KEY=VALUE` of its
     config, but none of its network. Raises RunError where there is no run, or no such checkpoint.
     """
     if checkpoint not in ("latest", "best") and (

@@ -20,7 +20,7 @@ from znnpy.errors import VolumeError
 from znnpy.network.types import Node
 
 Image = NDArray[Any] | str | Path | Volume
-"""An array (z, y, x) or (channel, z, y, x), "FILE" or "FILE:DATASET", or a volume that stays the caller's."""
+"""An array (z, y, x) or (channel, z, y, x), `FILE` or `FILE:DATASET`, or a volume that stays the caller's."""
 Images = Image | Mapping[str, Image]
 """One image, or one for each node by name."""
 

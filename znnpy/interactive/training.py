@@ -26,7 +26,7 @@ def train(
     """Train a network, or go on with a run that was stopped, as `znnpy train` does; returns the run.
 
     `config`: keys and values as in a YAML file, whose relative paths count from the current folder; the path of such
-    a file; or a loaded config. `overrides`: "KEY=VALUE", as --set has them. `overwrite`: start anew. `quiet`: no bar.
+    a file; or a loaded config. `overrides`: `KEY=VALUE`, as `--set` has them. `overwrite`: start anew. `quiet`: no bar.
     Ctrl-C, or a notebook's stop button, saves and raises KeyboardInterrupt; the same call goes on. Raises ConfigError
     and its kin (ZnnpyError) for what the command refuses.
     """
