@@ -48,6 +48,9 @@ autodoc_type_aliases = {  # else NumPy's own are written out, half a page each
     "Arrays": "ArrayLike | Mapping[str, ArrayLike]",
     "Floats": "NDArray[floating]",
     "Extent": "int | tuple[int, int, int]",
+    "Image": "NDArray | str | Path | Volume",
+    "Images": "Image | Mapping[str, Image]",
+    "Array": "NDArray",
 }
 python_maximum_signature_line_length = 80
 add_module_names = False

@@ -75,7 +75,7 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_yaml_is_part_of_a_config(block: Block, tmp_path: Path) -> None:
     whole = yaml.safe_load(CONFIG)
     for section, keys in yaml.safe_load(block.text).items():
-        whole[section] = keys if section == "network" else whole[section] | keys
+        whole[section] = keys if section == "network" else whole.get(section, {}) | keys
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(whole))
     load_config(tmp_path / "config.yaml")
 

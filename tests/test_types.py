@@ -36,6 +36,16 @@ CASES = {
         Model({}, 3, hardware=Hardware(precision="double"))  # error: arg-type
         Model({}, 3, hardware=Training())  # error: arg-type
         """,
+    "functions that are rooms too": """
+        import znnpy
+
+        run: znnpy.Run = znnpy.train("config.yaml", overrides=["training.batch=2"])
+        znnpy.train(3)  # error: arg-type
+        objects: znnpy.Objects = znnpy.segment(run.predict("image.h5"), kind="boundary")
+        run.predict("image.h5", borders="all")  # error: arg-type
+        znnpy.segment("x.h5", kind="membrane")  # error: arg-type
+        znnpy.score(objects, "labels.h5", by="voxel")  # error: arg-type
+        """,
     "a pass that plans know": """
         from znnpy.plan import LayerPlan
 

@@ -7,7 +7,8 @@ from typing import Any
 # What types and defaults look like that nobody has a name for.
 UNREADABLE = re.compile(r"ForwardRef|_Supports\w+|_Nested\w+|<[\w.]+ object at|\b0x[0-9a-f]{6,}")
 
-FIRST = ("load_network", "Model")  # what everybody begins with
+# what everybody begins with
+FIRST = ("train", "open_run", "Run", "segment", "Objects", "score", "load_network", "Model")
 
 
 def page(package: Any) -> str:
@@ -19,9 +20,12 @@ def page(package: Any) -> str:
 
 def section(package: Any, name: str) -> str:
     """Heading and directive."""
-    kind = "autoclass" if inspect.isclass(getattr(package, name)) else "autofunction"
+    found = getattr(package, name)
+    kind = "autoclass" if inspect.isclass(found) else "autofunction"
     members = "   :members:\n" if kind == "autoclass" else ""
-    directive = f".. {kind}:: {package.__name__}.{name}\n{members}"
+    # Some functions are rooms, too, whose own words are not for users.
+    home = f"{package.__name__}.interactive" if inspect.ismodule(found) else package.__name__
+    directive = f".. {kind}:: {home}.{name}\n{members}"
     return f"## {name}\n\n```{{eval-rst}}\n{directive}```\n"
 
 

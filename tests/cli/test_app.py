@@ -35,8 +35,9 @@ def test_the_package_lists_its_public_names():
     found = subprocess.run(
         [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True
     )
-    names = ["Execution", "Hardware", "Model", "Optimizer", "Training", "__version__"]
-    assert found.stdout.split() == [*names, "load_network"]
+    classes = ["Execution", "Hardware", "Model", "Objects", "Optimizer", "Run", "Training"]
+    functions = ["load_network", "open_run", "score", "segment", "train"]
+    assert found.stdout.split() == [*classes, "__version__", *functions]
 
 
 def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path):

@@ -66,6 +66,22 @@ def test_from_nothing_to_objects(capsys: pytest.CaptureFixture[str]) -> None:
     typed(*after)
 
 
+def test_scores_and_views_of_volumes_name_what_comes_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with h5py.File("stack.h5", "r+") as file:
+        file["prediction"] = (file["raw"][:] / 255).astype(np.float32)
+    typed("score", "stack.h5:labels", "--labels", "stack.h5:labels")
+    after = following(capsys)
+    assert after == ["view", "labels=stack.h5:labels", "labels=stack.h5:labels"]
+    typed(*after)
+    assert "next:" not in capsys.readouterr().err
+    typed("view", "raw=stack.h5:raw", "prediction=stack.h5:prediction")
+    assert following(capsys) == ["segment", "stack.h5:prediction", "--output", "objects.h5"]
+    typed("score", "stack.h5:labels", "--labels", "stack.h5:labels", "--json")
+    assert "next:" not in capsys.readouterr().err
+
+
 def test_profiles_and_views_of_a_run_name_what_comes_next(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from znnpy.engine.tasks.task_identity import Kind
-from znnpy.profile.colours import KINDS, LOSSES, PALETTE, colour_of, name_of
+from znnpy.pictures.palette import PALETTE
+from znnpy.profile.colours import KINDS, LOSSES, colour_of, name_of
 
 STILL = {Kind.COPY, Kind.DROPOUT, Kind.GATE, Kind.BARRIER}
 

@@ -16,9 +16,9 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.cli import main
 from znnpy.cli.profile import _print
 from znnpy.graph.policies import POLICIES
+from znnpy.pictures.svg import seconds
 from znnpy.profile.report import write_report
 from znnpy.profile.roofline import roofline
-from znnpy.profile.svg import seconds
 
 CONFIG = """
 network:

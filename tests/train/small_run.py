@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,10 +152,15 @@ def apart(*words: object, before: Callable[[], None] | None = None) -> tuple[int
         return process.returncode, *said
 
 
+def untimed(log: Path) -> str:
+    """A log without the times of its records."""
+    return re.sub(r', "time": [0-9.e+]+', "", log.read_text())
+
+
 def state(run: Path) -> tuple[str, bytes, str]:
     """What must be bitwise the same: newest checkpoint and its name, log."""
     newest = max((run / "checkpoints").glob("*.npz"))
-    return newest.name, newest.read_bytes(), (run / "log.jsonl").read_text()
+    return newest.name, newest.read_bytes(), untimed(run / "log.jsonl")
 
 
 SHORT = (
@@ -175,4 +181,5 @@ def final(run: Path) -> tuple[Any, ...]:
     best = [(path.name, path.read_bytes()) for path in sorted((run / "best").glob("*"))]
     left = {path.name for path in run.iterdir() if ".damaged-" not in path.name}
     small = [(run / name).read_bytes() for name in ("plan.json", "versions.json", "result.json")]
-    return state(run), best, sorted(left - {"lock"}), small
+    shown = {"run.html", "looks.jsonl", "slices.json"}  # as often as there was time for
+    return state(run), best, sorted(left - {"lock"} - shown), small

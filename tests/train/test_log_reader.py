@@ -13,7 +13,9 @@ from znnpy.errors import RunError
 from znnpy.train.log import LINE, RunLog, drop_after, up_to
 
 LINES = [
-    json.dumps({"iteration": n, "loss": 1 / n} if n % 10 else {"iteration": n, "validation": {}})
+    json.dumps(
+        {"iteration": n, ("loss" if n % 10 else "validation"): 1 / n if n % 10 else {}, "time": 0.5}
+    )
     for n in range(1, 41)
 ]
 WHOLE = "".join(f"{line}\n" for line in LINES).encode()
@@ -42,7 +44,7 @@ def test_resume_drops_what_comes_after_the_checkpoint_and_half_lines(path: Path)
     assert drop_after(path, 30) == ""
     assert path.read_bytes() == KEPT
     assert path.stat().st_ino == before  # it is cut, not written again
-    with RunLog(path) as log:
+    with RunLog(path, lambda: 0.5) as log:
         for line in LINES[30:]:
             log.write(json.loads(line))
     assert path.read_bytes() == WHOLE

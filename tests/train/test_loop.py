@@ -42,7 +42,7 @@ def run(tmp_path, model, stop_at=None, stop_in_validation=None, reporter=None, f
         return 0.1 / (1 + iteration)
 
     with (
-        RunLog(tmp_path / "log.jsonl") as log,
+        RunLog(tmp_path / "log.jsonl", lambda: 0.0) as log,
         RunLog(tmp_path / "timings.jsonl") as timings,
         StopSignals() as stop,
     ):
@@ -107,7 +107,10 @@ def test_rates_are_noted_once_a_second(tmp_path, monkeypatch):
 
 def test_others_may_go_on_once_a_checkpoint_is_there(tmp_path):
     seen = []
-    with RunLog(tmp_path / "log.jsonl") as log, RunLog(tmp_path / "timings.jsonl") as timings:
+    with (
+        RunLog(tmp_path / "log.jsonl", lambda: 0.0) as log,
+        RunLog(tmp_path / "timings.jsonl") as timings,
+    ):
         kept = RunKeeper(
             tmp_path,
             (log, timings),
@@ -124,9 +127,9 @@ def test_others_may_go_on_once_a_checkpoint_is_there(tmp_path):
 def test_log_has_every_update_once_and_the_validations(tmp_path):
     run(tmp_path, LinearModel(), iterations=15, log_every=5)
     records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [r["iteration"] for r in records if "loss" in r] == [5, 10, 15]
+    assert [r["iteration"] for r in records if "loss" in r] == [1, 5, 10, 15]
     assert [r["iteration"] for r in records if "validation" in r] == [7, 14, 15]
-    assert records[0]["learning_rate"] == 0.1 / 5
+    assert records[1]["learning_rate"] == 0.1 / 5
 
 
 def test_two_updates_are_in_flight_and_no_more(tmp_path):

@@ -67,6 +67,8 @@ TARGETS = {as_loss("softmax", "ce_dice"): "labels", as_loss("malis"): "affinity"
 # These hide what other keys say, or do not suit them: tried without them.
 ALONE = (
     "augment.enabled=",
+    "augment.slip=",
+    "augment.step=",
     "data.prepare=",
     "data.resolution=",
     "data.target=",

@@ -23,6 +23,7 @@ from znnpy.cli import (
     evaluate,
     export,
     import_,
+    plot,
     predict,
     profile,
     score,
@@ -47,6 +48,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("segment")(segment.segment)
 app.command("score")(score.score)
 app.command("view")(view.view)
+app.command("plot")(plot.plot)
 app.command("import")(import_.import_)
 app.command("export")(export.export)
 app.command("profile")(profile.profile)

@@ -276,8 +276,8 @@ def _note(text: str) -> None:
 
 
 def _write(job: Job, section: VolumeSection, destination: Destination, dask: str | None) -> None:
-    from znnpy.cli.prediction_display import BlocksBar
     from znnpy.infer.block_writer import run_job
+    from znnpy.infer.blocks_bar import BlocksBar
     from znnpy.infer.dask_cluster import cluster, risk
 
     if dask is not None and (words := risk(dask)):
@@ -323,21 +323,14 @@ def _request(
 ) -> Request:
     import numpy as np
 
-    from znnpy.data.class_labels import label_type
-    from znnpy.infer.job import Request
+    from znnpy.infer.job import request_of
 
     names = [given.name for given in saved.network.inputs]
     sources = {(name or names[0]): source.path for name, source in section.image.items()}
     for source in (section.mask or {}).values():
         sources["mask"] = source.path
-    mirror = saved.config.data.border == "mirror"
     output = _output(saved.weights.network, node)
-    if not labels:
-        return Request(output, mirror, dtype=np.dtype(dtype), sources=sources)
-    # As the labels that it learned from are numbered.
-    first = getattr(saved.config.data.target, "first", 0)
-    kind = label_type(first + max(2, output.channels) - 1)
-    return Request(output, mirror, dtype=kind, sources=sources, first=first)
+    return request_of(saved.config, output, labels=labels, dtype=np.dtype(dtype), sources=sources)
 
 
 def _with(request: Request, **changes: Any) -> Request:

@@ -60,8 +60,9 @@ def predict_scans(
     with scan_model(weights, members_of(saved)) as model:
         for case, place in left:
             _predict(model, case, weights, place, attributes, logits)
-    if alone and not logits:
-        suggest("view", *cases[0].channels[:1], f"labels={places[0].name}")
+    if not logits:
+        case, place = left[0]
+        suggest("view", *case.channels[:1], f"labels={place.name}")
 
 
 def _unmirrored(saved: SavedRun) -> Any:
@@ -73,7 +74,7 @@ def _unmirrored(saved: SavedRun) -> Any:
 def _predict(
     model: Any, case: Case, weights: Any, place: Any, attributes: Mapping[str, Any], logits: bool
 ) -> None:
-    from znnpy.cli.prediction_display import BlocksBar
+    from znnpy.infer.blocks_bar import BlocksBar
     from znnpy.infer.scan_cases import open_case
     from znnpy.infer.scan_job import predict_scan
 

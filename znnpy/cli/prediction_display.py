@@ -1,15 +1,11 @@
-"""Shows what `znnpy predict` is about to do, above all with --dry-run, and its progress over blocks."""
+"""Shows what `znnpy predict` is about to do, above all with --dry-run."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from znnpy.data.process_memory import readable
 from znnpy.data.writing.block_output import OutputSpec
@@ -20,7 +16,6 @@ from znnpy.scheduler.core_count import available_cores
 
 if TYPE_CHECKING:
     from znnpy.data.volume import Triple
-    from znnpy.infer.block_writer import Done
     from znnpy.infer.job import Job
 
 
@@ -111,62 +106,3 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.2g} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-INTERVAL = 5.0  # seconds between plain lines
-
-
-class BlocksBar:
-    """Context manager whose `show(done)` is called after each block; a `quiet` one shows nothing."""
-
-    def __init__(self, what: str, *, quiet: bool = False) -> None:
-        console = Console(stderr=True)
-        self._what, self._last = what, time.monotonic()
-        self._bar = Progress(
-            TextColumn(what),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.fields[words]}"),
-            console=console,
-            disable=quiet or not console.is_terminal,
-        )
-        self._plain = not (quiet or console.is_terminal)
-        self._task = self._bar.add_task(what, total=None, words="")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def prepare(self, what: str, done: int, total: int) -> None:
-        """Show the progress of preparations before the first block."""
-        words = f"{what}: {done} of {total}"
-        self._bar.update(self._task, words=words)
-        self._say(words)
-
-    def show(self, done: Done) -> None:
-        """Show the progress of the prediction."""
-        words = f"{done.voxels_per_s:,.0f} voxels/s, {_left(done.remaining)} left"
-        self._bar.update(self._task, completed=done.blocks, total=done.total, words=words)
-        self._say(f"{self._what}: block {done.blocks} of {done.total}, {words}")
-
-    def count(self, done: int, total: int) -> None:
-        """Show how many windows of a scan are done."""
-        self._bar.update(self._task, completed=done, total=total)
-        self._say(f"{self._what}: window {done} of {total}")
-
-    def _say(self, text: str) -> None:
-        now = time.monotonic()
-        if self._plain and now - self._last >= INTERVAL:
-            self._last = now
-            print(text, file=sys.stderr, flush=True)
-
-
-def _left(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown time"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

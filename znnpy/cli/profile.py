@@ -246,7 +246,7 @@ def _links(bandwidth: float | None, latency: float | None, *, simulated: bool) -
 
 def _print(summary: dict[str, Any], out: Path) -> None:
     from znnpy.cli.tables import console
-    from znnpy.profile.svg import seconds
+    from znnpy.pictures.svg import seconds
 
     terminal, runs = console(), summary["runs"]
     run = runs[-1]
@@ -279,9 +279,9 @@ def _forecasts(summary: dict[str, Any]) -> Iterator[Table]:
     """Yield what an update would take on the other machine that was asked for, and what would make it shorter."""
     from rich.table import Table
 
+    from znnpy.pictures.svg import seconds
     from znnpy.profile.machine import describe_figures
     from znnpy.profile.simulation import rows_of
-    from znnpy.profile.svg import seconds
 
     simulation = summary["simulation"]
     if simulation["memory"] is None:
@@ -320,7 +320,7 @@ def _change(row: dict[str, Any]) -> str:
 
 def _exposed(summary: dict[str, Any], found: dict[str, Any] | None) -> Iterator[str]:
     """Yield how long workers waited for messages, if there were any."""
-    from znnpy.profile.svg import seconds
+    from znnpy.pictures.svg import seconds
 
     if found:
         layers = ", ".join(f"{name} {seconds(it)}" for name, it in found["by_layer"].items())
@@ -334,8 +334,8 @@ def _ranks(found: dict[str, Any], *, doubted: bool) -> Table:
     """Return a table of simulated seconds of an update: by number of ranks and strategy, with exposed communication."""
     from rich.table import Table
 
+    from znnpy.pictures.svg import seconds
     from znnpy.profile.simulation import by_strategy
-    from znnpy.profile.svg import seconds
 
     counts, rows = by_strategy(found)
     table = Table(
@@ -363,7 +363,7 @@ def _shares(parts: dict[str, float], total: float) -> str:
 
 
 def _times(first: dict[str, Any], other: dict[str, Any], *, doubted: bool) -> str:
-    from znnpy.profile.svg import seconds
+    from znnpy.pictures.svg import seconds
 
     if doubted:
         return (
@@ -379,7 +379,7 @@ def _times(first: dict[str, Any], other: dict[str, Any], *, doubted: bool) -> st
 def _workers(summary: dict[str, Any], run: dict[str, Any]) -> Table:
     from rich.table import Table
 
-    from znnpy.profile.svg import seconds
+    from znnpy.pictures.svg import seconds
 
     workers = f"{run['threads']} worker{'s' * (run['threads'] > 1)}"
     table = Table(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from znnpy.cli.global_options import suggest
 from znnpy.cli.options import AllowFilters, AsJson, filters
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -15,20 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from znnpy.evaluation.objects import Row
-
-TITLES = {
-    "adapted_rand_error": "adapted Rand error",
-    "rand_precision": "  precision (low: merged)",
-    "rand_recall": "  recall (low: split)",
-    "voi": "VOI (bits)",
-    "voi_split": "  split",
-    "voi_merge": "  merge",
-    "cremi_score": "CREMI score",
-    "object_precision": "average precision over IoU",
-    "dice": "Dice",
-    "iou": "IoU",
-    "hd95": "HD95",
-}
 
 
 def score(
@@ -82,6 +69,7 @@ def score(
         typer.echo(json.dumps(rows, indent=2))
     else:
         _print(f"{objects} against {labels}", rows)
+        suggest("view", f"labels={objects}", f"labels={labels}")
 
 
 def _print(title: str, rows: Mapping[str, Row]) -> None:
@@ -89,6 +77,7 @@ def _print(title: str, rows: Mapping[str, Row]) -> None:
     from rich.table import Table
 
     from znnpy.cli.tables import console
+    from znnpy.evaluation.objects import TITLES
 
     table = Table(title=title, title_justify="left")
     table.add_column("")

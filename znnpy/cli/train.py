@@ -77,12 +77,14 @@ def _again(config: Path, changed: list[str]) -> str:
 def _report(outcome: object) -> None:
     from znnpy.cli.tables import print_evaluations
     from znnpy.train.final_evaluation import is_drawn
-    from znnpy.train.run_directory import PICTURE
+    from znnpy.train.run_directory import PAGE, PICTURE
     from znnpy.train.session import Outcome
 
     assert isinstance(outcome, Outcome)
     print_evaluations(list(outcome.evaluations))
     if outcome.evaluations and is_drawn(outcome.evaluations[0]):
         typer.echo(f"picture: {outcome.directory / PICTURE}")
+    if (outcome.directory / PAGE).exists():
+        typer.echo(f"page: {outcome.directory / PAGE}")
     typer.echo(f"run directory: {outcome.directory}")
     suggest("predict", outcome.directory, "--input", "IMAGE", "--output", "prediction.h5")

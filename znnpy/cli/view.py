@@ -75,6 +75,11 @@ def view(
             typer.echo(str(path))
     if run:
         suggest("predict", sources[0], "--input", "FILE:DATASET", "--output", "prediction.h5")
+        return
+    kinds = [layer.kind for layer in layers]
+    if "prediction" in kinds and "labels" not in kinds:
+        prediction = _split(sources[kinds.index("prediction")])[1]
+        suggest("segment", prediction, "--output", "objects.h5")
 
 
 def _of_files(sources: list[str], allowed: tuple[str, ...], stack: ExitStack) -> list[Layer]:

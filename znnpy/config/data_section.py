@@ -359,33 +359,3 @@ class DataSection(Strict):
         if self.prepare is not None and self.normalize.kind != "none":
             raise wrong("must be none: prepare normalises scans", "normalize")
         return self
-
-
-Axis = Literal["z", "y", "x"]
-SWAPS = ("auto", "none", "zyx", "yx", "zy", "zx")
-"""Allowed values of `augment.swaps`."""
-
-
-def _swaps(value: Any) -> Any:
-    """Sort the letters of a swap: xy means yx."""
-    if isinstance(value, str) and value and set(value) <= set("zyx"):
-        return "".join(sorted(value, reverse=True))
-    return value
-
-
-class AugmentSection(Strict):
-    """Data augmentation: random flips and axis swaps of training patches."""
-
-    enabled: Bool = Field(default=True, description="Whether training patches are augmented.")
-    flips: Annotated[
-        tuple[Axis, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, str) else v)
-    ] = Field(
-        default=("z", "y", "x"), description="Axes along which patches are flipped, e.g. [y, x]."
-    )
-    swaps: Annotated[Literal["auto", "none", "zyx", "yx", "zy", "zx"], BeforeValidator(_swaps)] = (
-        Field(
-            default="auto",
-            description="Axes that are exchanged at random: zyx, yx, zy, zx, none, or auto (the axes of equal "
-            "resolution).",
-        )
-    )

@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from znnpy.config.augment_section import AugmentSection, Axis
 from znnpy.config.data_section import (
     AffinityTarget,
-    AugmentSection,
-    Axis,
     BoundaryTarget,
     DataSection,
     ImageTarget,
@@ -126,7 +125,7 @@ class Config(Strict):
     network: NetworkSection = Field(description="The network.")
     data: DataSection = Field(default=DataSection(), description="Volumes and targets.")
     augment: AugmentSection = Field(
-        default=AugmentSection(), description="Data augmentation: flips and axis swaps."
+        default=AugmentSection(), description="Data augmentation: flips, axis swaps, distortions."
     )
     training: TrainingSection = Field(description="Loss, optimizer, learning rate, patches.")
     distributed: DistributedSection = Field(

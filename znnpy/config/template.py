@@ -122,6 +122,17 @@ augment:
   enabled: true
   flips: [z, y, x]                 # axes along which patches are flipped
   swaps: auto                      # zyx, yx, zy, zx, none, or auto: axes of equal resolution
+  # contrast: {probability: 0.3, factor: [0.75, 1.25], by: mixed}
+  # brightness: {probability: 0.3, shift: [-0.3, 0.3], by: section}
+  # gamma: {probability: 0.3, power: [0.7, 1.5], by: volume}
+  # noise: {probability: 0.3, deviation: [0, 0.2]}
+  # blur: {probability: 0.3, sigma: [0.5, 1.5], by: mixed}
+  # low_resolution: {probability: 0.3, factor: [1.5, 3], by: mixed}
+  # missing: {probability: 0.3, sections: 1}
+  # dark: {probability: 0.3, factor: [0.2, 0.7], shift: [-2, -0.5]}
+  # dropout: {probability: 0.3, boxes: 4, size: [2, 8, 8]}
+  # slip: {probability: 0.3, shift: 8}
+  # step: {probability: 0.3, shift: 8}
 
 training:
   iterations: 1000                 # updates in all
@@ -172,6 +183,7 @@ run:
   # threads: 8                     # default: the cores this process may use
   checkpoint: {every: 500, keep: 3}
   log_every: 10
+  tensorboard: false               # event files for TensorBoard; needs znnpy[tensorboard]
   # max_memory: 8GiB               # activation checkpointing where updates need more; default: no limit
   policy: critical-path            # critical-path, distance, fifo, lifo, random or layers
   steal_seed: 0

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from znnpy.config.schedule_section import ConstantSchedule, Schedule
 from znnpy.fields import (
+    Bool,
     Bytes,
     Count,
     Factor,
@@ -219,6 +220,11 @@ class RunSection(Strict):
         description="How often to save checkpoints, and how many to keep.",
     )
     log_every: Count = Field(default=10, description="Iterations between two lines of the log.")
+    tensorboard: Bool = Field(
+        default=False,
+        description="Write event files for TensorBoard too, into the folder tensorboard of the run "
+        "(needs the extra znnpy[tensorboard]).",
+    )
     max_memory: Bytes | None = Field(
         default=None,
         description="Memory limit to plan for, in bytes or as 8GiB (default: no limit). Updates that need more use "

@@ -60,15 +60,26 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
                     opened.append(shared[source])
                 group[node] = shared[source]
             groups.append(group)
-        _check_channels(groups[0], inputs)
-        first = next(iter(groups[0].values()))
-        labels, masks = ({n: spread(v, first) for n, v in group.items()} for group in groups[1:])
-        scene = Scene(groups[0], labels, masks)
-        return scene if data.prepare is None else _prepared(scene, data.prepare)
+        return scene_of(groups[0], groups[1], groups[2], data, network)
     except BaseException:
         for volume in opened:
             volume.close()
         raise
+
+
+def scene_of(
+    images: Mapping[str, Volume],
+    labels: Mapping[str, Volume],
+    masks: Mapping[str, Volume],
+    data: DataSection,
+    network: Network,
+) -> Scene:
+    """Return opened volumes, by node, as one scene, prepared as the data section says. Errors as in `open_scene`."""
+    _check_channels(images, network.inputs)
+    first = next(iter(images.values()))
+    spread_out = ({n: spread(v, first) for n, v in group.items()} for group in (labels, masks))
+    scene = Scene(images, *spread_out)
+    return scene if data.prepare is None else _prepared(scene, data.prepare)
 
 
 def _prepared(scene: Scene, section: PrepareSection) -> Scene:

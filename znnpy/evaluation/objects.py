@@ -25,6 +25,19 @@ Array = NDArray[Any]
 Row = dict[str, float | None]
 VOXEL = 100  # bytes a voxel at the peak: both arrays, their numbers anew, and the table of pairs
 UNSET = (1.0, 1.0, 1.0)  # the voxel size of volumes that do not say it
+TITLES = {
+    "adapted_rand_error": "adapted Rand error",
+    "rand_precision": "  precision (low: merged)",
+    "rand_recall": "  recall (low: split)",
+    "voi": "VOI (bits)",
+    "voi_split": "  split",
+    "voi_merge": "  merge",
+    "cremi_score": "CREMI score",
+    "object_precision": "average precision over IoU",
+    "dice": "Dice",
+    "iou": "IoU",
+    "hd95": "HD95",
+}
 CLASSES = 256  # at most: more are numbers of objects
 
 

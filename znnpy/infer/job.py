@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.config.models import AffinityTarget, BoundaryTarget, MaskTarget
+from znnpy.config.models import AffinityTarget, BoundaryTarget, Config, MaskTarget
+from znnpy.data.class_labels import label_type
 from znnpy.data.config_volumes import normalisations
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import readable
@@ -63,6 +64,24 @@ class Request:
     sources: Mapping[str, Path] | None = None
     processes: int = 1
     first: int | None = None
+
+
+def request_of(
+    config: Config,
+    node: Node,
+    *,
+    labels: bool = False,
+    dtype: np.dtype[Any] = FLOAT32,
+    sources: Mapping[str, Path] | None = None,
+) -> Request:
+    """Return the usual request of an output's values, or of class numbers as its `labels` are numbered."""
+    mirror = config.data.border == "mirror"
+    if not labels:
+        return Request(node, mirror, dtype=dtype, sources=sources)
+    # As the labels that it learned from are numbered.
+    first = getattr(config.data.target, "first", 0)
+    kind = label_type(first + max(2, node.channels) - 1)
+    return Request(node, mirror, dtype=kind, sources=sources, first=first)
 
 
 @dataclass(frozen=True)
@@ -137,15 +156,15 @@ def plan_job(
     weights: Weights,
     scene: Scene,
     request: Request,
-    path: Path,
+    path: Path | None,
     attributes: Mapping[str, Any] | None = None,
     patches: Mapping[str, Any] = MappingProxyType({}),
 ) -> Job:
     """Plan a prediction; one that was begun at `path` with these weights is resumed as it was planned.
 
-    `patches`: those that the run remembers (`Job.usual`). Raises PlanError when it does not fit into
-    run.max_memory (default: a share of the machine's memory), ShapeError for volumes and regions that are too
-    small.
+    `path`: None for one into memory. `patches`: those that the run remembers (`Job.usual`). Raises PlanError when it
+    does not fit into run.max_memory (default: a share of the machine's memory), ShapeError for volumes and regions that
+    are too small.
     """
     config = weights.config
     if request.flips and isinstance(config.data.target, AffinityTarget):
@@ -165,7 +184,7 @@ def plan_job(
     identity = _identity(weights, network, scene, request)
     # What an earlier process wrote into the journal; patch and block are taken over if it was of
     # the same weights.
-    before = begun(path) or {}
+    before = (begun(path) if path else None) or {}
     known = before if before.get("weights") == identity["weights"] else {}
     request = replace(
         request,
@@ -199,7 +218,7 @@ def plan_job(
     )
     candidate, grid = chosen.candidate, sizes.grid(chosen.candidate)
     block = request.block or _block(candidate, region, sizes, limit - base)
-    phase = aligned_phase(path, region.lower, block)
+    phase = aligned_phase(path, region.lower, block) if path else (0, 0, 0)
     memory = base + needed_bytes(sizes, candidate, within(block, region))
     kept = _kept(candidate, grid.shared(region, block, phase), sizes, limit, limit - memory)
     memory = base + needed_bytes(sizes, candidate, within(block, region), kept)

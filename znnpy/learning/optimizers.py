@@ -111,7 +111,8 @@ class OptimizerKind:
     `step(keys, gradient, states, update)`: what the learning rate times is taken off a parameter, for
     update number `update` from 1 on; changes the states in place. `squares`: those states that are never below 0.
     `decouples`: weight decay may shrink filters beside the gradient; `decoupled`: it always does. `aliases`: other
-    libraries' names for it.
+    libraries' names for it. `remembered(keys, states, update)`: squares of recent gradients as the states after so many
+    updates tell them, for charts; None where they do not.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
@@ -127,6 +128,7 @@ class OptimizerKind:
     kernel: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
     aliases: tuple[str, ...] = ()
+    remembered: Callable[[Any, Mapping[str, Any], int], Any] = lambda keys, states, update: None
 
     @property
     def example(self) -> str:
@@ -160,6 +162,16 @@ def _adam(keys: Any, gradient: Doubles, states: States, update: int) -> Doubles:
     return step
 
 
+def _sgd_remembered(keys: Any, states: Mapping[str, Any], update: int) -> Any:
+    """The square of the mean gradient over about 1 / (1 - momentum) updates."""
+    return ((1 - keys.momentum) * states["momentum"]) ** 2 if keys.momentum else None
+
+
+def _adam_remembered(keys: Any, states: Mapping[str, Any], update: int) -> Any:
+    """The mean square over about 1 / (1 - beta2) updates."""
+    return states["variance"] / (1 - keys.beta2**update)
+
+
 def _sgd_hyper(keys: Sgd, now: Now) -> Sequence[float]:
     return now.learning_rate, now.weight_decay, keys.momentum, keys.nesterov
 
@@ -185,6 +197,7 @@ _ALL = (
         step=_sgd,
         kernel="znnpy_kernels.layers.optimizers:sgd",
         hyper=_sgd_hyper,
+        remembered=_sgd_remembered,
     ),
     OptimizerKind(
         name="adam",
@@ -195,6 +208,7 @@ _ALL = (
         decouples=True,
         kernel="znnpy_kernels.layers.optimizers:adam",
         hyper=_adam_hyper,
+        remembered=_adam_remembered,
     ),
     OptimizerKind(
         name="adamw",
@@ -206,6 +220,7 @@ _ALL = (
         decoupled=True,
         kernel="znnpy_kernels.layers.optimizers:adam",
         hyper=_adam_hyper,
+        remembered=_adam_remembered,
     ),
 )
 OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL, key="optimizer")

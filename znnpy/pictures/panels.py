@@ -71,6 +71,22 @@ def side_by_side(
     object, and so do `objects` (z, y, x), a fourth panel over the raw image. Raises ShapeError if the
     volumes differ in z, y, x.
     """
+    panels = slice_panels(raw, label, prediction, objects, z=z, titles=titles, span=span)
+    index = np.shape(raw)[-3] // 2 if z is None else z
+    draw(Path(path), panels, caption or f"slice z = {index}", voxels)
+
+
+def slice_panels(
+    raw: Array,
+    label: Array,
+    prediction: Array,
+    objects: Array | None = None,
+    *,
+    z: int | None = None,
+    titles: Titles = ("raw", "label", "prediction"),
+    span: tuple[float, float] = (0, 1),
+) -> list[Panel]:
+    """Return the panels of `side_by_side`."""
     volumes = [_four(volume) for volume in (raw, label, prediction)]
     if len({volume.shape[1:] for volume in volumes}) > 1:
         shapes = ", ".join(str(volume.shape[1:]) for volume in volumes)
@@ -84,14 +100,19 @@ def side_by_side(
     panels = [Panel(title, image) for title, image in zip(titles, images, strict=True)]
     if objects is not None:
         panels.append(Panel("objects", overlay(stretched(volumes[0][0, index]), objects[index])))
-    draw(Path(path), panels, caption or f"slice z = {index}", voxels)
+    return panels
 
 
 def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> None:
     """Write panels of one shape as a PNG, atomically; raises VolumeError if the disk fails."""
-    figure = _figure(panels, caption, voxels or Voxels())
+    figure = figure_of(panels, caption, voxels)
     with explained(path, VolumeError), replacing(path) as new:
         figure.savefig(new, format="png")
+
+
+def figure_of(panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> Figure:
+    """Return panels of one shape as a figure of matplotlib, drawn nowhere yet."""
+    return _figure(panels, caption, voxels or Voxels())
 
 
 def as_image(image: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from znnpy.profile import svg
+from znnpy.pictures import svg
 from znnpy.profile.summary import LARGEST, SMALLEST
 
 BAR = 14  # pixels high

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from znnpy.profile import svg
+from znnpy.pictures import svg
 from znnpy.profile.colours import WAYS, name_of
 from znnpy.profile.messages import lanes
 from znnpy.profile.recorded_updates import Profile

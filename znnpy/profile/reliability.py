@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from znnpy.profile.svg import seconds
+from znnpy.pictures.svg import seconds
 
 # Means feel a few long runs, medians do not: a fifth more says that many were interrupted.
 DISTURBED = 1.2

@@ -8,13 +8,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 import znnpy
 from znnpy.atomic_files import write_text
 from znnpy.engine.tasks.task_identity import PASS_OF, Kind, Pass
-from znnpy.profile import charts, colours, svg
+from znnpy.pictures import svg
+from znnpy.pictures.pages import page
+from znnpy.profile import charts, colours
 from znnpy.profile.advice import overhead, rates, width
 from znnpy.profile.gantt import MESSAGES_HEIGHT, draw_gantt
 from znnpy.profile.machine import describe_figures
@@ -38,25 +39,15 @@ CONVOLUTION = {Kind.DIRECT, Kind.TRANSFORM, Kind.PRODUCT, Kind.WINOGRAD}
 
 def write_report(summary: Mapping[str, Any], profile: Profile, path: Path) -> None:
     """Write the report of the last run in `summary`, which `profile` recorded."""
-    environment = Environment(
-        loader=PackageLoader("znnpy.profile", "templates"),
-        # Names of networks and layers come from users.
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        # A name that is misspelt in the template is an error, not an empty cell.
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["seconds"] = svg.seconds
-    template = environment.get_template("report.html.j2")
     run = summary["runs"][-1]
     write_text(
         path,
-        template.render(
+        page(
+            "znnpy.profile",
+            "report.html.j2",
             version=znnpy.__version__,
             summary=summary,
             run=run,
-            palette=colours.PALETTE,
             gantt=draw_gantt(profile),
             message_height=MESSAGES_HEIGHT,
             way_colours=colours.WAYS,

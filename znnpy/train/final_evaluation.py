@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.config_volumes import open_scene
+from znnpy.data.scene import Scene
 from znnpy.errors import RunError
 from znnpy.evaluation.scores import Objects
 from znnpy.evaluation.volume import DEFAULT, Evaluation, evaluate
@@ -45,6 +47,17 @@ def evaluate_run(
     saved: SavedRun, sections: tuple[VolumeSection, ...], objects: Objects = DEFAULT
 ) -> list[Evaluation]:
     """Evaluate a run's newest weights on volumes, with baselines fitted on its first training volume."""
+    return evaluate_scenes(
+        saved,
+        (open_scene(section, saved.config.data, saved.network) for section in sections),
+        objects,
+    )
+
+
+def evaluate_scenes(
+    saved: SavedRun, scenes: Iterable[Scene], objects: Objects = DEFAULT
+) -> list[Evaluation]:
+    """Evaluate as `evaluate_run` on labelled scenes, one after the other; all are closed at the end."""
     found = []
     config, network = saved.config, saved.network
     unread = config.data.model_copy(update={"in_memory": False})  # baselines need a part of it
@@ -53,8 +66,7 @@ def evaluate_run(
         if config.data.train:
             train = open_scene(config.data.train[0], unread, network)
             stack.callback(train.close)
-        for section in sections:
-            scene = open_scene(section, config.data, network)
+        for scene in scenes:
             stack.callback(scene.close)
             found += evaluate(saved.weights, scene, train, objects)
     return found

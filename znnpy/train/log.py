@@ -1,9 +1,10 @@
 """The run's log, one JSON object a line: appends records, reads logs that may be damaged, cuts them on resume.
 
 `log.jsonl` holds only what follows from config and seed (losses, errors, learning rates, scores), so that a
-resumed run and an undisturbed one write the same; what depends on the clock (rates, starts, stops) goes to
-`timings.jsonl`. Logs are read line by line, never whole. A line that is no record, or whose iteration is smaller
-than the one before, is damage: it is moved to a file of its own, and all other records stay as they are, byte by byte.
+resumed run and an undisturbed one write the same, but for the `time` that ends each record (seconds since 1970); all
+else that depends on the clock (rates, starts, stops) goes to `timings.jsonl`. Logs are read line by line, never whole.
+A line that is no record, or whose iteration is smaller than the one before, is damage: it is moved to a file of its
+own, and all other records stay as they are, byte by byte.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ LINE = 1 << 16  # bytes that a record is well below
 # Every record begins with its iteration, so an unfinished line may still tell it.
 _BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
 CHANGED = "changed"  # the key of a text: what the config changed with which a run goes on
+TIME = "time"  # the key of when a record was written, its last one: seconds since 1970
 DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
 
 
@@ -226,8 +229,8 @@ class RunLog(Closing):
     threads.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._file = path, -1
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self._file, self._clock = path, -1, clock
         with self._explained():
             # O_APPEND: a line goes to the end even if something else has cut the file.
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -236,8 +239,11 @@ class RunLog(Closing):
                 write_all(self._file, b"\n")
 
     def write(self, record: Record) -> None:
-        """Append one record; raises ValueError if it holds NaN or Inf, which JSON lacks, RunError if the disk fails."""
-        line = json.dumps(record, allow_nan=False) + "\n"
+        """Append one record, with the time; raises RunError if the disk fails.
+
+        ValueError if it holds NaN or Inf, which JSON lacks.
+        """
+        line = json.dumps({**record, TIME: round(self._clock(), 3)}, allow_nan=False) + "\n"
         with self._explained():
             write_all(self._file, line.encode())
 

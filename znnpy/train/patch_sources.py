@@ -76,11 +76,15 @@ def make_sampler(
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
         refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
     varied = training and augment.enabled
+    _refuse_moves(config, training=varied)
+    augmentation = Augmentation(
+        "".join(augment.flips), augment.swaps, augment if augment.distorts else None
+    )
     return Sampler(
         scenes,
         {name: InputPatch(shape) for name, shape in geometry.input_shapes.items()},
         _outputs(targets, geometry),
-        augmentation=Augmentation("".join(augment.flips), augment.swaps) if varied else None,
+        augmentation=augmentation if varied else None,
         order=section.order,
         rebalance=section.rebalance,
         normalise=mode_of(config.data),
@@ -92,6 +96,15 @@ def make_sampler(
         possible=partial(largest, network),
         world=world,
     )
+
+
+def _refuse_moves(config: Config, *, training: bool) -> None:
+    """Raise ConfigError for sections that move beyond the blocks that ranks hold."""
+    for key in ("slip", "step") if training and config.data.shards else ():
+        if getattr(config.augment, key) is not None:
+            raise ConfigError(
+                f"{config.place('augment', key)}: moves sections beyond the blocks of data.shards; leave out either"
+            )
 
 
 def _doubt_labels(scenes: list[Scene], geometry: Geometry) -> None:

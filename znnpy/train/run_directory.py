@@ -28,6 +28,12 @@ from znnpy.train.log import DAMAGED
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
+PAGE, LOOKS, SLICES = (
+    "run.html",
+    "looks.jsonl",
+    "slices.json",
+)  # for people, and what it is drawn from
+EVENTS = "tensorboard"  # folder
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 MEMBERS = "members"  # weights of a run that was taken over, beside its own
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
@@ -36,7 +42,9 @@ LOCK = "lock"
 JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
 # With temporary files and damage set aside (`_is_file`) all that `--overwrite` removes, beside
 # checkpoints.
-_FILES = frozenset({CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES})
+_FILES = frozenset(
+    {CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES, PAGE, LOOKS, SLICES}
+)
 
 Note = Callable[[str], None]
 
@@ -144,7 +152,7 @@ class RunDirectory(Closing):
             for path in list(self.path.iterdir()):
                 if _is_file(path.name):
                     path.unlink()
-            for folder in (self.checkpoints, self.best, self.path / MEMBERS):
+            for folder in (self.checkpoints, self.best, self.path / MEMBERS, self.path / EVENTS):
                 if folder.exists():
                     shutil.rmtree(folder)
             sync(self.path)
@@ -185,7 +193,7 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK, MEMBERS}
+    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK, MEMBERS, EVENTS}
     foreign = sorted(name for name in names if not _is_file(name))
     if foreign and not (path / CONFIG).exists():
         raise RunError(
@@ -196,7 +204,7 @@ def _refuse_foreign(path: Path) -> None:
 def _is_file(name: str) -> bool:
     """Return whether a name is that of one of a run's files, or of its temporary file."""
     name = final_name(name)
-    return name in _FILES or name.startswith(LOG + DAMAGED)
+    return name in _FILES or name.startswith((LOG + DAMAGED, LOOKS + DAMAGED))
 
 
 def _locked(path: Path) -> IO[str]:

@@ -62,6 +62,25 @@ class Pace:
     """Whether validations are made by averages of the weights, which take their place meanwhile."""
 
 
+class Shown(Protocol):
+    """Shows people what a keeper keeps."""
+
+    def take(self, record: Record) -> None:
+        """Show a record that was logged."""
+
+    def timed(self, record: Record) -> None:
+        """Show a record of how long updates took."""
+
+    def validated(self, iteration: int, record: Record) -> None:
+        """Show a validation."""
+
+    def look(self, iteration: int, parameters: Arrays, states: Arrays) -> None:
+        """Show the weights of a checkpoint."""
+
+    def close(self, state: str) -> None:
+        """Show, at last, how training ended."""
+
+
 class Keeper(Protocol):
     """Receives the results of a loop; all calls are made from the loop's thread."""
 
@@ -97,7 +116,7 @@ class RunKeeper:
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes and
     returns the name of what is not finite, if anything. `timings` are added to the lines of timings.jsonl. `written`
     is called after each checkpoint. `best`: of the validations so far. `network`: the digest that checkpoints carry
-    (`Contents`). `errors`: whether fractions of wrong voxels mean anything.
+    (`Contents`). `errors`: whether fractions of wrong voxels mean anything. `display`: shows all of it.
     """
 
     def __init__(
@@ -115,8 +134,10 @@ class RunKeeper:
         best: Best | None = None,
         network: str = "",
         errors: bool = True,
+        display: Shown | None = None,
     ) -> None:
         self.saved, self._written, self._errors = saved, written, errors
+        self._display = display
         self._network, self._best = network, best or Best()
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
@@ -130,14 +151,26 @@ class RunKeeper:
     def close(self) -> None:
         """Show that training is over."""
         self._reporter.close()
+        if self._display:
+            self._display.close(self._ended())
+
+    def _ended(self) -> str:
+        if self.enough:
+            return "ended early"
+        return (
+            "trained"
+            if self.saved >= self._pace.iterations
+            else f"stopped at {max(self.saved, 0):,}"
+        )
 
     def record(self, iteration: int, outcome: StepOutcome) -> None:
         """Log the update if one is due, and show it."""
         rate = self._rate.add()
         error = outcome.error if self._errors else None
         status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels)
-        if due(iteration, self._pace.log_every):
-            self._log.write(
+        # The first one always: a run of a few updates has a log, too.
+        if due(iteration, self._pace.log_every) or iteration == 1:
+            self._note(
                 {
                     "iteration": iteration,
                     "loss": outcome.loss,
@@ -149,16 +182,21 @@ class RunKeeper:
         seconds = time.monotonic() - self._started
         if seconds - self._timed >= TIMING_INTERVAL:
             self._timed = seconds
-            self._timings.write(
-                {
-                    "iteration": iteration,
-                    "seconds": round(seconds, 3),
-                    "updates_per_s": round(rate, 4),
-                    "voxels_per_s": round(rate * self._pace.voxels),
-                    **self._more(),
-                }
-            )
+            record = {
+                "iteration": iteration,
+                "seconds": round(seconds, 3),
+                "updates_per_s": round(rate, 4),
+                "voxels_per_s": round(rate * self._pace.voxels),
+            }
+            self._timings.write(record | self._more())
+            if self._display:
+                self._display.timed(record)
         self._reporter.update(status)
+
+    def _note(self, record: Record) -> None:
+        self._log.write(record)
+        if self._display:
+            self._display.take(record)
 
     @property
     def enough(self) -> bool:
@@ -169,7 +207,10 @@ class RunKeeper:
         """Log the finite scores and show them; save weights that are the best so far."""
         # Weights may have overflowed in the last update: saving them says so.
         record = {key: value for key, value in record.items() if math.isfinite(value)}
-        self._log.write({"iteration": iteration, "validation": record})
+        logged = {"iteration": iteration, "validation": record}
+        self._log.write(logged)
+        if self._display:
+            self._display.validated(iteration, logged)
         scores = "  ".join(f"{key} {value:.4f}" for key, value in record.items())
         better = self._best.add(iteration, record)
         self._reporter.note(
@@ -202,6 +243,8 @@ class RunKeeper:
         # Other ranks wait for this: none may go on as if a checkpoint existed that does not.
         self._written()
         self.saved = iteration
+        if self._display:
+            self._display.look(iteration, parameters, state)
         return None
 
     def _save_best(self, model: Stateful, iteration: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from pathlib import Path
 from znnpy.config.models import Config
 from znnpy.data.config_volumes import of_values, open_scene
 from znnpy.data.process_memory import kept_no_longer, readable, share_memory
+from znnpy.data.sampling.prefetch import Float32
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
@@ -24,6 +26,9 @@ from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
+from znnpy.train.display.finished import show_finished
+from znnpy.train.display.live import Display, display_of
+from znnpy.train.display.tensorboard import refuse_missing
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.learning_rate import learning_rate
@@ -118,6 +123,8 @@ class _Session:
         self._network = trained_network(config)
         self._losses = training_losses(config, self._network)
         self._errors = not of_values(config, self._network)
+        self._display: Display | None = None
+        self._first: Mapping[str, Float32] = {}  # images of a sample, by node
 
     def run(self) -> Outcome:
         training, done, best = self._config.training, self._standing.iteration, self._standing.best
@@ -147,6 +154,8 @@ class _Session:
         if done < training.iterations and not best.enough:
             return Outcome(self._run.path, done, training.iterations, self._stop.requested)
         found = self._finish(done)
+        state = "ended early" if best.enough else "finished"
+        show_finished(self._run.path, self._config, state, self._reporter.note)
         return Outcome(self._run.path, done, training.iterations, None, found, best.enough)
 
     def _left(self) -> bool:
@@ -161,6 +170,7 @@ class _Session:
         """Train; first open everything that may be refused, before the run directory changes."""
         trained_geometry(self._config, self._network)  # names the line, as what follows does not
         frozen_of(self._config, self._network)  # so does this
+        refuse_missing(self._config)
         data, scored = self._config.data, finest(self._network)
         # Opens the training volumes and draws one sample: what fails, fails before anything is
         # compiled or written.
@@ -194,6 +204,14 @@ class _Session:
             and self._standing.iteration
         ):
             self._reporter.note(lost(self._run / FFTW, "FFTs are"))
+        self._display = display_of(
+            self._run.path,
+            self._config,
+            self._network,
+            self._standing.iteration,
+            self._reporter.note,
+            self._first,
+        )
         return self._loop(stack, model, source, validation).run()
 
     def _finish(self, done: int) -> tuple[Evaluation, ...]:
@@ -263,6 +281,7 @@ class _Session:
             best=standing.best,
             network=contents_of(config).network,
             errors=self._errors,
+            display=self._display,
         )
         return Loop(
             model,
@@ -299,6 +318,7 @@ class _Session:
             errors=self._errors,
             metric=metric_of(self._config, self._network),
             during=partial(by_averages, model) if training.ema else nullcontext,
+            seen=self._display.patch_seen if self._display else None,
         )
 
     def _source(self, stack: ExitStack) -> PeriodicSource:
@@ -306,7 +326,7 @@ class _Session:
         source = training_source(stack, self._config, self._network, self._world, iteration)
         # The first sample of the first update: volumes that cannot be read, or hold nothing, show
         # here.
-        source.sample(iteration * self._config.training.batch)
+        self._first = source.sample(iteration * self._config.training.batch).images
         if isinstance(source, Shards):
             self._reporter.note(source.described())
         return source

@@ -26,6 +26,10 @@ class Forward(Protocol):
         """Return output values for one batch, without dropout."""
 
 
+Seen = Callable[[Objective, Float32, Float32, Float32], None]
+"""Takes how values are read, and of a patch image, target and output values, each (channel, z, y, x)."""
+
+
 class Gathered:
     """The voxels of one output over all patches, for a metric that wants them together."""
 
@@ -58,7 +62,7 @@ class Validation:
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
     `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether fractions of
     wrong voxels mean anything. `metric`: of voxels, which scores the first output too. `during`: entered around
-    each validation, as what puts other weights in place.
+    each validation, as what puts other weights in place. `seen`: called with the first patch of each validation.
     """
 
     def __init__(
@@ -74,7 +78,9 @@ class Validation:
         errors: bool = True,
         metric: Metric | None = None,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
+        seen: Seen | None = None,
     ) -> None:
+        self._seen = seen
         self._model, self._sampler, self._losses = model, sampler, losses
         self._batch, self._stop, self._at_once = batch, stop, at_once or batch
         self._patches, self._errors, self._metric = patches, errors, metric
@@ -95,6 +101,10 @@ class Validation:
                 return None
             batch, count = make_batch(self._sampler, number, self._batch), self._patches - first
             values = self._forward(batch.images, list(batch.targets))
+            if self._seen and number == 0:
+                image, target = next(iter(batch.images.values())), batch.targets[first_output]
+                shown = values[first_output][0]
+                self._seen(self._losses[first_output], image[0], target[0], shown)
             for node, target in batch.targets.items():
                 tally = tallies.setdefault(node, Tally(self._losses[node]))
                 # The last batch may be filled up; only wanted samples count.

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
-from znnpy.geometry import fit, smallest, trained_geometry
 from znnpy.network.types import Network
-from znnpy.reference.evaluate import forward
+from znnpy.train.living import living_channels, middle, share
 
 Array = NDArray[Any]
 Arrays = Array | Mapping[str, Array]
@@ -31,7 +30,6 @@ FALLING = 0.98  # share of what it was before, below which a loss still falls
 GROWN = 4.0  # times the trivial loss, above which a loss grows
 DEAD = 0.5  # share of a node's channels above which dead ones are named
 CONSTANT = 1e-3  # of all targets, that differ from the others: fewer are as good as none
-SMALL = (4, 12, 12)  # output voxels of the parts that the weights are looked at on, at least
 PARTS = 4  # patches of which there are such parts
 FAR = 6  # voxels that labels are shifted by at most, to see where they fit best
 FITS = 0.15  # correlation of labels with the image below which nothing is said of their place
@@ -179,40 +177,17 @@ class Watch:
 
     def _of_channels(self, model: Weighted) -> Iterator[str]:
         """Name nodes most of whose channels are 0 for all voxels."""
-        living: dict[str, Array] = {}
-        for values in self._values(model):
-            for node in self._network.nodes:
-                if node.function == "relu":
-                    seen = (values[node.name] != 0).any(axis=(0, 2, 3, 4))
-                    living[node.name] = living.get(node.name, False) | seen
+        living = living_channels(self._config, self._network, model.parameters, self._last)
         dead = {
             name: int((~alive).sum()) for name, alive in living.items() if (~alive).mean() > DEAD
         }
         if dead:
             worst = max(dead, key=lambda name: dead[name] / len(living[name]))
-            share = sum(int(it.sum()) for it in living.values()) / sum(map(len, living.values()))
             yield (
                 f"{dead[worst]} of the {len(living[worst])} channels of {worst!r} are dead, 0 for all voxels "
-                f"({share:.0%} of all channels of relus live): lower training.learning_rate, or take norm: batch or "
-                "function: elu"
+                f"({share(living):.0%} of all channels of relus live): lower training.learning_rate, or take "
+                "norm: batch or function: elu"
             )
-
-    def _values(self, model: Weighted) -> Iterator[dict[str, Array]]:
-        """Yield the values of all nodes on a part of each of the last patches."""
-        if not any(node.function == "relu" for node in self._network.nodes):
-            return
-        trained = trained_geometry(self._config, self._network).output_shapes
-        z, y, x = (min(axis) for axis in zip(SMALL, *trained.values(), strict=True))
-        geometry = fit(self._network, smallest(self._network, (z, y, x)))
-        for inputs in self._last:
-            parts = {name: _middle(it, geometry.input_shapes[name]) for name, it in inputs.items()}
-            yield forward(self._network, geometry, model.parameters, parts)
-
-
-def _middle(array: Array, shape: tuple[int, int, int]) -> Array:
-    """Return the middle (…, z, y, x) of an array, of a shape that it is at least as large as."""
-    corner = [(n - size) // 2 for n, size in zip(array.shape[2:], shape, strict=True)]
-    return array[:, :, *(slice(at, at + size) for at, size in zip(corner, shape, strict=True))]
 
 
 def _best_place(image: Array, target: Array) -> tuple[float, float, tuple[int, int, int]]:
@@ -220,7 +195,7 @@ def _best_place(image: Array, target: Array) -> tuple[float, float, tuple[int, i
 
     Both (z, y, x), the target in the middle of the image; fits are sizes of correlations.
     """
-    inner = _middle(image[None, None], target.shape)[0, 0]
+    inner = middle(image[None, None], target.shape)[0, 0]
     one, other = (it - it.mean() for it in (inner.astype(np.float64), target.astype(np.float64)))
     scale = np.sqrt((one**2).sum() * (other**2).sum())
     if scale == 0:

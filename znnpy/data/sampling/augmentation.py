@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from znnpy.config.augment_section import AugmentSection
 from znnpy.data.volume import Array, Triple, Triple64
 from znnpy.errors import ShapeError, VolumeError
 
@@ -34,11 +35,13 @@ class Turn:
 class Augmentation:
     """The flips and swaps that are drawn: `flips` by axis letters, `swaps` "none", "auto" or axis letters.
 
-    "auto" swaps axes of equal voxel size and equal patch extent; named axes must have both.
+    "auto" swaps axes of equal voxel size and equal patch extent; named axes must have both. `distortions`: how patches
+    are distorted too (`Drawn`); None: they are not.
     """
 
     flips: str = AXES
     swaps: str = "auto"
+    distortions: AugmentSection | None = None
 
     @property
     def all_flips(self) -> list[tuple[bool, bool, bool]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from znnpy.data.sampling.augmentation import Augmentation, Turn, draw_order
 from znnpy.data.sampling.class_weights import Rebalance, count_patch, rebalance
+from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift
 from znnpy.data.sampling.position_index import NO_FLIPS, Flips, Places, Range, hull
@@ -176,9 +177,10 @@ class Sampler:
         for attempt in range(ATTEMPTS):
             number, position, turn = self._draw(random, index if attempt == 0 else None)
             material = self._material[number]
-            targets, weights = self._targets(material, position, turn)
+            drawn = self._distorted(material, position, turn, index)
+            targets, weights = self._targets(material, position, turn, drawn)
             if any(weight.any() for weight in weights.values()):
-                images = material.images(self._placing, position, turn)
+                images = material.images(self._placing, position, turn, drawn)
                 return Patch(images, targets, weights)
         names = dict.fromkeys(scene.reference.name for scene in self.scenes)
         raise VolumeError(
@@ -198,6 +200,19 @@ class Sampler:
             return read_slices(self._placing, self._material, drawn)
         return stacked([self.sample(number) for number in numbers])
 
+    def _distorted(
+        self, material: Material, position: Triple, turn: Turn, index: int
+    ) -> Drawn | None:
+        """Return how a sample is distorted, by draws of its own: positions and turns are those without."""
+        settings = self._augmentation.distortions
+        if settings is None:
+            return None
+        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 1, index]))
+        node = next(iter(self._placing.inputs))
+        scene, extent = material.scene, self._placing.boxes[node].extent
+        lower = self._placing.lower(scene, node, scene.reference, position, turn.flips)
+        return Drawn.of(settings, random, lower, extent)
+
     def verify(self) -> None:
         """Raise ChangedError unless all samples so far are of the files that were opened."""
         for scene in self.scenes:
@@ -207,6 +222,7 @@ class Sampler:
     def _slices(self) -> bool:
         """Whether samples are single slices, each as it lies in the volume, with every voxel counting."""
         plain = self._order == "shuffled" and self._rebalance == "none" and len(self._places) == 1
+        plain = plain and self._augmentation.distortions is None
         return plain and are_slices(self._placing, self._material)
 
     def _draw(self, random: np.random.Generator, index: int | None) -> tuple[int, Triple, Turn]:
@@ -232,11 +248,11 @@ class Sampler:
             )
 
     def _targets(
-        self, material: Material, position: Triple, turn: Turn
+        self, material: Material, position: Triple, turn: Turn, drawn: Drawn | None
     ) -> tuple[dict[str, Float32], dict[str, Float32]]:
         targets, weights = {}, {}
         for node in self._placing.outputs:
-            value, weight = material.target(self._placing, node, position, turn)
+            value, weight = material.target(self._placing, node, position, turn, drawn)
             if self._rebalance != "none":
                 counts = material.counts.get(node) or count_patch(value, weight)
                 weight = rebalance(value, weight, counts)

@@ -9,6 +9,7 @@ import numpy as np
 
 from znnpy.data.sampling.augmentation import Groups, Turn
 from znnpy.data.sampling.class_weights import ClassCounts
+from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_untaken
 from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.position_index import minus, plus
@@ -28,43 +29,73 @@ class Material:
     groups: Groups
     counts: Mapping[str, ClassCounts]
 
-    def images(self, placing: Placing, position: Triple, turn: Turn) -> dict[str, Float32]:
-        """Return the normalised patches of all inputs."""
+    def images(
+        self, placing: Placing, position: Triple, turn: Turn, drawn: Drawn | None = None
+    ) -> dict[str, Float32]:
+        """Return the normalised patches of all inputs, distorted as `drawn` says."""
         scene, images = self.scene, {}
         for node in placing.inputs:
             volume, norm = scene.images[node], self.norms[node]
             lower = placing.lower(scene, node, volume, position, turn.flips)
             upper = plus(lower, placing.boxes[node].extent)
-            raw = mirror_read(volume, lower, upper, finite=not norm.replace)
-            images[node] = norm.apply(turn.apply(raw))
+            finite = not norm.replace
+            if drawn is None:
+                raw = mirror_read(volume, lower, upper, finite=finite)
+                images[node] = norm.apply(turn.apply(raw))
+                continue
+            corner = scene.corner(volume)
+            parts = [
+                mirror_read(volume, *part, finite=finite)
+                for part in moved(drawn, lower, upper, corner)
+            ]
+            values = norm.apply(np.concatenate(parts, axis=1))
+            changed = drawn.changed(values, plus(lower, corner), scene.resolution)
+            images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
 
     def target(
-        self, placing: Placing, node: str, position: Triple, turn: Turn
+        self,
+        placing: Placing,
+        node: str,
+        position: Triple,
+        turn: Turn,
+        drawn: Drawn | None = None,
     ) -> tuple[Float32, Float32]:
         """Return target and weights of an output.
 
-        Labels are read with a margin and turned; the target made of them is cropped, and every stride-th voxel taken.
+        Labels are read with a margin, moved where `drawn` moves sections, and turned; the target made of them is
+        cropped, and every stride-th voxel taken.
         """
         output, extent, scene = placing.outputs[node], placing.boxes[node].extent, self.scene
         margin, labels = output.target.margin, scene.labels[node]
         lower = placing.lower(scene, node, labels, position, turn.flips)
-        upper = plus(lower, extent)
         wide = (margin, margin, margin)
-        values, known = read_taken(
-            output.target,
-            labels,
-            scene.masks.get(node),
-            minus(lower, wide),
-            plus(upper, wide),
-            mask_shift(scene, node),
-        )
+        region = minus(lower, wide), plus(plus(lower, extent), wide)
+        parts = [region] if drawn is None else moved(drawn, *region, scene.corner(labels))
+        mask, shift = scene.masks.get(node), mask_shift(scene, node)
+        found = [read_taken(output.target, labels, mask, *part, shift) for part in parts]
+        values, known = found[0]
+        if len(found) > 1:
+            values = np.concatenate([it for it, _ in found], axis=1)
+            known = np.concatenate([it for _, it in found], axis=0)
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)
             for size, step in zip(extent, output.stride, strict=True)
         )
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
+
+
+def moved(
+    drawn: Drawn, lower: Triple, upper: Triple, corner: Triple
+) -> list[tuple[Triple, Triple]]:
+    """Return the regions that the sections of one are read from; `corner`: of their volume in the scene."""
+    (z, y, x), (_, bottom, right) = lower, upper
+    found = []
+    for (first, last), (down, across) in drawn.runs(z + corner[0], upper[0] + corner[0]):
+        a, b = first - corner[0], last - corner[0]
+        found.append(((a, y + down, x + across), (b, bottom + down, right + across)))
+    return found
 
 
 def check(placing: Placing, scene: Scene) -> None:

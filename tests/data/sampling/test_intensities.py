@@ -1,0 +1,67 @@
+"""Changes of values beside scikit-image and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage import exposure, filters, transform
+
+from znnpy.data.sampling.intensities import bent, blurred, brightened, coarser, contrasted, noisy
+
+
+@pytest.fixture
+def image() -> np.ndarray:
+    noise = np.random.default_rng(0).normal(size=(2, 9, 21, 24))
+    return ndimage.gaussian_filter(noise, (0, 1, 1, 1)).astype(np.float32)
+
+
+def test_contrast_is_about_each_channels_mean(image: np.ndarray) -> None:
+    image = image + np.float32([[[[5]]], [[[-3]]]])
+    exact = image.astype(np.float64)
+    mean = exact.mean((1, 2, 3), keepdims=True)
+    assert np.allclose(contrasted(image, 1.7), mean + 1.7 * (exact - mean), atol=1e-5)
+    assert np.array_equal(brightened(image, 0.5), image + np.float32(0.5))
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.2])
+def test_gamma_is_scikit_images(image: np.ndarray, power: float) -> None:
+    for channel, found in zip(image, bent(image, power), strict=True):
+        low, high = float(channel.min()), float(channel.max())
+        scaled = exposure.adjust_gamma((channel.astype(np.float64) - low) / (high - low), power)
+        assert np.allclose(found, scaled * (high - low) + low, atol=1e-5)
+    level = np.full((1, 2, 3, 4), 7, np.float32)
+    assert np.allclose(bent(level, power), 7)
+
+
+@pytest.mark.parametrize("sigmas", [(1.0, 1.0, 1.0), (0.0, 1.5, 1.5), (0.2, 0.7, 0.9)])
+def test_blur_is_scikit_images(image: np.ndarray, sigmas: tuple[float, float, float]) -> None:
+    for channel, found in zip(image, blurred(image, sigmas), strict=True):
+        wanted = filters.gaussian(channel.astype(np.float64), sigmas, mode="nearest")
+        assert np.allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("factors", [(1.0, 3.0, 3.0), (2.0, 2.0, 2.0), (1.5, 1.5, 2.4)])
+def test_lower_resolution_is_scikit_images(
+    image: np.ndarray, factors: tuple[float, float, float]
+) -> None:
+    for channel, found in zip(image, coarser(image, factors), strict=True):
+        exact = channel.astype(np.float64)
+        small = [round(n / factor) for n, factor in zip(exact.shape, factors, strict=True)]
+        kept = transform.resize(exact, small, order=0, mode="edge", anti_aliasing=False)
+        wanted = transform.resize(kept, exact.shape, order=3, mode="edge", anti_aliasing=False)
+        assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_lower_resolution_of_one_voxel_is_its_value() -> None:
+    image = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+    assert np.ptp(coarser(image, (1.0, 64.0, 64.0))) == 0
+    assert np.array_equal(coarser(image, (1.0, 1.0, 1.0)), image)
+
+
+def test_noise_has_its_deviation_and_is_seeded(image: np.ndarray) -> None:
+    blank = np.zeros((1, 40, 50, 60), np.float32)
+    found = noisy(blank, 0.3, np.random.default_rng(1))
+    assert found.std() == pytest.approx(0.3, rel=0.01)
+    assert abs(found.mean()) < 0.01
+    assert np.array_equal(found, noisy(blank, 0.3, np.random.default_rng(1)))

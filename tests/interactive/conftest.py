@@ -1,0 +1,6 @@
+"""Runs of `tests/train` are made here too."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "train"))

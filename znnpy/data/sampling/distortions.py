@@ -1,0 +1,170 @@
+"""Draws how one patch is distorted, and distorts its images; sections move while images and labels are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from znnpy.config.augment_section import AugmentSection
+from znnpy.config.distortion_section import Distortion, ShiftSection, Whole
+from znnpy.data.sampling.intensities import (
+    Float32,
+    bent,
+    blurred,
+    brightened,
+    coarser,
+    contrasted,
+    noisy,
+)
+from znnpy.data.volume import Triple, Triple64
+
+Span = tuple[int, int]
+Shift = tuple[int, int]
+Region = tuple[Triple, Triple]
+Change = Callable[[Float32, float, Triple64], Float32]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How one patch is distorted. Places are voxels z, y, x of the scene, before the patch is turned.
+
+    `moved`: sections and how far along y and x they read beside their place. `missing`: sections; `dark`: a section,
+    factor and shift; `boxes`: what is left out. `random` draws what is done to values, image by image.
+    """
+
+    settings: AugmentSection
+    random: np.random.Generator
+    moved: tuple[tuple[Span, Shift], ...] = ()
+    missing: Span = (0, 0)
+    dark: tuple[int, float, float] | None = None
+    boxes: tuple[Region, ...] = ()
+
+    @classmethod
+    def of(
+        cls, settings: AugmentSection, random: np.random.Generator, lower: Triple, extent: Triple
+    ) -> Drawn:
+        """Draw the distortions of a patch that begins at `lower`; all that happen elsewhere are drawn, too."""
+        z, deep = lower[0], extent[0]
+        moved = []
+        if found := _chosen(settings.step, random):
+            # From the second section on: a step before the first one moves all of them.
+            first = z + int(random.integers(1, max(2, deep)))
+            moved.append(((first, 1 << 60), _shift(found, random)))
+        if found := _chosen(settings.slip, random):
+            first = z + int(random.integers(deep))
+            moved.append(((first, first + 1), _shift(found, random)))
+        missing = (0, 0)
+        if gone := _chosen(settings.missing, random):
+            first = z + int(random.integers(deep))
+            missing = (first, first + int(random.integers(1, gone.sections + 1)))
+        dark = None
+        if low := _chosen(settings.dark, random):
+            place = z + int(random.integers(deep))
+            dark = place, _between(low.factor, random), _between(low.shift, random)
+        boxes: list[Region] = []
+        if drop := _chosen(settings.dropout, random):
+            for _ in range(int(random.integers(1, drop.boxes + 1))):
+                size = [int(random.integers(1, n + 1)) for n in drop.size]
+                corner = [a + int(random.integers(n)) for a, n in zip(lower, extent, strict=True)]
+                begin = [a - n // 2 for a, n in zip(corner, size, strict=True)]
+                boxes.append((_triple(begin), _triple(np.add(begin, size))))
+        return cls(settings, random, tuple(moved), missing, dark, tuple(boxes))
+
+    def runs(self, lower: int, upper: int) -> Iterator[tuple[Span, Shift]]:
+        """Yield sections of the scene, as runs that read alike, and how far along y and x beside their place."""
+        ends = {lower, upper, *(end for span, _ in self.moved for end in span)}
+        inside = sorted(end for end in ends if lower <= end <= upper)
+        for first, last in pairwise(inside):
+            here = [by for (a, b), by in self.moved if a <= first and last <= b]
+            yield (first, last), (sum(by[0] for by in here), sum(by[1] for by in here))
+
+    def changed(self, image: Float32, lower: Triple, resolution: Triple64) -> Float32:
+        """Return a normalised image (channel, z, y, x) that begins at `lower`, distorted; it may be changed."""
+        smallest = min(resolution)
+        sides = [smallest / size for size in resolution]
+        for whole, numbers, change in self._changes():
+            image = self._by(whole, numbers, change, image, (sides[0], sides[1], sides[2]))
+        noise = _chosen(self.settings.noise, self.random)
+        if noise:
+            image = noisy(image, _between(noise.deviation, self.random), self.random)
+        return self._without(image, lower)
+
+    def _changes(self) -> Iterator[tuple[Whole, Sequence[float], Change]]:
+        """Yield what is done to values, in the order in which a microscope does: sharpness first."""
+        it = self.settings
+        entries: list[tuple[Any, str, Change]] = [
+            (it.blur, "sigma", lambda a, n, s: blurred(a, (n * s[0], n * s[1], n * s[2]))),
+            (it.low_resolution, "factor", lambda a, n, s: coarser(a, _factors(n, s))),
+            (it.contrast, "factor", lambda a, n, s: contrasted(a, n)),
+            (it.brightness, "shift", lambda a, n, s: brightened(a, n)),
+            (it.gamma, "power", lambda a, n, s: bent(a, n)),
+        ]
+        for section, key, change in entries:
+            if found := _chosen(section, self.random):
+                yield found, getattr(found, key), change
+
+    def _by(
+        self,
+        whole: Whole,
+        numbers: Sequence[float],
+        change: Change,
+        image: Float32,
+        sides: Triple64,
+    ) -> Float32:
+        """Change the whole image, or each section with a number of its own, along y and x alone."""
+        apart = whole.by == "section" or (whole.by == "mixed" and bool(self.random.integers(2)))
+        if not apart:
+            return change(image, _between(numbers, self.random), sides)
+        flat = (0.0, sides[1], sides[2])
+        sections = [
+            change(image[:, z : z + 1], _between(numbers, self.random), flat)
+            for z in range(image.shape[1])
+        ]
+        return np.concatenate(sections, axis=1)
+
+    def _without(self, image: Float32, lower: Triple) -> Float32:
+        """Darken and leave out what is to be."""
+        image = np.require(image, requirements=["W"])
+        if self.dark:
+            place, factor, shift = self.dark
+            here = slice(max(0, place - lower[0]), max(0, place - lower[0] + 1))
+            if image[:, here].size:
+                image[:, here] = brightened(contrasted(image[:, here], factor), shift)
+        gone = [max(0, end - lower[0]) for end in self.missing]
+        image[:, slice(*gone)] = 0
+        for first, last in self.boxes:
+            z, y, x = (
+                slice(max(0, a - at), max(0, b - at))
+                for a, b, at in zip(first, last, lower, strict=True)
+            )
+            image[:, z, y, x] = 0
+        return image
+
+
+def _chosen(section: Any, random: np.random.Generator) -> Any:
+    """Return a distortion if it is drawn for this patch."""
+    assert section is None or isinstance(section, Distortion)
+    return section if section is not None and random.random() < section.probability else None
+
+
+def _between(numbers: Sequence[float], random: np.random.Generator) -> float:
+    return float(random.uniform(numbers[0], numbers[1]))
+
+
+def _shift(section: ShiftSection, random: np.random.Generator) -> Shift:
+    y, x = random.integers(-section.shift, section.shift + 1, 2)
+    return int(y), int(x)
+
+
+def _factors(factor: float, sides: Triple64) -> Triple64:
+    z, y, x = (max(1.0, factor * side) for side in sides)
+    return (z, y, x)
+
+
+def _triple(values: Any) -> Triple:
+    z, y, x = (int(value) for value in values)
+    return (z, y, x)
