@@ -16,12 +16,14 @@ from peers.cases import network_case
 from znnpy import Execution, Model
 from znnpy.cli.options import memory_bytes
 from znnpy.config import load_config
+from znnpy.geometry import trained_geometry
+from znnpy.geometry.finest_outputs import finest
 from znnpy.graph import Touched
-from znnpy.infer.config_model import training_model
+from znnpy.infer.config_model import patch_model, training_model
 from znnpy.network import trained_network
 from znnpy.network.types import Network, Triple
 from znnpy.profile.machine import OtherMachine
-from znnpy.profile.recorded_updates import events_needed, profile_updates
+from znnpy.profile.recorded_updates import events_needed, profile_predictions, profile_updates
 from znnpy.scheduler.core_count import available_cores
 from znnpy.scheduler.topology import last_level_caches
 from znnpy.simulate import Machine, Measured, Memory, Replay, curve, simulate
@@ -41,10 +43,10 @@ def show_recorded(options: argparse.Namespace) -> None:
     )
     print(header + (" | with memory: ms | from | to | speed-up | MiB | waits" if counted else ""))
     for net in options.recorded:
-        make, rows = maker(net), []
+        make, rows = maker(net, forward=options.forward), []
         plan, alone = None, None
         for workers in (1, *options.workers):
-            it = record(make, workers, options.updates, options.line, plan)
+            it = record(make, workers, options.updates, options.line, plan, options.forward)
             row, plan = recorded(it, workers, _memory(options, it.touched)), it.plan
             alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
@@ -77,25 +79,41 @@ def _with_memory(row: dict[str, Any]) -> str:
     )
 
 
-def maker(net: str) -> Make:
-    """How to make the models of a net."""
+def maker(net: str, *, forward: bool = False) -> Make:
+    """How to make the models of a net: that train, or that predict a patch as large as those of training."""
     if re.fullmatch(r"\d+x\d+", net):
         case = network_case(net)
-        return of_network(case.network, case.output_shape)
+        return of_network(case.network, case.output_shape, training=not forward)
     config = load_config(Path(net))
     network = trained_network(config)
     alone = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
+    if forward:
+        patch, (inference,) = trained_geometry(alone, finest(network)), finest(network).outputs
+        shape = patch.output_shapes[inference.name]
+        return lambda workers, record, plan: patch_model(
+            alone, finest(network), shape, plan, record, cut_for=workers
+        )
     return lambda workers, record, plan: training_model(
         alone, network, plan, record, cut_for=workers
     )
 
 
-def of_network(network: Network, shape: Triple, conv: str = "auto") -> Make:
+def of_network(
+    network: Network, shape: Triple, conv: str = "auto", *, training: bool = True
+) -> Make:
     """How to make the models of a network and output shape."""
 
     def made(workers: int, record: int, plan: Any) -> Model:
         execution = Execution(cut_for=workers, record=record)
-        return Model(network, shape, threads=1, conv=conv, plan=plan, execution=execution)
+        return Model(
+            network,
+            shape,
+            threads=1,
+            conv=conv,
+            plan=plan,
+            training=training,
+            execution=execution,
+        )
 
     return made
 
@@ -112,13 +130,22 @@ class Recording:
 
 
 def record(
-    make: Make, workers: int, updates: int, line: float = 50.0, plan: Any = None
+    make: Make,
+    workers: int,
+    updates: int,
+    line: float = 50.0,
+    plan: Any = None,
+    forward: bool = False,
 ) -> Recording:
-    """Record the graph for so many workers on one; `line`: ns that each token takes from core to core."""
+    """Record the graph for so many workers on one; `line`: ns that each token takes from core to core.
+
+    `forward`: passes of models that predict, in place of updates.
+    """
+    run = profile_predictions if forward else profile_updates
     with make(workers, 0, plan) as model:
         needed, plan = events_needed(model, updates + WARM_UP), model.plan_record
     with make(workers, needed, plan) as model:
-        profile = profile_updates(model, updates, WARM_UP)
+        profile = run(model, updates, WARM_UP)
         graph, touched = model.task_graph_for(workers), model.touched()
     events = [worker.events for worker in profile.workers]
     measured = Measured(

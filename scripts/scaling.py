@@ -1,6 +1,7 @@
 """What more workers bring: simulated speed-ups of real plans, and convergent sums.
 
     python scripts/scaling.py --recorded 3x10 3x40 scripts/networks/unet3d.yaml --workers 16 64 [--json FILE]
+    python scripts/scaling.py --recorded volumes/fibsem.yaml --forward
     python scripts/scaling.py --sums
 
 `--recorded`: nets are FILTERxWIDTH (ZNN's CTMCTMCTCT) or configs. The graph that P workers would get runs on one
@@ -31,6 +32,7 @@ def main() -> None:
     what.add_argument("--recorded", nargs="+", metavar="NET")
     what.add_argument("--sums", action="store_true")
     parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--forward", action="store_true", help="passes of a patch, not updates")
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
     parser.add_argument("--memory-bandwidth", type=float, metavar="GB/S")
