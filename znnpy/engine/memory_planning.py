@@ -171,7 +171,7 @@ def _alone(build: Build) -> Build:
 
 def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | None) -> Sharing:
     """Return places of shared buffers with as much slack as fits; a single worker never waits and needs none."""
-    workers = layout.workers if layout.training and layout.workers > 1 else 0
+    workers = layout.workers if layout.workers > 1 and (room is None or room > 0) else 0
     # Quadratic in few workers: 0.5 ms each of two, 2 ms each of eight or more
     # (docs/design/order.md).
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS

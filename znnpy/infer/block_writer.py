@@ -160,7 +160,8 @@ def predicting(
     # As it was planned, or recorded in the journal: an estimate of another version might choose
     # otherwise.
     plan = job.candidate.plan.to_record()
-    with patch_model(job.weights.config, job.network, job.patch, plan, report=report) as model:
+    engine, config = job.engine_bytes, job.weights.config
+    with patch_model(config, job.network, job.patch, plan, report=report, most=engine) as model:
         model.set_parameters(job.weights.parameters)
         with parts_of(model.threads) as parts:
             yield prediction_with(job, model, grid, parts)

@@ -125,12 +125,14 @@ def patch_model(
     record: int = 0,
     report: Report | None = None,
     cut_for: int | None = None,
+    most: int | None = None,
 ) -> Model:
     """Return a model that only predicts, for output patches of one shape (z, y, x).
 
     `record` is the number of task events to keep for a profile; `report` is told of compilation. `cut_for`: workers
-    that have enough tasks.
+    that have enough tasks. `most`: bytes that float32 may take; PlanError where it needs more.
     """
+    precision = config.training.precision
     return Model(
         network,
         output_shape=patch,
@@ -140,7 +142,7 @@ def patch_model(
         loss=config.training.loss,
         plan=plan,
         training=False,
-        hardware=Hardware(precision=config.training.precision),
+        hardware=Hardware(precision=precision, max_memory=most if precision == "float32" else None),
         execution=Execution(cut_for=cut_for, record=record, report=report),
     )
 
@@ -169,7 +171,8 @@ def prediction_of(
     region = Region((0, 0, 0), field.shape)
     # In memory there is room for all patches that two pieces share.
     kept = grid.shared(region, grid.pieces(region)[0].shape, (0, 0, 0))
-    with patch_model(config, network, chosen, plan) as model:
+    engine = max(BUDGET, candidate.bytes(counted_workers()))
+    with patch_model(config, network, chosen, plan, most=engine) as model:
         model.set_parameters(weights.parameters)
         yield VolumePrediction(model, scene, field, norms, None, kept, grid, mirror=mirror)
 

@@ -98,7 +98,9 @@ class _Worker:
         # `attached`: writes blocks and keeps no journal, which the process that began does.
         self._output = open_output(shipment.destination, job.spec, attached=True)
         plan = job.candidate.plan.to_record()
-        self._model = patch_model(weights.config, job.network, job.patch, plan)
+        self._model = patch_model(
+            weights.config, job.network, job.patch, plan, most=job.engine_bytes
+        )
         self._model.set_parameters(weights.parameters)
         self._prediction: VolumePrediction = prediction_with(self._job, self._model)
         # Two threads read and write at the same time; the model takes one at a time.

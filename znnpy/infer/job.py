@@ -27,7 +27,7 @@ from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
 from znnpy.infer.config_model import Weights
 from znnpy.infer.default_patch import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
-from znnpy.infer.patch_search import Candidate, Needs, best_patch
+from znnpy.infer.patch_search import Candidate, Needs, best_patch, counted_workers
 from znnpy.infer.predict import FLOAT32, Finish
 from znnpy.infer.provenance import norms_record, plan_record, weights_digest
 from znnpy.infer.tiling import AnyGrid, Tiling
@@ -113,6 +113,11 @@ class Job:
     def patch(self) -> Triple:
         """The output voxels of one network run."""
         return self.candidate.patch
+
+    @property
+    def engine_bytes(self) -> int:
+        """The bytes that the engine may take: what it needs, and what nothing else takes of the limit."""
+        return self.candidate.bytes(counted_workers()) + max(0, self.limit - self.memory)
 
     @property
     def finish(self) -> Finish:

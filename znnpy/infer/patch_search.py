@@ -86,11 +86,14 @@ class Candidate:
         return max(sizes[edge.source] + sizes[edge.target] for edge in self.network.edges)
 
     def bytes(self, workers: int) -> int:
-        """Return the memory of the engine for one run, found by planning it without allocating."""
+        """Return the least memory of the engine for one run, found by planning it without allocating.
+
+        More of it lets more workers be busy at once (docs/design/order.md); patches are not chosen by that.
+        """
         if workers not in self._bytes:
             network = folded(self.network)
             layout = Layout(network, self.geometry, self.plan, 1, False, workers=workers)
-            settings = Settings({}, Optimizer(), None, workers)
+            settings = Settings({}, Optimizer(), None, workers, max_memory=0)
             self._bytes[workers] = planned_bytes(layout, settings)
         return self._bytes[workers]
 
