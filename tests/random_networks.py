@@ -394,9 +394,9 @@ class _Builder:
         self.tip = target
 
     def _largest(self) -> None:
-        """The largest of two or three convolutions of one node."""
+        """The largest of two or three convolutions of one node, or their product."""
         source, size = self.tip, self._filter()
-        target = self._node("max", self._channels())
+        target = self._node(self._pick(["max", "product"]), self._channels())
         for _ in range(self._int(2, 4)):
             side = self._transfer(target.channels)
             self._edge("conv", source, side, size=size)

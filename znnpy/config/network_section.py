@@ -77,8 +77,8 @@ class NodeSection(Strict):
 
     kind: NodeKind = Field(
         description="input: given by the user; sum: adds the results of its edges; transfer: adds them and a bias, "
-        "then applies an activation function; max: takes their maximum; concat: stacks their channels, in "
-        "the order of the file."
+        "then applies an activation function; max: takes their maximum; product: multiplies them; concat: "
+        "stacks their channels, in the order of the file."
     )
     channels: Channels = Field(description="Number of channels.")
     function: FunctionKey = Field(

@@ -84,6 +84,8 @@ EdgeKindName = Literal[
     "identity",
     "dropout",
     "crop",
+    "pad",
+    "mean",
 ]
 
 
