@@ -1,0 +1,54 @@
+"""An ONNX file as a config and the weights of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from znnpy.errors import ModelFileError, ZnnpyError
+from znnpy.interop.model import ImportedModel
+from znnpy.interop.onnx.file import read_graph
+from znnpy.interop.onnx.graph import network_of
+from znnpy.interop.operators.described import Described
+from znnpy.interop.operators.training import training_keys
+
+SUFFIX = ".onnx"
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a path is an ONNX file by its name."""
+    return path.suffix.lower() == SUFFIX and path.is_file()
+
+
+def read_model(path: Path) -> ImportedModel:
+    """Return the model of a file; all of its weights are read."""
+    graph = read_graph(path)
+    try:
+        found = network_of(graph, path.name)
+    except ModelFileError:
+        raise
+    except ZnnpyError as error:
+        raise ModelFileError(f"{path} cannot be said as a network: {error}") from error
+    (sizes,) = graph.inputs.values()
+    fixed = all(n is not None for n in sizes[2:])
+    return ImportedModel(
+        f"ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes",
+        {
+            "network": dict(found.section),
+            "data": {"normalize": "none"},
+            "training": _training(found, fixed),
+        },
+        {"weights": lambda: found.parameters},
+        notes(found),
+    )
+
+
+def _training(found: Described, fixed: bool) -> dict[str, Any]:
+    return training_keys(found, fixed=fixed)
+
+
+def notes(found: Described) -> list[str]:
+    """Return lines for the user."""
+    return [
+        "normalisation of the input is not part of the file: data.normalize is none, set it if the net expects another"
+    ]

@@ -1,0 +1,313 @@
+"""ONNX's operators of single numbers, norms, sums and reshapes, and the table of all that are read."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from znnpy.interop.onnx.file import Operator
+from znnpy.interop.onnx.reading import Reading, Translation, refuse_extra
+from znnpy.interop.onnx.window_operators import WINDOW_OPERATORS
+from znnpy.interop.operators import arithmetic, windows
+from znnpy.interop.operators.sketch import Floats
+from znnpy.interop.operators.value import Value
+
+MINUS = np.array([-1], np.float32)
+
+
+def _function(function: str, slope: tuple[str, float] | None = None) -> Translation:
+    def translated(reading: Reading, op: Operator, name: str) -> Value:
+        keys = {} if slope is None else {"slope": float(op.attribute(*slope))}
+        return arithmetic.activated(reading.sketch, name, reading.value(op), function, **keys)
+
+    return translated
+
+
+def softmax(reading: Reading, op: Operator, name: str) -> Value:
+    """Softmax over channels."""
+    x = reading.value(op)
+    if reading.opset < 13:
+        raise op.wrong(
+            f"of opset {reading.opset} is over all axes behind its own: export with opset 13 or newer"
+        )
+    if op.attribute("axis", -1) not in (1, 1 - len(x.seen)):
+        raise op.wrong(
+            f"attribute axis: {op.attributes.get('axis', -1)} is not that of channels, 1"
+        )
+    return arithmetic.activated(reading.sketch, name, x, "softmax")
+
+
+def gelu(reading: Reading, op: Operator, name: str) -> Value:
+    """Gelu."""
+    kinds = {"none": "gelu", "tanh": "gelu_tanh"}
+    kind = op.attribute("approximate", "none")
+    if kind not in kinds:
+        raise op.wrong(f"attribute approximate: {kind[:40]} is not supported")
+    return arithmetic.activated(reading.sketch, name, reading.value(op), kinds[kind])
+
+
+def prelu(reading: Reading, op: Operator, name: str) -> Value:
+    """PRelu."""
+    return arithmetic.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
+
+
+def _taken(reading: Reading, op: Operator, x: Value, learned: bool) -> dict[str, Floats]:
+    """Return scale and shift of a norm, none where they are 1 and 0 and no weights."""
+    scale, shift = reading.floats(op, 1, "scale"), reading.floats(op, 2, "B")
+    if scale.ndim != 1 or scale.shape != shift.shape or x.channels % max(1, scale.size):
+        raise op.wrong(f"scale {scale.shape} and B {shift.shape} for {x.channels} channels")
+    if not learned and np.all(scale == 1) and not shift.any():
+        return {}
+    times = x.channels // scale.size
+    return {"scale": np.repeat(scale, times), "shift": np.repeat(shift, times)}
+
+
+def batch_norm(reading: Reading, op: Operator, name: str) -> Value:
+    """BatchNormalization by running statistics."""
+    x = reading.value(op)
+    if op.attribute("training_mode", 0):
+        raise op.wrong(
+            "attribute training_mode: 1 is not supported: export the model after model.eval()"
+        )
+    op.attribute("spatial", 1)
+    refuse_extra(op)
+    arrays = _taken(reading, op, x, learned=reading.learned(op, 1))
+    arrays["running_mean"] = reading.floats(op, 3, "input_mean")
+    arrays["running_variance"] = reading.floats(op, 4, "input_var")
+    # The standard's momentum is what stays.
+    share = 1 - op.attribute("momentum", 0.9)
+    if not 0 <= share <= 1:
+        raise op.wrong(f"attribute momentum: {1 - share} must be in [0, 1]")
+    return arithmetic.normed(
+        reading.sketch,
+        reading.named(op),
+        x,
+        "batch",
+        _epsilon(op),
+        arrays,
+        momentum=round(share, 6) or 0.1,
+    )
+
+
+def _epsilon(op: Operator) -> float:
+    found = float(f"{op.attribute('epsilon', 1e-5):.7g}")  # stored as float32
+    if not 0 < found < 1e3:
+        raise op.wrong(f"attribute epsilon: {found} must be positive")
+    return found
+
+
+def instance_norm(reading: Reading, op: Operator, name: str) -> Value:
+    """InstanceNormalization; of channels reshaped to groups, normalisation of groups."""
+    x = reading.value(op)
+    learned = reading.learned(op, 1)
+    if x.plain:
+        arrays = _taken(reading, op, x, learned)
+        return arithmetic.normed(
+            reading.sketch, reading.named(op), x, "instance", _epsilon(op), arrays
+        )
+    groups = x.seen[1] if len(x.seen) > 2 else 0
+    space = 1 if x.spread else prod(x.size)
+    if not groups or x.channels % groups or prod(x.seen[1:]) != x.channels * space:
+        raise op.wrong(f"of a tensor {x.seen} is not supported")
+    whole = x.seen_as((x.batch, x.channels, *x.size))
+    made = _grouped(reading, op, whole, groups, _taken(reading, op, whole, learned))
+    return made.seen_as(x.seen)
+
+
+def _grouped(
+    reading: Reading, op: Operator, x: Value, groups: int, arrays: dict[str, Floats]
+) -> Value:
+    kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
+    return arithmetic.normed(
+        reading.sketch, reading.named(op), x, kind, _epsilon(op), arrays, groups
+    )
+
+
+def group_norm(reading: Reading, op: Operator, name: str) -> Value:
+    """GroupNormalization."""
+    x, groups = reading.value(op), op.attribute("num_groups", 0)
+    if groups < 1 or x.channels % groups:
+        raise op.wrong(f"attribute num_groups: {groups} does not divide {x.channels} channels")
+    if op.attribute("stash_type", 1) != 1:
+        raise op.wrong("attribute stash_type is not supported")
+    return _grouped(reading, op, x, groups, _taken(reading, op, x, reading.learned(op, 1)))
+
+
+def _arithmetic(kind: str) -> Translation:
+    def translated(reading: Reading, op: Operator, name: str) -> Value:
+        if len(op.inputs) != 2:
+            raise op.wrong(f"of {len(op.inputs)} tensors is not supported: of two, it is")
+        constants = [reading.constant(tensor) for tensor in op.inputs]
+        if not any(constants):
+            return _of_two(reading, op, name, kind)
+        place = constants.index(True)
+        x, array = reading.value(op, 1 - place), reading.floats(op, place, "the constant")
+        sketch = reading.sketch
+        match kind, place:
+            case "Add", _:
+                return arithmetic.scaled(sketch, name, x, None, array)
+            case "Mul", _:
+                return arithmetic.scaled(sketch, name, x, array, None)
+            case "Sub", 1:
+                return arithmetic.scaled(sketch, name, x, None, -array)
+            case "Sub", _:
+                turned = arithmetic.scaled(sketch, f"{name}.minus", x, MINUS, None)
+                return arithmetic.scaled(sketch, name, turned, None, array)
+            case "Div", 1 if array.all():
+                return arithmetic.scaled(sketch, name, x, (1 / array).astype(np.float32), None)
+        raise op.wrong("by a tensor, or by 0, is not supported")
+
+    return translated
+
+
+def _of_two(reading: Reading, op: Operator, name: str, kind: str) -> Value:
+    one, other, sketch = reading.value(op, 0), reading.value(op, 1), reading.sketch
+    match kind:
+        case "Add":
+            return arithmetic.added(sketch, name, one, other)
+        case "Mul":
+            return arithmetic.multiplied(sketch, name, one, other)
+        case "Max":
+            return arithmetic.larger(sketch, name, one, other)
+        case "Sub":
+            turned = arithmetic.scaled(sketch, f"{name}.minus", other, MINUS, None)
+            return arithmetic.added(sketch, name, one, turned)
+    raise op.wrong("of two feature maps is not supported")
+
+
+def concat(reading: Reading, op: Operator, name: str) -> Value:
+    """Concat along channels."""
+    values = [reading.value(op, place) for place in range(len(op.inputs))]
+    if op.attribute("axis", 0) not in (1, 1 - len(values[0].seen)):
+        raise op.wrong(f"attribute axis: {op.attributes.get('axis')} is not that of channels, 1")
+    return values[0] if len(values) == 1 else arithmetic.concatenated(reading.sketch, name, values)
+
+
+def mean(reading: Reading, op: Operator, name: str) -> Value:
+    """GlobalAveragePool, or ReduceMean over all of space."""
+    x = reading.value(op)
+    made = arithmetic.averaged(reading.sketch, name, x)
+    if op.kind == "GlobalAveragePool":
+        return made
+    axes = reading.numbers(op, 1, "axes") if reading.given(op, 1) else op.attribute("axes", [])
+    rank = len(x.seen)
+    if op.attribute("noop_with_empty_axes", 0) or sorted(a % rank for a in axes) != list(
+        range(2, rank)
+    ):
+        raise op.wrong(f"over axes {axes} is not supported: over all of space, it is")
+    return made if op.attribute("keepdims", 1) else made.seen_as(x.seen[:2])
+
+
+def reshape(reading: Reading, op: Operator, name: str) -> Value:
+    """Reshape, Flatten, Squeeze and Unsqueeze: the same numbers in the same order."""
+    x = reading.value(op)
+    shape, rank = list(x.seen), len(x.seen)
+    if op.kind == "Reshape":
+        given = reading.numbers(op, 1, "shape")
+        if not op.attribute("allowzero", 0):
+            given = [shape[i] if n == 0 and i < rank else n for i, n in enumerate(given)]
+        return arithmetic.reshaped(reading.sketch, x, given)
+    if op.kind == "Flatten":
+        axis = op.attribute("axis", 1) % (rank + 1)
+        return arithmetic.reshaped(reading.sketch, x, [prod(shape[:axis]), prod(shape[axis:])])
+    axes = reading.numbers(op, 1, "axes") if reading.given(op, 1) else op.attribute("axes", [])
+    if op.kind == "Squeeze":
+        gone = {a % rank for a in axes} if axes else {i for i, n in enumerate(shape) if n == 1}
+        return arithmetic.reshaped(
+            reading.sketch, x, [n for i, n in enumerate(shape) if i not in gone]
+        )
+    for axis in sorted(a % (rank + len(axes)) for a in axes):
+        shape.insert(axis, 1)
+    return arithmetic.reshaped(reading.sketch, x, shape)
+
+
+def expand(reading: Reading, op: Operator, name: str) -> Value:
+    """Expand."""
+    return arithmetic.expanded(
+        reading.sketch, name, reading.value(op), reading.numbers(op, 1, "shape")
+    )
+
+
+def tile(reading: Reading, op: Operator, name: str) -> Value:
+    """Tile along channels."""
+    x, times = reading.value(op), reading.numbers(op, 1, "repeats")
+    if len(times) != len(x.seen) or any(n != 1 for n in times[:1] + times[2:]):
+        raise op.wrong(f"repeats {times} are not supported: of channels, they are")
+    return arithmetic.repeated(reading.sketch, name, x, times[1])
+
+
+def gemm(reading: Reading, op: Operator, name: str) -> Value:
+    """Gemm and MatMul of means over all of space."""
+    x, weight = reading.value(op), reading.floats(op, 1, "B")
+    if (
+        op.attribute("transA", 0)
+        or op.attribute("alpha", 1.0) != 1
+        or op.attribute("beta", 1.0) != 1
+    ):
+        raise op.wrong("attributes transA, alpha and beta are not supported")
+    matrix = weight if op.kind == "Gemm" and op.attribute("transB", 0) else weight.T
+    bias = reading.maybe(op, 2, "C")
+    return windows.linear(reading.sketch, name, x, matrix, bias, reading.named(op))
+
+
+def same(reading: Reading, op: Operator, name: str) -> Value:
+    """What changes nothing in prediction."""
+    refuse_extra(op)
+    for attribute in ("ratio", "seed", "to", "saturate"):
+        op.attribute(attribute, None)
+    if (
+        op.kind == "Dropout"
+        and reading.given(op, 2)
+        and reading.array(op, 2, "training_mode").any()
+    ):
+        raise op.wrong("training_mode is not supported: export the model after model.eval()")
+    if op.kind == "Cast" and op.attributes.get("to") not in (1, 10, 11, 16):
+        raise op.wrong(f"attribute to: {op.attributes.get('to')} is not supported")
+    return reading.value(op)
+
+
+def shape_of(reading: Reading, op: Operator, name: str) -> Any:
+    """Shape: a constant."""
+    shape = np.array(reading.value(op).seen, np.int64)
+    return shape[slice(op.attribute("start", 0), op.attribute("end", None))]
+
+
+OPERATORS: dict[str, Translation] = {
+    **WINDOW_OPERATORS,
+    "Relu": _function("relu"),
+    "LeakyRelu": _function("leaky_relu", ("alpha", 0.01)),
+    "Elu": _function("elu", ("alpha", 1.0)),
+    "Sigmoid": _function("logistic"),
+    "Tanh": _function("tanh"),
+    "Softplus": _function("softplus"),
+    "Softsign": _function("soft_sign"),
+    "HardSwish": _function("hard_swish"),
+    "Gelu": gelu,
+    "PRelu": prelu,
+    "Softmax": softmax,
+    "BatchNormalization": batch_norm,
+    "InstanceNormalization": instance_norm,
+    "GroupNormalization": group_norm,
+    "Add": _arithmetic("Add"),
+    "Sub": _arithmetic("Sub"),
+    "Mul": _arithmetic("Mul"),
+    "Div": _arithmetic("Div"),
+    "Max": _arithmetic("Max"),
+    "Concat": concat,
+    "GlobalAveragePool": mean,
+    "ReduceMean": mean,
+    "Reshape": reshape,
+    "Flatten": reshape,
+    "Squeeze": reshape,
+    "Unsqueeze": reshape,
+    "Expand": expand,
+    "Tile": tile,
+    "Gemm": gemm,
+    "MatMul": gemm,
+    "Identity": same,
+    "Dropout": same,
+    "Cast": same,
+    "Shape": shape_of,
+}

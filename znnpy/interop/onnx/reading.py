@@ -1,0 +1,121 @@
+"""`Reading`: what is known of each tensor of a graph while its operators are walked, a constant or a feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from znnpy.interop.onnx.file import Operator
+from znnpy.interop.onnx.folding import integers
+from znnpy.interop.onnx.tensors import Array
+from znnpy.interop.operators.sketch import Floats, Sketch
+from znnpy.interop.operators.value import Value
+from znnpy.interop.operators.windows import triple
+from znnpy.network.types import Triple
+
+
+@dataclass
+class Reading:
+    """Tensors by name. `values`: feature maps; `stored`: the file's constants; `made`: those that were computed.
+
+    `origin`: of a constant that is another one under a new name, the first name.
+    """
+
+    sketch: Sketch
+    stored: Mapping[str, Callable[[], Array]]
+    opset: int
+    values: dict[str, Value] = field(default_factory=dict)
+    made: dict[str, Array] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def known(self, name: str) -> bool:
+        """Return whether a tensor is a feature map or a constant."""
+        return name in self.values or self.constant(name)
+
+    def constant(self, name: str) -> bool:
+        """Return whether a tensor is a constant."""
+        return name in self.made or name in self.stored
+
+    def array(self, op: Operator, place: int, what: str) -> Array:
+        """Return a constant that an operator reads."""
+        name = op.inputs[place] if place < len(op.inputs) else ""
+        if name in self.made:
+            return self.made[name]
+        if name not in self.stored:
+            raise op.wrong(f"{what} must be a constant")
+        found = self.made[name] = self.stored[name]()
+        return found
+
+    def given(self, op: Operator, place: int) -> bool:
+        """Return whether an operator has an input there."""
+        return place < len(op.inputs) and op.inputs[place] != ""
+
+    def floats(self, op: Operator, place: int, what: str) -> Floats:
+        """Return weights that an operator reads, as float32."""
+        found = self.array(op, place, what)
+        if found.dtype.kind != "f":
+            raise op.wrong(f"{what} holds {found.dtype}, no floating-point numbers")
+        return found.astype(np.float32)
+
+    def maybe(self, op: Operator, place: int, what: str) -> Floats | None:
+        """Return weights, or None where the operator has none."""
+        return self.floats(op, place, what) if self.given(op, place) else None
+
+    def numbers(self, op: Operator, place: int, what: str) -> list[int]:
+        """Return a few whole numbers that an operator reads."""
+        return integers(op, self.array(op, place, what), what)
+
+    def value(self, op: Operator, place: int = 0) -> Value:
+        """Return a feature map that an operator reads."""
+        name = op.inputs[place] if place < len(op.inputs) else ""
+        if name not in self.values:
+            raise op.wrong(f"input {place} must be a feature map, and is none")
+        return self.values[name]
+
+    def triple(self, op: Operator, x: Value, name: str, fill: int = 1) -> Triple:
+        """Return an attribute of one number for each axis of space."""
+        given = op.attribute(name, [])
+        return triple(self.sketch, given or [fill], x.dimensions, fill, f"attribute {name}")
+
+    def named(self, op: Operator, place: int = 1) -> str:
+        """Return what the filters at an input are called, without `.weight`; the operator's name if they have none."""
+        name = op.inputs[place] if place < len(op.inputs) else ""
+        name = self.origin.get(name, name)
+        known = name.endswith((".weight", "_weight", ".kernel"))
+        return name.rpartition("." if "." in name else "_")[0] if known else plain_name(op.name)
+
+    def learned(self, op: Operator, place: int) -> bool:
+        """Return whether a constant is named as weights are."""
+        name = op.inputs[place] if place < len(op.inputs) else ""
+        return self.origin.get(name, name).endswith(
+            (".weight", ".bias", ".scale", ".gamma", ".beta")
+        )
+
+
+def plain_name(name: str) -> str:
+    """Return an operator's name in dots: `/encoder/block.0/conv/Conv` as `encoder.block.0.conv`."""
+    parts = [part for part in name.split("/") if part]
+    if len(parts) > 1:
+        parts = parts[:-1] if parts[-1].split("_")[0].isalpha() else parts
+    kept = [
+        part
+        for n, part in enumerate(parts)
+        if n + 1 == len(parts) or not _begins(parts[n + 1], part)
+    ]
+    return ".".join(kept) or "node"
+
+
+def _begins(longer: str, shorter: str) -> bool:
+    return longer.startswith(f"{shorter}.")
+
+
+Translation = Callable[[Reading, Operator, str], Any]
+
+
+def refuse_extra(op: Operator, outputs: int = 1) -> None:
+    """Raise for outputs beyond those that are supported."""
+    if any(op.outputs[outputs:]):
+        raise op.wrong(f"output {outputs} is not supported")

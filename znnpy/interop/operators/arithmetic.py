@@ -1,0 +1,208 @@
+"""Operators that join values or change each number by itself: sums, products, functions, norms, reshapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from znnpy.interop.operators.sketch import Floats, Sketch
+from znnpy.interop.operators.value import Value
+from znnpy.layers.activation_functions import FUNCTIONS
+
+
+def activated(sketch: Sketch, name: str, x: Value, function: str, **keys: Any) -> Value:
+    """Add an activation function of each number, or over channels."""
+    if not FUNCTIONS[function].pointwise:
+        sketch.refuse_rearranged(x)
+    made = sketch.node(name, "transfer", x, function=function, **keys)
+    sketch.link(f"{made.node}.in", x, made)
+    return made
+
+
+def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
+    """Add a leaky function with a slope for each channel, or one for all, which is repeated."""
+    sketch.refuse_rearranged(x)
+    flat = slopes.reshape(-1)
+    if flat.size not in (1, x.channels):
+        raise sketch.wrong(f"has {flat.size} slopes for {x.channels} channels")
+    made = activated(sketch, name, x, "prelu")
+    sketch.nodes[made.node].arrays["slopes"] = np.broadcast_to(flat, x.channels).copy()
+    return made
+
+
+def normed(
+    sketch: Sketch,
+    name: str,
+    x: Value,
+    kind: str,
+    epsilon: float,
+    arrays: dict[str, Floats],
+    groups: int = 1,
+    momentum: float = 0.1,
+) -> Value:
+    """Add a normalisation; `arrays`: its scale and shift if it is affine, and running statistics."""
+    sketch.refuse_rearranged(x)
+    if x.spread:
+        raise sketch.wrong("a norm of a mean over all of space is not supported")
+    for what, array in arrays.items():
+        if array.shape != (x.channels,):
+            raise sketch.wrong(f"{what} has shape {array.shape}, not ({x.channels},)")
+    norm: dict[str, Any] = {"kind": kind, "epsilon": epsilon, "affine": "scale" in arrays}
+    if kind == "group":
+        norm["groups"] = groups
+    if kind == "batch":
+        norm["momentum"] = momentum
+    made = sketch.node(name, "transfer", x, norm=norm)
+    sketch.nodes[made.node].arrays.update(arrays)
+    sketch.link(f"{made.node}.in", x, made)
+    return made
+
+
+def added(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
+    """Add the sum of two feature maps."""
+    return _joined(sketch, name, "sum", one, other)
+
+
+def larger(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
+    """Add the larger of two feature maps."""
+    return _joined(sketch, name, "max", one, other)
+
+
+def multiplied(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
+    """Add the product of two feature maps; x * logistic(x) is the function silu of x."""
+    for x, gate in ((one, other), (other, one)):
+        bench = sketch.nodes[gate.node]
+        before = [link.source for link in sketch.links.values() if link.target == gate.node]
+        if bench.keys.get("function") == "logistic" and before == [x.node] and x.seen == gate.seen:
+            return activated(sketch, name, x, "silu")
+    return _joined(sketch, name, "product", one, other)
+
+
+def _joined(sketch: Sketch, name: str, kind: str, one: Value, other: Value) -> Value:
+    alike = one.seen == other.seen and (one.spread, one.size) == (other.spread, other.size)
+    if not alike:
+        sketch.refuse_rearranged(one, other)
+        if one.size != other.size or one.dimensions != other.dimensions:
+            raise sketch.wrong(f"joins shapes {one.seen} and {other.seen}, which is not supported")
+        one, other = (_widened(sketch, name, a, b) for a, b in ((one, other), (other, one)))
+    elif one.channels != other.channels:
+        raise sketch.wrong(f"joins {one.channels} and {other.channels} channels in one shape")
+    made = sketch.node(name, kind, other if one.spread else one)
+    for number, value in enumerate((one, other)):
+        sketch.link(f"{made.node}.in{number or ''}", value, made)
+    return made
+
+
+def _widened(sketch: Sketch, name: str, value: Value, other: Value) -> Value:
+    """Return a value of one channel as often as the other has channels, by filters of ones that do not learn."""
+    if value.channels == other.channels or other.channels == 1:
+        return value
+    if value.channels != 1:
+        raise sketch.wrong(f"joins {value.channels} and {other.channels} channels")
+    return repeated(sketch, f"{name}.spread", value, other.channels)
+
+
+def repeated(sketch: Sketch, name: str, x: Value, times: int) -> Value:
+    """Add all channels so many times, one after the other."""
+    if not 1 <= times <= 1 << 12:
+        raise sketch.wrong(f"repeats channels {times} times")
+    return x if times == 1 else chosen(sketch, name, x, [*range(x.channels)] * times)
+
+
+def chosen(sketch: Sketch, name: str, x: Value, channels: Sequence[int | None]) -> Value:
+    """Add the channels of these numbers, zeros for None, by filters of one voxel that do not learn."""
+    sketch.refuse_rearranged(x)
+    if not channels or len(channels) * x.channels > 1 << 24:
+        raise sketch.wrong(f"makes {len(channels)} of {x.channels} channels")
+    filters = np.zeros((len(channels), x.channels, 1, 1, 1), np.float32)
+    for place, channel in enumerate(channels):
+        if channel is not None:
+            filters[place, channel] = 1
+    return sketch.operated(
+        name, x, "conv", {"size": [1, 1, 1]}, channels=len(channels), filters=filters, learns=False
+    )
+
+
+def expanded(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value:
+    """Add what is broadcast to a shape: channels repeated, means over all of space at each voxel."""
+    sketch.refuse_rearranged(x)
+    wanted = [old if new in (1, -1) else new for old, new in zip(x.seen, shape, strict=False)]
+    if len(shape) != len(x.seen) or wanted[0] != x.batch:
+        raise sketch.wrong(f"broadcasts a tensor {x.seen} to {list(shape)[:9]}")
+    if x.channels == 1:
+        x = repeated(sketch, name, x, wanted[1])
+    space = tuple(wanted[2:])
+    if wanted[1] == x.channels and x.spread and space == x.size[3 - x.dimensions :]:
+        return Value(x.node, x.channels, x.size, (x.batch, x.channels, *space))
+    if tuple(wanted) != x.seen:
+        raise sketch.wrong(
+            f"broadcasts a tensor {x.seen} to {list(shape)[:9]}, which is not supported"
+        )
+    return x
+
+
+def concatenated(sketch: Sketch, name: str, values: Sequence[Value]) -> Value:
+    """Add a node that stacks channels."""
+    sketch.refuse_rearranged(*values)
+    if len({(value.size, value.spread) for value in values}) > 1:
+        sizes = ", ".join(str(value.size) for value in values)
+        raise sketch.wrong(f"stacks feature maps of sizes {sizes}")
+    count = sum(value.channels for value in values)
+    made = sketch.node(name, "concat", values[0], count, values[0].size)
+    for number, value in enumerate(values):
+        sketch.link(f"{made.node}.in{number or ''}", value, made)
+    return made
+
+
+def scaled(
+    sketch: Sketch, name: str, x: Value, factor: Floats | None, shift: Floats | None
+) -> Value:
+    """Add a product with, or a sum with, constants: one number, or one for each channel."""
+    arrays = [_by_channel(sketch, x, array) for array in (factor, shift)]
+    made = sketch.node(name, "transfer", x)
+    bench = sketch.nodes[made.node]
+    bench.factor = arrays[0]
+    if arrays[1] is not None:
+        bench.arrays["bias"] = arrays[1]
+    given = factor if factor is not None else shift
+    bench.learns = given is not None and given.size > 1
+    sketch.link(f"{made.node}.in", x, made)
+    return made
+
+
+def _by_channel(sketch: Sketch, x: Value, array: Floats | None) -> Floats | None:
+    if array is None:
+        return None
+    if array.size == 1:
+        return np.full(x.channels, array.reshape(-1)[0], np.float32)
+    shape = (1,) * (len(x.seen) - array.ndim) + array.shape
+    if x.plain and len(shape) == len(x.seen) and prod(shape) == shape[1] == x.channels:
+        return array.reshape(-1).astype(np.float32)
+    raise sketch.wrong(
+        f"a constant of shape {array.shape} beside a tensor {x.seen} is not supported: "
+        "one number, or one for each channel, is"
+    )
+
+
+def averaged(sketch: Sketch, name: str, x: Value) -> Value:
+    """Add the mean over all of space, at each voxel."""
+    sketch.refuse_rearranged(x)
+    if x.spread:
+        return x
+    made = sketch.node(name, "sum", x)
+    sketch.link(f"{made.node}.mean", x, made, "mean")
+    ones = (1,) * x.dimensions
+    return Value(made.node, x.channels, x.size, (x.batch, x.channels, *ones), spread=True)
+
+
+def reshaped(sketch: Sketch, x: Value, shape: Sequence[int]) -> Value:
+    """Return a value as another shape; -1 is what is left."""
+    known = prod(n for n in shape if n != -1)
+    if shape.count(-1) == 1 and known and x.elements % known == 0:
+        shape = [x.elements // known if n == -1 else n for n in shape]
+    if len(shape) > 8 or min(shape, default=0) < 0 or prod(shape) != x.elements:
+        raise sketch.wrong(f"cannot reshape {x.seen} to {list(shape)[:8]}")
+    return x.seen_as(tuple(shape))
