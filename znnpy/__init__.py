@@ -5,6 +5,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from znnpy.engine import Execution, Hardware, Model, Optimizer, Training
+    from znnpy.interop.pytorch.module import from_torch
     from znnpy.network import load_network
 
 __version__ = "0.1.0"
@@ -15,6 +16,7 @@ __all__ = [
     "Optimizer",
     "Training",
     "__version__",
+    "from_torch",
     "load_network",
 ]
 
@@ -24,6 +26,7 @@ _HOMES = {
     "Model": "znnpy.engine",
     "Optimizer": "znnpy.engine",
     "Training": "znnpy.engine",
+    "from_torch": "znnpy.interop.pytorch.module",
     "load_network": "znnpy.network",
 }
 
