@@ -71,7 +71,9 @@ def _walk(reading: Reading, op: Operator) -> None:
         raise op.wrong("is not supported")
     found = OPERATORS[op.kind](reading, op, plain_name(op.name))
     op.refuse_others()
-    if isinstance(found, Value):
+    if isinstance(found, list):
+        reading.values.update(zip(op.outputs, found, strict=True))
+    elif isinstance(found, Value):
         reading.values[op.outputs[0]] = found
     else:
         reading.made[op.outputs[0]] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import prod
 from typing import Any
 
@@ -141,6 +142,29 @@ def reshape(reading: Reading, op: Operator, name: str) -> Value:
     return arithmetic.reshaped(reading.sketch, x, shape)
 
 
+def split(reading: Reading, op: Operator, name: str) -> list[Value]:
+    """Split along channels."""
+    x, count = reading.value(op), len(op.outputs)
+    if op.attribute("axis", 0) not in (1, 1 - len(x.seen)):
+        raise op.wrong(f"attribute axis: {op.attributes.get('axis', 0)} is not that of channels, 1")
+    op.attribute("num_outputs", count)
+    each = -(-x.channels // count)
+    sizes = reading.numbers(op, 1, "split") if reading.given(op, 1) else op.attribute("split", [])
+    sizes = sizes or [each] * (count - 1) + [x.channels - each * (count - 1)]
+    if len(sizes) != count or min(sizes) < 1 or sum(sizes) != x.channels:
+        raise op.wrong(f"splits {x.channels} channels into {sizes[:10]}")
+    ends = np.cumsum([0, *sizes])
+    return [
+        arithmetic.chosen(reading.sketch, f"{name}.{number}", x, [*range(first, end)])
+        for number, (first, end) in enumerate(itertools.pairwise(ends.tolist()))
+    ]
+
+
+def minus(reading: Reading, op: Operator, name: str) -> Value:
+    """Neg."""
+    return arithmetic.scaled(reading.sketch, name, reading.value(op), MINUS, None)
+
+
 def expand(reading: Reading, op: Operator, name: str) -> Value:
     """Expand."""
     return arithmetic.expanded(
@@ -218,6 +242,8 @@ OPERATORS: dict[str, Translation] = {
     "Flatten": reshape,
     "Squeeze": reshape,
     "Unsqueeze": reshape,
+    "Neg": minus,
+    "Split": split,
     "Expand": expand,
     "Tile": tile,
     "Gemm": gemm,

@@ -7,7 +7,7 @@ from typing import Any
 from znnpy.errors import ModelFileError
 from znnpy.geometry.shape_inference import largest
 from znnpy.interop.operators.described import Described
-from znnpy.network.types import Triple
+from znnpy.network.types import Network, Triple
 
 WIDEST = 64  # voxels along an axis of a patch for training, where the net says none
 LOSSES = {"logistic": "binomial_cross_entropy", "softmax": "softmax"}
@@ -17,17 +17,21 @@ def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
     """Return keys of training; `fixed`: patches are as large as the example that the net was read with."""
     shapes = dict(found.shapes) if fixed else _smaller(found)
     first, *others = shapes.values()
-    functions = {node.function for node in found.network.outputs}
-    loss = LOSSES.get(functions.pop(), "square") if len(functions) == 1 else "square"
     keys: dict[str, Any] = {
         "output_shape": list(first)
         if not others or all(s == first for s in others)
         else _finest(shapes),
-        "loss": loss,
+        "loss": loss_for(found.network),
     }
     if found.frozen:
         keys["freeze"] = list(found.frozen)
     return keys
+
+
+def loss_for(network: Network) -> str:
+    """Return a loss that the functions of all outputs go with."""
+    functions = {node.function for node in network.outputs}
+    return LOSSES.get(functions.pop(), "square") if len(functions) == 1 else "square"
 
 
 def _smaller(found: Described) -> dict[str, Triple]:

@@ -17,14 +17,18 @@ Found = Value | Sequence[Value]
 
 
 class Calls:
-    """What is known of each tensor of a program: `values`, feature maps; `tensors`, parameters and constants."""
+    """What is known of each tensor of a program: `values`, feature maps; `tensors`, parameters and constants.
+
+    `targets`: what tensors are called in the module; `learned`: those targets that are parameters.
+    """
 
     def __init__(self, sketch: Sketch, torch: Any, operators: Mapping[str, Translation]) -> None:
         self.sketch, self.torch, self.operators = sketch, torch, operators
         self.values: dict[str, Found] = {}
         self.tensors: dict[str, Any] = {}
         self.targets: dict[str, str] = {}
-        self.learned: dict[str, str] = {}
+        self.learned: set[str] = set()
+        self.readers: dict[str, str] = {}
 
     def add(self, node: Any) -> None:
         """Add the node that a call makes to the sketch; raise ModelFileError where it is not supported."""
@@ -40,7 +44,8 @@ class Calls:
             self.values[node.name] = found
             return
         if not any(argument.name in self.values for argument in node.all_input_nodes):
-            raise call.wrong("of constants is not supported")
+            self._reshape(call, node)
+            return
         if call.kind not in self.operators:
             raise call.wrong("is not supported")
         found = self.operators[call.kind](call, call.name)
@@ -48,6 +53,17 @@ class Calls:
             if value.seen != wanted:  # what is not understood must not pass
                 raise call.wrong(f"makes a tensor {wanted} that would be {value.seen} here")
         self.values[node.name] = found
+
+    def _reshape(self, call: Call, node: Any) -> None:
+        """Let a parameter in another shape be a parameter; other operators of constants are not supported."""
+        given = getattr(node.args[0], "name", "") if node.args else ""
+        if (
+            call.kind not in ("view", "reshape", "unsqueeze", "squeeze", "flatten")
+            or given not in self.tensors
+        ):
+            raise call.wrong("of constants is not supported")
+        self.tensors[node.name] = self.tensors[given].reshape(tuple(node.meta["val"].shape))
+        self.targets[node.name] = self.targets[given]
 
     @staticmethod
     def _shapes(found: Found, node: Any) -> tuple[Sequence[Value], list[tuple[int, ...]]]:
@@ -104,9 +120,9 @@ class Call:
             raise self.wrong(f"argument {name} must be a parameter")
         if not tensor.is_floating_point():
             raise self.wrong(f"argument {name} holds {tensor.dtype}, no floating-point numbers")
-        first = self.calls.learned.setdefault(key, self.node.name)
-        if first != self.node.name and isinstance(tensor, self.calls.torch.nn.Parameter):
-            target = self.calls.targets[key]
+        target = self.calls.targets[key]
+        first = self.calls.readers.setdefault(target, self.node.name)
+        if first != self.node.name and target in self.calls.learned:
             raise self.wrong(f"{target} is used twice: shared parameters are not supported")
         found: Floats = tensor.detach().cpu().float().numpy().copy()
         return found

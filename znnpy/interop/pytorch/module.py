@@ -10,6 +10,7 @@ from znnpy.engine import Model, Training
 from znnpy.errors import ArgumentError, ModelFileError
 from znnpy.interop.operators.described import Described, described
 from znnpy.interop.operators.sketch import Bench, Sketch
+from znnpy.interop.operators.training import loss_for
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Calls
 from znnpy.interop.pytorch.operators import OPERATORS
@@ -20,9 +21,10 @@ def from_torch(module: Any, example: Any, output_shape: Any = None, **settings: 
     """Return a model that computes what a module does in `eval()`, with its weights; the module stays as it is.
 
     `example`: one input, a tensor (batch, channels, z, y, x), or (batch, channels, y, x) of a flat net, which runs
-    with z = 1. `output_shape` and all other settings are those of `Model`; patches are as large as the example by
-    default. Filters that only copy channels are frozen. Raises ModelFileError, which names the first operator that
-    is not supported, ArgumentError for what is no module or tensor, ShapeError and others as `Model`.
+    with z = 1. `output_shape` and all other settings are those of `Model`; by default patches are as large as the
+    example, and the loss is one that the outputs' functions go with. Filters that only copy channels are frozen.
+    Raises ModelFileError, which names the first operator that is not supported, ArgumentError for what is no module
+    or tensor, ShapeError and others as `Model`.
     """
     found = described_module(module, example)
     if "network" in settings:
@@ -33,6 +35,7 @@ def from_torch(module: Any, example: Any, output_shape: Any = None, **settings: 
         training = replace(given, freeze=(*given.freeze, *found.frozen))
     shapes = found.shapes if len(found.shapes) > 1 else next(iter(found.shapes.values()))
     shape = shapes if output_shape is None else output_shape
+    settings.setdefault("loss", loss_for(found.network))
     model = Model(found.network, shape, training=training, **settings)
     model.set_parameters(found.parameters)
     return model
@@ -95,6 +98,8 @@ def _placeholders(program: Any, sketch: Sketch, calls: Calls) -> None:
         if spec.kind.name != "USER_INPUT":
             calls.tensors[node.name] = tensors[spec.target]
             calls.targets[node.name] = spec.target
+            if spec.kind.name == "PARAMETER":
+                calls.learned.add(spec.target)
             continue
         seen = tuple(int(n) for n in node.meta["val"].shape)
         z, y, x = (1,) * (5 - len(seen)) + seen[2:]
