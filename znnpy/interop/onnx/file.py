@@ -11,7 +11,7 @@ from typing import Any
 
 from znnpy.data.process_memory import readable
 from znnpy.errors import ModelFileError, reason
-from znnpy.interop.onnx.tensors import Array, array_of
+from znnpy.interop.onnx.tensors import Array, array_of, text_of
 
 MOST = (1 << 31) - 1  # bytes of a file: more are no protocol buffer
 MOST_OPERATORS = 50_000
@@ -82,7 +82,7 @@ def read_graph(path: Path) -> Graph:
         raise ModelFileError(f"{path} is no ONNX file, or has no operators")
     if model.functions:
         raise ModelFileError(
-            f"{path}: functions of its own ({model.functions[0].name[:80]}) are not supported"
+            f"{path}: functions of its own ({text_of(model.functions[0].name)[:80]}) are not supported"
         )
     if len(model.graph.node) > MOST_OPERATORS:
         raise ModelFileError(
@@ -101,7 +101,7 @@ def _library() -> Any:
 
 
 def _graph(path: Path, model: Any, onnx: Any) -> Graph:
-    versions = [entry.version for entry in model.opset_import if entry.domain in _DOMAINS]
+    versions = [entry.version for entry in model.opset_import if text_of(entry.domain) in _DOMAINS]
     opset, newest = (versions or [0])[0], onnx.defs.onnx_opset_version()
     if not OLDEST <= opset <= newest:
         raise ModelFileError(f"{path}: opset {opset} is not supported: {OLDEST} to {newest} are")
@@ -109,23 +109,32 @@ def _graph(path: Path, model: Any, onnx: Any) -> Graph:
     if graph.sparse_initializer:
         raise ModelFileError(f"{path}: sparse tensors are not supported")
     constants = {
-        tensor.name: partial(array_of, tensor, folder, f"{path}: {tensor.name[:80]}")
-        for tensor in graph.initializer
+        name: partial(array_of, tensor, folder, f"{path}: {name[:80]}")
+        for name, tensor in ((text_of(it.name), it) for it in graph.initializer)
     }
     operators = [_operator(path, node, number) for number, node in enumerate(graph.node)]
     inputs = {
-        value.name: _sizes(path, value) for value in graph.input if value.name not in constants
+        name: _sizes(path, name, value)
+        for name, value in ((text_of(it.name), it) for it in graph.input)
+        if name not in constants
     }
-    return Graph(operators, inputs, [value.name for value in graph.output], constants, opset)
+    return Graph(
+        operators, inputs, [text_of(value.name) for value in graph.output], constants, opset
+    )
 
 
 def _operator(path: Path, node: Any, number: int) -> Operator:
-    name = node.name or (node.output[0] if node.output else f"node {number}")
-    where = f"{path.name}: {node.op_type[:40]} {name[:120]}"
-    if node.domain not in _DOMAINS:
-        raise ModelFileError(f"{where}: operators of {node.domain[:60]} are not supported")
-    attributes = {a.name: _attribute(a, path.parent, where) for a in node.attribute}
-    return Operator(node.op_type, name, list(node.input), list(node.output), attributes, where)
+    kind, domain = text_of(node.op_type), text_of(node.domain)
+    inputs, outputs = (
+        [text_of(name) for name in node.input],
+        [text_of(name) for name in node.output],
+    )
+    name = text_of(node.name) or (outputs[0] if outputs else f"node {number}")
+    where = f"{path}: {kind[:40]} {name[:120]}"
+    if domain not in _DOMAINS:
+        raise ModelFileError(f"{where}: operators of {domain[:60]} are not supported")
+    attributes = {text_of(a.name): _attribute(a, path.parent, where) for a in node.attribute}
+    return Operator(kind, name, inputs, outputs, attributes, where)
 
 
 def _attribute(attribute: Any, folder: Path, where: str) -> Any:
@@ -136,9 +145,9 @@ def _attribute(attribute: Any, folder: Path, where: str) -> Any:
         case 2:
             return attribute.i
         case 3:
-            return attribute.s.decode(errors="replace")
+            return text_of(attribute.s)
         case 4:
-            return array_of(attribute.t, folder, f"{where}: {attribute.name[:40]}")
+            return array_of(attribute.t, folder, f"{where}: {text_of(attribute.name)[:40]}")
         case 6:
             return list(attribute.floats)
         case 7:
@@ -146,15 +155,15 @@ def _attribute(attribute: Any, folder: Path, where: str) -> Any:
     return None
 
 
-def _sizes(path: Path, value: Any) -> list[int | None]:
+def _sizes(path: Path, name: str, value: Any) -> list[int | None]:
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
-        raise ModelFileError(f"{path}: input {value.name[:80]} has no shape")
+        raise ModelFileError(f"{path}: input {name[:80]} has no shape")
     if kind.elem_type not in (1, 10, 11, 16):
-        raise ModelFileError(f"{path}: input {value.name[:80]} holds no floating-point numbers")
+        raise ModelFileError(f"{path}: input {name[:80]} holds no floating-point numbers")
     found = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
     if len(found) not in (4, 5) or any(n is not None and not 1 <= n <= 1 << 20 for n in found):
         raise ModelFileError(
-            f"{path}: input {value.name[:80]} has shape {found[:9]}; (batch, channels, z, y, x), or without z, is read"
+            f"{path}: input {name[:80]} has shape {found[:9]}; (batch, channels, z, y, x), or without z, is read"
         )
     return found

@@ -24,15 +24,14 @@ def read_model(path: Path) -> ImportedModel:
     """Return the model of a file; all of its weights are read."""
     graph = read_graph(path)
     try:
-        found = network_of(graph, path.name)
-    except ModelFileError:
-        raise
+        found = network_of(graph, str(path))
     except ZnnpyError as error:
-        raise ModelFileError(f"{path} cannot be said as a network: {error}") from error
+        text = "; ".join(str(error).split("\n"))
+        raise ModelFileError(text if str(path) in text else f"{path}: {text}") from error
     (sizes,) = graph.inputs.values()
     fixed = all(n is not None for n in sizes[2:])
     return ImportedModel(
-        f"ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes",
+        f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes",
         {
             "network": dict(found.section),
             "data": {"normalize": "none"},

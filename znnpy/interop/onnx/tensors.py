@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.process_memory import readable
-from znnpy.errors import ModelFileError, reason
+from znnpy.errors import ModelFileError, printable, reason
 from znnpy.fields import shown
 
 Array = NDArray[Any]
@@ -22,6 +22,11 @@ _TYPES = {
 }  # fmt: skip
 _BFLOAT16 = 16
 _FIELDS = {1: "float_data", 6: "int32_data", 7: "int64_data", 9: "int32_data", 11: "double_data"}
+
+
+def text_of(given: Any) -> str:
+    """Return a text of the file on one line; protocol buffers give bytes where it is no UTF-8."""
+    return printable(given if isinstance(given, str) else bytes(given).decode(errors="replace"))
 
 
 def shape_of(tensor: Any, where: str) -> tuple[int, ...]:
@@ -70,7 +75,7 @@ def _listed(tensor: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: st
 
 def _external(tensor: Any, folder: Path, needed: int, where: str) -> bytes:
     """Return bytes that lie in another file, which must be beside the model or below."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    said = {text_of(entry.key): text_of(entry.value) for entry in tensor.external_data}
     location = said.get("location", "")
     path = (folder / location).resolve() if location and "\0" not in location else folder
     if not location or Path(location).is_absolute() or not path.is_relative_to(folder.resolve()):
