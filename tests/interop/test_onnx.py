@@ -110,6 +110,17 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "silu": ([CONV, ("Sigmoid", "c", "s"), ("Mul", "c s", "y")], WEIGHTS),
     "gelu": ([CONV, ("Gelu", "c", "y", {"approximate": "tanh"})], WEIGHTS),
+    "gelu in parts": (
+        [CONV, ("Div", "c r", "d"), ("Erf", "d", "e"), ("Add", "e o", "a"), ("Mul", "c a", "m"), ("Mul", "m h", "y")],
+        {**WEIGHTS, "r": np.float32(2**0.5), "o": np.float32(1), "h": np.float32(0.5)},
+    ),
+    "hard swish in parts": (
+        [CONV, ("HardSigmoid", "c", "h", {"alpha": 1 / 6}), ("Mul", "h c", "y")], WEIGHTS,
+    ),
+    "padding of a transposed convolution beyond its filters": (
+        [FEWER, ("ConvTranspose", "f c.weight", "y", {"strides": [1, 2, 3], "pads": [0, 2, 2, 1, 0, 3]})],
+        {"c.weight": drawn(2, 3, 1, 2, 3)},
+    ),
     "functions": (
         [CONV, ("LeakyRelu", "c", "l", {"alpha": 0.2}), ("Elu", "l", "e", {"alpha": 0.7}),
          ("HardSwish", "e", "h"), ("PRelu", "h p", "q"), ("Softmax", "q", "y", {"axis": 1})],
@@ -143,6 +154,17 @@ def test_opsets(opset: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(
         found, theirs(written(tmp_path / "b.onnx", nodes, weights))[0], rtol=1e-4, atol=1e-5
     )
+
+
+def test_softmax_of_older_opsets(tmp_path: Path) -> None:
+    turn = {"perm": [0, 4, 2, 3, 1]}
+    nodes = [
+        CONV,
+        ("Transpose", "c", "t", turn),
+        ("Softmax", "t", "s", {"axis": 4}),
+        ("Transpose", "s", "y", turn),
+    ]
+    check(written(tmp_path / "a.onnx", nodes, WEIGHTS, opset=11))
 
 
 def test_flat_nets_have_one_voxel_along_z(tmp_path: Path) -> None:

@@ -115,7 +115,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "not finite": ([CONV, ("Relu", "c", "y")], {**WEIGHTS, "c.bias": np.full(4, np.nan, np.float32)}, "not finite"),
     "numbers out": ([("GlobalAveragePool", "x", "y")], {}, r"output y: of shape \(1, 2, 1, 1, 1\) is not supported"),
-    "transposed": ([("Transpose", "x", "y", {"perm": [0, 1, 4, 3, 2]})], {}, "Transpose: is not supported"),
+    "transposed": (
+        [("Transpose", "x", "t", {"perm": [0, 1, 4, 3, 2]}), ("Relu", "t", "y")], {},
+        "Relu: reads a tensor that was transposed",
+    ),
+    "transposed at the end": ([("Transpose", "x", "y", {"perm": [0, 1, 4, 3, 2]})], {}, "output y: of shape"),
+    "part of a function": ([("Erf", "x", "y")], {}, "y: erf by itself is not supported"),
     "samples": ([("Reshape", "x s", "y")], {"s": np.array([2, 1, 6, 8, 12])}, "output y: of shape"),
 }  # fmt: skip
 

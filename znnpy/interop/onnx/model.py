@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from znnpy.errors import ModelFileError, ZnnpyError
+from znnpy.errors import ModelFileError
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.onnx.file import read_graph
 from znnpy.interop.onnx.graph import network_of
@@ -25,8 +25,8 @@ def read_model(path: Path) -> ImportedModel:
     graph = read_graph(path)
     try:
         found = network_of(graph, str(path))
-    except ZnnpyError as error:
-        text = "; ".join(str(error).split("\n"))
+    except ModelFileError as error:
+        text = str(error)
         raise ModelFileError(text if str(path) in text else f"{path}: {text}") from error
     (sizes,) = graph.inputs.values()
     fixed = all(n is not None for n in sizes[2:])

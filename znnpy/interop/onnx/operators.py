@@ -1,4 +1,4 @@
-"""ONNX's operators of single numbers, norms, sums and reshapes, and the table of all that are read."""
+"""ONNX's sums, products, means and reshapes, and the table of all that are read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from znnpy.interop.onnx.file import Operator
+from znnpy.interop.onnx.function_operators import FUNCTION_OPERATORS
 from znnpy.interop.onnx.norm_operators import NORM_OPERATORS
 from znnpy.interop.onnx.reading import Reading, Translation, refuse_extra
 from znnpy.interop.onnx.window_operators import WINDOW_OPERATORS
@@ -16,42 +17,6 @@ from znnpy.interop.operators import arithmetic, windows
 from znnpy.interop.operators.value import Value
 
 MINUS = np.array([-1], np.float32)
-
-
-def _function(function: str, slope: tuple[str, float] | None = None) -> Translation:
-    def translated(reading: Reading, op: Operator, name: str) -> Value:
-        keys = {} if slope is None else {"slope": float(op.attribute(*slope))}
-        return arithmetic.activated(reading.sketch, name, reading.value(op), function, **keys)
-
-    return translated
-
-
-def softmax(reading: Reading, op: Operator, name: str) -> Value:
-    """Softmax over channels."""
-    x = reading.value(op)
-    if reading.opset < 13:
-        raise op.wrong(
-            f"of opset {reading.opset} is over all axes behind its own: export with opset 13 or newer"
-        )
-    if op.attribute("axis", -1) not in (1, 1 - len(x.seen)):
-        raise op.wrong(
-            f"attribute axis: {op.attributes.get('axis', -1)} is not that of channels, 1"
-        )
-    return arithmetic.activated(reading.sketch, name, x, "softmax")
-
-
-def gelu(reading: Reading, op: Operator, name: str) -> Value:
-    """Gelu."""
-    kinds = {"none": "gelu", "tanh": "gelu_tanh"}
-    kind = op.attribute("approximate", "none")
-    if kind not in kinds:
-        raise op.wrong(f"attribute approximate: {kind[:40]} is not supported")
-    return arithmetic.activated(reading.sketch, name, reading.value(op), kinds[kind])
-
-
-def prelu(reading: Reading, op: Operator, name: str) -> Value:
-    """PRelu."""
-    return arithmetic.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
 
 
 def _arithmetic(kind: str) -> Translation:
@@ -219,17 +184,7 @@ def shape_of(reading: Reading, op: Operator, name: str) -> Any:
 OPERATORS: dict[str, Translation] = {
     **WINDOW_OPERATORS,
     **NORM_OPERATORS,
-    "Relu": _function("relu"),
-    "LeakyRelu": _function("leaky_relu", ("alpha", 0.01)),
-    "Elu": _function("elu", ("alpha", 1.0)),
-    "Sigmoid": _function("logistic"),
-    "Tanh": _function("tanh"),
-    "Softplus": _function("softplus"),
-    "Softsign": _function("soft_sign"),
-    "HardSwish": _function("hard_swish"),
-    "Gelu": gelu,
-    "PRelu": prelu,
-    "Softmax": softmax,
+    **FUNCTION_OPERATORS,
     "Add": _arithmetic("Add"),
     "Sub": _arithmetic("Sub"),
     "Mul": _arithmetic("Mul"),

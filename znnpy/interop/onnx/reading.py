@@ -73,7 +73,10 @@ class Reading:
         name = op.inputs[place] if place < len(op.inputs) else ""
         if name not in self.values:
             raise op.wrong(f"input {place} must be a feature map, and is none")
-        return self.values[name]
+        found = self.values[name]
+        if found.turned is not None:
+            raise op.wrong("reads a tensor that was transposed, which is not supported")
+        return found
 
     def triple(self, op: Operator, x: Value, name: str, fill: int = 1) -> Triple:
         """Return an attribute of one number for each axis of space."""

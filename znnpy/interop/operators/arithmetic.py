@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from znnpy.layers.activation_functions import FUNCTIONS
 
 def activated(sketch: Sketch, name: str, x: Value, function: str, **keys: Any) -> Value:
     """Add an activation function of each number, or over channels."""
-    if not FUNCTIONS[function].pointwise:
+    if function in FUNCTIONS and not FUNCTIONS[function].pointwise:
         sketch.refuse_rearranged(x)
     made = sketch.node(name, "transfer", x, function=function, **keys)
     sketch.link(f"{made.node}.in", x, made)
@@ -71,14 +72,38 @@ def larger(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
     return _joined(sketch, name, "max", one, other)
 
 
+GATED = {"logistic": "silu", "hard_logistic": "hard_swish"}
+"""Functions that x times another function of x is."""
+
+
 def multiplied(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
-    """Add the product of two feature maps; x * logistic(x) is the function silu of x."""
+    """Add the product of two feature maps, or the function that it is where one is made of the other (`GATED`)."""
     for x, gate in ((one, other), (other, one)):
-        bench = sketch.nodes[gate.node]
-        before = [link.source for link in sketch.links.values() if link.target == gate.node]
-        if bench.keys.get("function") == "logistic" and before == [x.node] and x.seen == gate.seen:
-            return activated(sketch, name, x, "silu")
+        function = GATED.get(sketch.nodes[gate.node].keys.get("function", ""))
+        if function and sketch.only_source(gate.node) == x.node and x.seen == gate.seen:
+            return activated(sketch, name, x, function)
+        if x.seen == gate.seen and _is_error_function(sketch, gate.node, x.node):
+            # x (1 + erf(x / sqrt 2)); a factor of a half follows.
+            gelu = activated(sketch, f"{name}.gelu", x, "gelu")
+            return scaled(sketch, name, gelu, np.array([2], np.float32), None)
     return _joined(sketch, name, "product", one, other)
+
+
+def _is_error_function(sketch: Sketch, node: str | None, x: str) -> bool:
+    """Return whether a node is 1 + erf(x / sqrt 2), in three operators."""
+    shift, erf = sketch.nodes[node or ""], sketch.only_source(node)
+    inner = sketch.only_source(erf)
+    if erf is None or inner is None or sketch.nodes[erf].keys.get("function") != "erf":
+        return False
+    factor, bias = sketch.nodes[inner].factor, shift.arrays.get("bias")
+    return (
+        sketch.only_source(inner) == x
+        and factor is not None
+        and np.allclose(factor, np.sqrt(0.5), rtol=1e-6)
+        and shift.factor is None
+        and bias is not None
+        and bool(np.all(bias == 1))
+    )
 
 
 def _joined(sketch: Sketch, name: str, kind: str, one: Value, other: Value) -> Value:
@@ -196,6 +221,15 @@ def averaged(sketch: Sketch, name: str, x: Value) -> Value:
     sketch.link(f"{made.node}.mean", x, made, "mean")
     ones = (1,) * x.dimensions
     return Value(made.node, x.channels, x.size, (x.batch, x.channels, *ones), spread=True)
+
+
+def transposed(sketch: Sketch, x: Value, axes: Sequence[int]) -> Value:
+    """Return a value with its axes in another order, which only its transpose or a softmax may read."""
+    before = x.turned or tuple(range(len(x.seen)))
+    if sorted(axes) != list(range(len(x.seen))):
+        raise sketch.wrong(f"axes {list(axes)[:9]} are not those of a tensor {x.seen}")
+    now = tuple(before[axis] for axis in axes)
+    return replace(x, turned=None if now == tuple(sorted(now)) else now)
 
 
 def reshaped(sketch: Sketch, x: Value, shape: Sequence[int]) -> Value:

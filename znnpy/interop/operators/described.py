@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.errors import ModelFileError
+from znnpy.errors import ModelFileError, ZnnpyError
 from znnpy.interop.operators.fusion import fused
 from znnpy.interop.operators.sketch import Bench, Floats, Sketch
 from znnpy.interop.operators.value import Value
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.network import load_network
 from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Network, Triple
@@ -36,6 +37,9 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
     sketch.at = ""
     ends = _outputs(sketch, outputs)
     fused(sketch, list(ends))
+    for name, bench in sketch.nodes.items():
+        if bench.keys.get("function", "linear") not in FUNCTIONS:
+            raise ModelFileError(f"{name}: {bench.keys['function']} by itself is not supported")
     _name_outputs(sketch, ends)
     _write_factors(sketch)
     nodes = {name: _node_keys(bench) for name, bench in sketch.nodes.items()}
@@ -43,7 +47,10 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
         name: {"kind": link.kind, "from": link.source, "to": link.target, **link.keys}
         for name, link in sketch.links.items()
     }
-    network = load_network({"nodes": nodes, "edges": edges})
+    try:
+        network = load_network({"nodes": nodes, "edges": edges})
+    except ZnnpyError as error:
+        raise ModelFileError("; ".join(str(error).split("\n"))) from error
     parameters, frozen = _parameters(sketch)
     for name, shape in parameter_shapes(network).items():
         if name not in parameters or parameters[name].shape != shape:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from znnpy.errors import ModelFileError
 from znnpy.interop.operators.sketch import Bench, Link, Sketch
 from znnpy.layers.types import BARE
@@ -78,8 +80,10 @@ def _join_before(
 
 def _together(one: Bench, other: Bench) -> Bench | None:
     """Return a node that does what two do after each other; None if none can."""
-    if one.kind not in ("sum", "transfer") or _function(one) or one.factor is not None:
+    if one.kind not in ("sum", "transfer") or _function(one):
         return None
+    if one.factor is not None:
+        return _factors(one, other)
     keys, arrays = {**one.keys, **other.keys}, {**one.arrays, **other.arrays}
     if "norm" in one.keys:
         if "norm" in other.keys:
@@ -92,6 +96,16 @@ def _together(one: Bench, other: Bench) -> Bench | None:
     return Bench(
         "transfer", other.channels, other.size, keys, arrays, None, one.learns and other.learns
     )
+
+
+def _factors(one: Bench, other: Bench) -> Bench | None:
+    """Return one factor for two that do not learn, none if that is 1; None where there is more to do."""
+    more = {*one.arrays, *other.arrays} or {**one.keys, **other.keys}
+    if one.learns or other.learns or other.factor is None or one.factor is None or more:
+        return None
+    factor = one.factor * other.factor
+    found = None if np.all(factor == 1) else factor
+    return Bench("transfer", other.channels, other.size, {}, {}, found, learns=False)
 
 
 def _affine(one: Bench, other: Bench) -> Bench | None:

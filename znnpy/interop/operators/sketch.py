@@ -112,6 +112,11 @@ class Sketch:
         self.links[name] = Link(source.node, target.node, kind, dict(keys), filters, learns)
         return name
 
+    def only_source(self, node: str | None) -> str | None:
+        """Return the node that alone enters another; None if several do, or none."""
+        found = [link.source for link in self.links.values() if link.target == node]
+        return found[0] if len(found) == 1 else None
+
     def made(self, kind: str, source: Value, keys: Mapping[str, Any]) -> Triple:
         """Return the size that an edge of these keys makes of a source; raise where it is too small."""
         section = edge_kind(kind).keys.model_validate(dict(keys))
@@ -153,6 +158,8 @@ class Sketch:
     def refuse_rearranged(self, *values: Value) -> None:
         """Raise for values that a reshape has rearranged."""
         for value in values:
+            if value.turned is not None:
+                raise self.wrong("reads a tensor that was transposed, which is not supported")
             if not value.plain:
                 raise self.wrong(
                     f"reads a tensor that was reshaped to {value.seen}, which is not supported"

@@ -14,6 +14,7 @@ class Value:
 
     `seen`: the shape that the program gives it, batch and channels first, which may be other than the feature map's:
     of a flat net (2-D) without z, of means over space one voxel (`spread`), or rearranged by a reshape.
+    `turned`: which axis of these each axis of the program's tensor is, where it is transposed.
     """
 
     node: str
@@ -21,6 +22,7 @@ class Value:
     size: Triple
     seen: tuple[int, ...]
     spread: bool = False
+    turned: tuple[int, ...] | None = None
 
     @property
     def batch(self) -> int:
@@ -35,6 +37,8 @@ class Value:
     @property
     def plain(self) -> bool:
         """Whether the program sees samples, channels and space as they are, space as one voxel if it is a mean."""
+        if self.turned is not None:
+            return False
         space = (1, 1, 1) if self.spread else self.size
         rest = self.seen[2:]
         flat = len(rest) == 2 and space[0] == 1 and rest == space[1:]

@@ -90,13 +90,18 @@ def transposed(
         raise sketch.wrong("of a mean over all of space is not supported")
     swapped = [part.swapaxes(0, 1) for part in np.split(filters, groups)]
     size = _triple_of(filters.shape[2:])
+    most = [(min(a, n - 1), min(b, n - 1)) for (a, b), n in zip(padding, size, strict=True)]
+    rest = [(a - c, b - d) for (a, b), (c, d) in zip(padding, most, strict=True)]
+    padding = most[0], most[1], most[2]
     keys: dict[str, Any] = {"size": list(size), **_said(stride, padding, groups)}
     if any(more):
         keys["output_padding"] = list(more)
-    return sketch.operated(
+    made = sketch.operated(
         name, x, "conv_transpose", keys, channels=outputs, bias=bias, edge=edge,
         filters=np.concatenate(swapped),
     )  # fmt: skip
+    # What is cut off beyond the filters' reach is cut off afterwards.
+    return cropped(sketch, f"{name}.inside", made, (rest[0], rest[1], rest[2]))
 
 
 def linear(

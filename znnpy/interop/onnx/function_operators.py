@@ -1,0 +1,87 @@
+"""ONNX's functions of single numbers, and softmax over channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from znnpy.interop.onnx.file import Operator
+from znnpy.interop.onnx.reading import Reading, Translation
+from znnpy.interop.operators import arithmetic
+from znnpy.interop.operators.value import Value
+
+
+def _function(function: str, slope: tuple[str, float] | None = None) -> Translation:
+    def translated(reading: Reading, op: Operator, name: str) -> Value:
+        keys = {} if slope is None else {"slope": float(op.attribute(*slope))}
+        return arithmetic.activated(reading.sketch, name, reading.value(op), function, **keys)
+
+    return translated
+
+
+def softmax(reading: Reading, op: Operator, name: str) -> Value:
+    """Softmax over channels, which another order of axes may have made the last one."""
+    x = reading.values.get(op.inputs[0]) or reading.value(op)
+    rank = len(x.seen)
+    axis = op.attribute("axis", -1 if reading.opset >= 13 else 1) % rank
+    if reading.opset < 13 and axis != rank - 1:
+        raise op.wrong(
+            f"of opset {reading.opset} is over all axes behind its own: export with opset 13 or newer"
+        )
+    if (x.turned or range(rank))[axis] != 1:
+        raise op.wrong(f"attribute axis: {op.attributes.get('axis', -1)} is not that of channels")
+    plain = replace(x, turned=None)
+    return replace(arithmetic.activated(reading.sketch, name, plain, "softmax"), turned=x.turned)
+
+
+def transpose(reading: Reading, op: Operator, name: str) -> Value:
+    """Transpose, around a softmax."""
+    x = reading.values.get(op.inputs[0]) or reading.value(op)
+    axes = op.attribute("perm", list(range(len(x.seen)))[::-1])
+    return arithmetic.transposed(reading.sketch, x, axes)
+
+
+def gelu(reading: Reading, op: Operator, name: str) -> Value:
+    """Gelu."""
+    kinds = {"none": "gelu", "tanh": "gelu_tanh"}
+    kind = op.attribute("approximate", "none")
+    if kind not in kinds:
+        raise op.wrong(f"attribute approximate: {kind[:40]} is not supported")
+    return arithmetic.activated(reading.sketch, name, reading.value(op), kinds[kind])
+
+
+def hard_sigmoid(reading: Reading, op: Operator, name: str) -> Value:
+    """HardSigmoid, which is taken where x is multiplied with it: the function hard_swish of x."""
+    alpha, beta = op.attribute("alpha", 0.2), op.attribute("beta", 0.5)
+    if abs(alpha - 1 / 6) > 1e-6 or beta != 0.5:
+        raise op.wrong(
+            f"attributes alpha: {alpha:.6g}, beta: {beta:.6g} are not supported: 1/6 and 0.5 are"
+        )
+    return arithmetic.activated(reading.sketch, name, reading.value(op), "hard_logistic")
+
+
+def erf(reading: Reading, op: Operator, name: str) -> Value:
+    """Erf, which is taken where it is part of gelu."""
+    return arithmetic.activated(reading.sketch, name, reading.value(op), "erf")
+
+
+def prelu(reading: Reading, op: Operator, name: str) -> Value:
+    """PRelu."""
+    return arithmetic.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
+
+
+FUNCTION_OPERATORS: dict[str, Translation] = {
+    "Relu": _function("relu"),
+    "LeakyRelu": _function("leaky_relu", ("alpha", 0.01)),
+    "Elu": _function("elu", ("alpha", 1.0)),
+    "Sigmoid": _function("logistic"),
+    "Tanh": _function("tanh"),
+    "Softplus": _function("softplus"),
+    "Softsign": _function("soft_sign"),
+    "HardSwish": _function("hard_swish"),
+    "Gelu": gelu,
+    "Erf": erf,
+    "HardSigmoid": hard_sigmoid,
+    "PRelu": prelu,
+    "Softmax": softmax,
+    "Transpose": transpose,
+}
