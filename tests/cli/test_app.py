@@ -36,7 +36,7 @@ def test_the_package_lists_its_public_names():
         [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True
     )
     names = ["Execution", "Hardware", "Model", "Optimizer", "Training", "__version__"]
-    assert found.stdout.split() == [*names, "load_network"]
+    assert found.stdout.split() == [*names, "from_torch", "load_network"]
 
 
 def test_init_writes_a_config_that_loads_and_never_replaces_one(capsys, tmp_path):

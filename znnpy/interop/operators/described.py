@@ -49,6 +49,11 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
     }
     try:
         network = load_network({"nodes": nodes, "edges": edges})
+        # In the order of the data, for people who read it.
+        order = {node.name: place for place, node in enumerate(network.nodes)}
+        nodes = {name: nodes[name] for name in order}
+        edges = dict(sorted(edges.items(), key=lambda edge: order[edge[1]["to"]]))
+        network = load_network({"nodes": nodes, "edges": edges})
     except ZnnpyError as error:
         raise ModelFileError("; ".join(str(error).split("\n"))) from error
     parameters, frozen = _parameters(sketch)
