@@ -167,6 +167,26 @@ def test_softmax_of_older_opsets(tmp_path: Path) -> None:
     check(written(tmp_path / "a.onnx", nodes, WEIGHTS, opset=11))
 
 
+def test_channels_last(tmp_path: Path) -> None:
+    """As TensorFlow's nets are written."""
+    nodes = [
+        ("Transpose", "x", "t", {"perm": [0, 4, 1, 2, 3]}),
+        ("Conv", "t c.weight c.bias", "c", {"auto_pad": "SAME_UPPER"}),
+        ("Transpose", "c", "y", {"perm": [0, 2, 3, 4, 1]}),
+    ]
+    path = written(tmp_path / "a.onnx", nodes, WEIGHTS, shape=(1, 6, 8, 12, 2))
+    wanted = theirs(path, IMAGE.transpose(0, 2, 3, 4, 1))[0].transpose(0, 4, 1, 2, 3)
+    np.testing.assert_allclose(ours(path)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_learns_apart_is_said(tmp_path: Path) -> None:
+    nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
+    weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}
+    notes = read_model(written(tmp_path / "a.onnx", nodes, weights)).notes
+    assert [note for note in notes if "one slope for all channels becomes one for each" in note]
+    assert "/a/y/Conv has the filters of /a/d/Conv; here they learn apart" in notes
+
+
 def test_flat_nets_have_one_voxel_along_z(tmp_path: Path) -> None:
     nodes = [
         ("Conv", "x c.weight", "c", {"pads": [1, 0, 1, 2], "strides": [2, 2]}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from znnpy.errors import ModelFileError
@@ -32,8 +34,14 @@ def network_of(graph: Graph, title: str) -> Described:
             raise ModelFileError(
                 f"{title}: output {name[:80]} is made by no operator from the input"
             )
-        outputs[name] = reading.values[name]
+        outputs[name] = _channels_first(reading.values[name])
     return described(sketch, outputs)
+
+
+def _channels_first(value: Value) -> Value:
+    """Return an output as it is here where its channels are last in the file."""
+    last = (0, *range(2, len(value.seen)), 1)
+    return replace(value, turned=None) if value.turned == last else value
 
 
 def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
@@ -41,6 +49,9 @@ def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
         names = ", ".join(name[:40] for name in graph.inputs) or "none"
         raise ModelFileError(f"{title}: one input is supported; it has {names}")
     (name, given), *_ = graph.inputs.items()
+    last = _channels_last(graph, name, len(given))
+    if last:
+        given = [given[0], given[-1], *given[1:-1]]
     if given[1] is None:
         raise ModelFileError(f"{title}: input {name[:80]} does not say its channels")
     seen = (given[0] or 1, given[1], *(n or ANY for n in given[2:]))
@@ -48,7 +59,17 @@ def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
     size: Triple = (z, y, x)
     node = sketch.name(name)
     sketch.nodes[node] = Bench("input", given[1], size)
-    return {name: Value(node, given[1], size, seen)}
+    turned = (0, *range(2, len(seen)), 1) if last else None
+    return {name: Value(node, given[1], size, seen, turned=turned)}
+
+
+def _channels_last(graph: Graph, name: str, rank: int) -> bool:
+    """Return whether the input has its channels last, as TensorFlow has: all that reads it moves them."""
+    moved = [0, rank - 1, *range(1, rank - 1)]
+    reading = [op for op in graph.operators if name in op.inputs]
+    return bool(reading) and all(
+        op.kind == "Transpose" and op.attributes.get("perm") == moved for op in reading
+    )
 
 
 def _walk(reading: Reading, op: Operator) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from znnpy.errors import ModelFileError
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.onnx.file import read_graph
 from znnpy.interop.onnx.graph import network_of
-from znnpy.interop.operators.described import Described
-from znnpy.interop.operators.training import training_keys
+from znnpy.interop.operators.training import target_for, training_keys
 
 SUFFIX = ".onnx"
+NORMALIZATION = (
+    "normalisation of the input is not part of the file: data.normalize is none, set it if the net expects "
+    "another"
+)
 
 
 def is_model(path: Path) -> bool:
@@ -30,24 +32,12 @@ def read_model(path: Path) -> ImportedModel:
         raise ModelFileError(text if str(path) in text else f"{path}: {text}") from error
     (sizes,) = graph.inputs.values()
     fixed = all(n is not None for n in sizes[2:])
+    config = {
+        "network": dict(found.section),
+        "data": {"normalize": "none", "target": target_for(found.network)},
+        "training": training_keys(found, fixed=fixed),
+    }
+    title = f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes"
     return ImportedModel(
-        f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes",
-        {
-            "network": dict(found.section),
-            "data": {"normalize": "none"},
-            "training": _training(found, fixed),
-        },
-        {"weights": lambda: found.parameters},
-        notes(found),
+        title, config, {"weights": lambda: found.parameters}, [NORMALIZATION, *found.notes]
     )
-
-
-def _training(found: Described, fixed: bool) -> dict[str, Any]:
-    return training_keys(found, fixed=fixed)
-
-
-def notes(found: Described) -> list[str]:
-    """Return lines for the user."""
-    return [
-        "normalisation of the input is not part of the file: data.normalize is none, set it if the net expects another"
-    ]

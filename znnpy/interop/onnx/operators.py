@@ -147,7 +147,7 @@ def tile(reading: Reading, op: Operator, name: str) -> Value:
 
 def gemm(reading: Reading, op: Operator, name: str) -> Value:
     """Gemm and MatMul of means over all of space."""
-    x, weight = reading.value(op), reading.floats(op, 1, "B")
+    x, weight = reading.value(op), reading.filters(op, "B")
     if (
         op.attribute("transA", 0)
         or op.attribute("alpha", 1.0) != 1

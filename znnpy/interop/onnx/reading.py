@@ -22,6 +22,7 @@ class Reading:
     """Tensors by name. `values`: feature maps; `stored`: the file's constants; `made`: those that were computed.
 
     `origin`: of a constant that is another one under a new name, the first name.
+    `readers`: the operator that read filters first.
     """
 
     sketch: Sketch
@@ -30,6 +31,7 @@ class Reading:
     values: dict[str, Value] = field(default_factory=dict)
     made: dict[str, Array] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
+    readers: dict[str, str] = field(default_factory=dict)
 
     def known(self, name: str) -> bool:
         """Return whether a tensor is a feature map or a constant."""
@@ -59,6 +61,14 @@ class Reading:
         if found.dtype.kind != "f":
             raise op.wrong(f"{what} holds {found.dtype}, no floating-point numbers")
         return found.astype(np.float32)
+
+    def filters(self, op: Operator, what: str) -> Floats:
+        """Return the filters that an operator reads; used again they become filters of their own."""
+        name = op.inputs[1] if len(op.inputs) > 1 else ""
+        first = self.readers.setdefault(self.origin.get(name, name), op.name)
+        if first != op.name:
+            self.sketch.notes.append(f"{op.name} has the filters of {first}; here they learn apart")
+        return self.floats(op, 1, what)
 
     def maybe(self, op: Operator, place: int, what: str) -> Floats | None:
         """Return weights, or None where the operator has none."""

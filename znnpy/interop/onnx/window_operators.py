@@ -68,7 +68,7 @@ def _filter_size(reading: Reading, op: Operator, x: Value, shape: tuple[int, ...
 
 def conv(reading: Reading, op: Operator, name: str) -> Value:
     """Conv."""
-    x, weight = reading.value(op), reading.floats(op, 1, "W")
+    x, weight = reading.value(op), reading.filters(op, "W")
     size = _filter_size(reading, op, x, weight.shape)
     stride, dilation, padding = _window(reading, op, x, size)
     if min(min(pair) for pair in padding) < 0:
@@ -92,7 +92,7 @@ def _within(
 
 def conv_transpose(reading: Reading, op: Operator, name: str) -> Value:
     """ConvTranspose."""
-    x, weight = reading.value(op), reading.floats(op, 1, "W")
+    x, weight = reading.value(op), reading.filters(op, "W")
     size = _filter_size(reading, op, x, weight.shape)
     if op.attribute("output_shape", []):
         raise op.wrong("attribute output_shape is not supported: pads are")

@@ -30,6 +30,10 @@ def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
     if flat.size not in (1, x.channels):
         raise sketch.wrong(f"has {flat.size} slopes for {x.channels} channels")
     made = activated(sketch, name, x, "prelu")
+    if flat.size < x.channels:
+        sketch.notes.append(
+            f"{made.node}: one slope for all channels becomes one for each, which learn apart"
+        )
     sketch.nodes[made.node].arrays["slopes"] = np.broadcast_to(flat, x.channels).copy()
     return made
 

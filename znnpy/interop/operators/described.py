@@ -30,6 +30,7 @@ class Described:
     parameters: Mapping[str, Floats]
     frozen: tuple[str, ...]
     shapes: Mapping[str, Triple]
+    notes: tuple[str, ...] = ()
 
 
 def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
@@ -64,7 +65,9 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
         if not np.isfinite(parameters[name]).all():
             raise ModelFileError(f"{name}: has values that are not finite")
     shapes = {node.name: sketch.nodes[node.name].size for node in network.outputs}
-    return Described({"nodes": nodes, "edges": edges}, network, parameters, frozen, shapes)
+    return Described(
+        {"nodes": nodes, "edges": edges}, network, parameters, frozen, shapes, tuple(sketch.notes)
+    )
 
 
 def _outputs(sketch: Sketch, outputs: Mapping[str, Value]) -> dict[str, str]:

@@ -51,16 +51,24 @@ class Link:
 
 
 class Sketch:
-    """Nodes and links by name, in the order in which they are added. Errors name the operator that is added (`at`)."""
+    """Nodes and links by name, in the order in which they are added. Errors name the operator that is added (`at`).
+
+    `notes`: what is other than in the program, for the user, and the operators of which it is said.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, Bench] = {}
         self.links: dict[str, Link] = {}
         self.at = ""
+        self.notes: dict[str, list[str]] = {}
 
     def wrong(self, text: str) -> ModelFileError:
         """Return the error that an operator is not supported."""
         return ModelFileError(f"{self.at}: {text}" if self.at else text)
+
+    def note(self, text: str) -> None:
+        """Remember what is other than in the program, of the operator that is added."""
+        self.notes.setdefault(text, []).append(self.at)
 
     def name(self, wanted: str) -> str:
         """Return a name that nodes and edges may have, and that is free."""

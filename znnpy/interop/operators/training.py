@@ -34,6 +34,12 @@ def loss_for(network: Network) -> str:
     return LOSSES.get(functions.pop(), "square") if len(functions) == 1 else "square"
 
 
+def target_for(network: Network) -> Any:
+    """Return a target that the outputs go with: class numbers for softmax, else a mask of as many channels."""
+    classes = all(node.function == "softmax" for node in network.outputs)
+    return {"kind": "labels"} if classes else "mask"
+
+
 def _smaller(found: Described) -> dict[str, Triple]:
     limits = {}
     for name, (z, y, x) in found.shapes.items():
