@@ -183,8 +183,12 @@ def test_what_learns_apart_is_said(tmp_path: Path) -> None:
     nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
     weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}
     notes = read_model(written(tmp_path / "a.onnx", nodes, weights)).notes
-    assert [note for note in notes if "one slope for all channels becomes one for each" in note]
-    assert "/a/y/Conv has the filters of /a/d/Conv; here they learn apart" in notes
+    assert [
+        note for note in notes if "PRelu /a/q/PRelu: one slope for all channels becomes" in note
+    ]
+    assert [
+        note for note in notes if "Conv /a/y/Conv: filters that an earlier operator has" in note
+    ]
 
 
 def test_flat_nets_have_one_voxel_along_z(tmp_path: Path) -> None:

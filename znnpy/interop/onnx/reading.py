@@ -67,7 +67,7 @@ class Reading:
         name = op.inputs[1] if len(op.inputs) > 1 else ""
         first = self.readers.setdefault(self.origin.get(name, name), op.name)
         if first != op.name:
-            self.sketch.notes.append(f"{op.name} has the filters of {first}; here they learn apart")
+            self.sketch.note("filters that an earlier operator has, too, learn apart")
         return self.floats(op, 1, what)
 
     def maybe(self, op: Operator, place: int, what: str) -> Floats | None:

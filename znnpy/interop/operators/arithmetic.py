@@ -31,9 +31,7 @@ def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
         raise sketch.wrong(f"has {flat.size} slopes for {x.channels} channels")
     made = activated(sketch, name, x, "prelu")
     if flat.size < x.channels:
-        sketch.notes.append(
-            f"{made.node}: one slope for all channels becomes one for each, which learn apart"
-        )
+        sketch.note("one slope for all channels becomes one for each, which learn apart")
     sketch.nodes[made.node].arrays["slopes"] = np.broadcast_to(flat, x.channels).copy()
     return made
 

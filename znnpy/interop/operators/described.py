@@ -66,8 +66,17 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
             raise ModelFileError(f"{name}: has values that are not finite")
     shapes = {node.name: sketch.nodes[node.name].size for node in network.outputs}
     return Described(
-        {"nodes": nodes, "edges": edges}, network, parameters, frozen, shapes, tuple(sketch.notes)
+        {"nodes": nodes, "edges": edges}, network, parameters, frozen, shapes, _notes(sketch)
     )
+
+
+def _notes(sketch: Sketch) -> tuple[str, ...]:
+    """Return a line for each note, with the first operator of which it is said."""
+    found = []
+    for text, places in sketch.notes.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        found.append(f"{places[0]}{more}: {text}")
+    return tuple(found)
 
 
 def _outputs(sketch: Sketch, outputs: Mapping[str, Value]) -> dict[str, str]:
