@@ -108,6 +108,19 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         {**WEIGHTS, "axes": np.array([2, 3, 4]), "back": np.array([2, 3, 4]),
          "f.weight": drawn(4, 4), "f.bias": drawn(4)},
     ),
+    "groups with a scale for each": (
+        [CONV, ("Reshape", "c to", "r"), ("InstanceNormalization", "r g h", "i"), ("Shape", "c", "s"),
+         ("Reshape", "i s", "y")],
+        {**WEIGHTS, "to": np.array([0, 2, -1]), "g": drawn(2), "h": drawn(2, seed=1)},
+    ),
+    "groups": (
+        [CONV, ("GroupNormalization", "c g h", "y", {"num_groups": 2})],
+        {**WEIGHTS, "g": drawn(2), "h": drawn(2, seed=1)},
+    ),
+    "cut off at both ends": (
+        [CONV, ("Clip", "c lo hi", "k"), ("HardSigmoid", "k", "y", {"alpha": 0.3, "beta": 0.4})],
+        {**WEIGHTS, "lo": np.float32(-0.1), "hi": np.float32(0.25)},
+    ),
     "silu": ([CONV, ("Sigmoid", "c", "s"), ("Mul", "c s", "y")], WEIGHTS),
     "gelu": ([CONV, ("Gelu", "c", "y", {"approximate": "tanh"})], WEIGHTS),
     "gelu in parts": (
@@ -144,6 +157,15 @@ def test_values(case: str, tmp_path: Path) -> None:
     nodes, weights = CASES[case]
     outputs = ("y", "z") if case == "an output that is read" else ("y",)
     check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
+
+
+def test_ones_and_zeros_are_learned_where_they_are_named_as_weights(tmp_path: Path) -> None:
+    ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
+    for names, affine in ((("n.weight", "n.bias"), True), (("one", "nil"), False)):
+        nodes = [CONV, ("InstanceNormalization", f"c {names[0]} {names[1]}", "y")]
+        weights = {**WEIGHTS, names[0]: ones, names[1]: zeros}
+        found = read_model(written(tmp_path / "a.onnx", nodes, weights)).config["network"]["nodes"]
+        assert found["y"]["norm"]["affine"] == affine
 
 
 @pytest.mark.parametrize("opset", [11, 13, 17, 18, 21, onnx.defs.onnx_opset_version()])

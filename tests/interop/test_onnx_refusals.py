@@ -89,6 +89,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
         [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 1.5, 1], np.float32)},
         "to .6, 12, 12. voxels, by no whole factor",
     ),
+    "nearest of another rounding": (
+        [("Resize", "x - s", "y", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"})],
+        {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attributes asymmetric and ceil from 6 to 12 voxels",
+    ),
+    "sums of sizes": (
+        [("MaxPool", "x", "m", {"kernel_shape": [1, 1, 5]}), ("Add", "x m", "y")], {},
+        r"Add /a/y/Add: joins shapes \(1, 2, 6, 8, 12\) and \(1, 2, 6, 8, 8\)",
+    ),
+    "one bound": ([("Clip", "x k", "y")], {"k": np.float32(0)}, "Clip /a/y/Clip: without a lower and an upper bound"),
     "ceil": (
         [("MaxPool", "x", "y", {"kernel_shape": [4, 2, 2], "strides": [4, 2, 2], "ceil_mode": 1})], {}, "ceil_mode",
     ),

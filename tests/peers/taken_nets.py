@@ -38,7 +38,7 @@ class Excited(nn.Module):
         x = functional.leaky_relu_(self.norm(self.first(x)), 0.1)
         few = functional.adaptive_avg_pool3d(x, 1).flatten(1)
         channels = torch.sigmoid(self.up(torch.relu(self.down(few)))).view(-1, 8, 1, 1, 1)
-        x = x * channels + x * torch.sigmoid(self.gate(x))
+        x = x * channels + functional.relu6(x) * functional.hardsigmoid(self.gate(x))
         return torch.sigmoid(self.last(x * self.gamma.view(1, -1, 1, 1, 1) * 0.5 + 1))
 
 

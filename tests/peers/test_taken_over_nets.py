@@ -200,7 +200,7 @@ class Wrong(nn.Module):
                 return nn.functional.max_pool3d(x.reshape(1, 2, 4, 16, 8), 2)
             case "numbers":
                 return x.mean((2, 3, 4))
-        return nn.functional.relu6(x)
+        return nn.functional.mish(x)
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,21 @@ class Wrong(nn.Module):
         ("constant", "arange arange: of constants is not supported"),
         ("reshape", r"max_pool3d.*reads a tensor that was reshaped to \(1, 2, 4, 16, 8\)"),
         ("numbers", r"output output: of shape \(1, 2\) is not supported"),
-        ("relu6", "relu6 relu6: is not supported"),
+        ("mish", "mish mish: is not supported"),
     ],
 )
 def test_what_is_not_supported_is_named(what: str, words: str) -> None:
     with pytest.raises(ModelFileError, match=words):
         from_torch(Wrong(what), torch.zeros(1, 2, 8, 8, 8))
+
+
+def test_a_module_in_training_is_taken_as_it_predicts() -> None:
+    net, image = made("UNet, relu")
+    wanted = expected(net, image)
+    net.train()
+    with from_torch(net, image, training=False) as model:
+        compare(model, image, wanted)
+    assert all(part.training for part in net.modules())
 
 
 def test_what_is_no_module_or_example() -> None:

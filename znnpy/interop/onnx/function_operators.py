@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.reading import Reading, Translation
-from znnpy.interop.operators import arithmetic
+from znnpy.interop.operators import arithmetic, functions
 from znnpy.interop.operators.value import Value
 
 
 def _function(function: str, slope: tuple[str, float] | None = None) -> Translation:
     def translated(reading: Reading, op: Operator, name: str) -> Value:
         keys = {} if slope is None else {"slope": float(op.attribute(*slope))}
-        return arithmetic.activated(reading.sketch, name, reading.value(op), function, **keys)
+        return functions.activated(reading.sketch, name, reading.value(op), function, **keys)
 
     return translated
 
@@ -30,7 +30,7 @@ def softmax(reading: Reading, op: Operator, name: str) -> Value:
     if (x.turned or range(rank))[axis] != 1:
         raise op.wrong(f"attribute axis: {op.attributes.get('axis', -1)} is not that of channels")
     plain = replace(x, turned=None)
-    return replace(arithmetic.activated(reading.sketch, name, plain, "softmax"), turned=x.turned)
+    return replace(functions.activated(reading.sketch, name, plain, "softmax"), turned=x.turned)
 
 
 def transpose(reading: Reading, op: Operator, name: str) -> Value:
@@ -46,27 +46,34 @@ def gelu(reading: Reading, op: Operator, name: str) -> Value:
     kind = op.attribute("approximate", "none")
     if kind not in kinds:
         raise op.wrong(f"attribute approximate: {kind[:40]} is not supported")
-    return arithmetic.activated(reading.sketch, name, reading.value(op), kinds[kind])
+    return functions.activated(reading.sketch, name, reading.value(op), kinds[kind])
 
 
 def hard_sigmoid(reading: Reading, op: Operator, name: str) -> Value:
-    """HardSigmoid, which is taken where x is multiplied with it: the function hard_swish of x."""
+    """HardSigmoid; x times it is hard_swish."""
     alpha, beta = op.attribute("alpha", 0.2), op.attribute("beta", 0.5)
-    if abs(alpha - 1 / 6) > 1e-6 or beta != 0.5:
-        raise op.wrong(
-            f"attributes alpha: {alpha:.6g}, beta: {beta:.6g} are not supported: 1/6 and 0.5 are"
-        )
-    return arithmetic.activated(reading.sketch, name, reading.value(op), "hard_logistic")
+    return functions.hard_logistic(reading.sketch, name, reading.value(op), alpha, beta)
+
+
+def clip(reading: Reading, op: Operator, name: str) -> Value:
+    """Clip between two constants."""
+    bounds = [reading.maybe(op, place, "a bound") for place in (1, 2)]
+    numbers = [
+        float(bound.reshape(-1)[0]) for bound in bounds if bound is not None and bound.size == 1
+    ]
+    if len(numbers) < 2:
+        raise op.wrong("without a lower and an upper bound is not supported")
+    return functions.clipped(reading.sketch, name, reading.value(op), numbers[0], numbers[1])
 
 
 def erf(reading: Reading, op: Operator, name: str) -> Value:
     """Erf, which is taken where it is part of gelu."""
-    return arithmetic.activated(reading.sketch, name, reading.value(op), "erf")
+    return functions.activated(reading.sketch, name, reading.value(op), "erf")
 
 
 def prelu(reading: Reading, op: Operator, name: str) -> Value:
     """PRelu."""
-    return arithmetic.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
+    return functions.prelu(reading.sketch, name, reading.value(op), reading.floats(op, 1, "slope"))
 
 
 FUNCTION_OPERATORS: dict[str, Translation] = {
@@ -81,6 +88,7 @@ FUNCTION_OPERATORS: dict[str, Translation] = {
     "Gelu": gelu,
     "Erf": erf,
     "HardSigmoid": hard_sigmoid,
+    "Clip": clip,
     "PRelu": prelu,
     "Softmax": softmax,
     "Transpose": transpose,

@@ -13,7 +13,7 @@ from znnpy.interop.onnx.function_operators import FUNCTION_OPERATORS
 from znnpy.interop.onnx.norm_operators import NORM_OPERATORS
 from znnpy.interop.onnx.reading import Reading, Translation, refuse_extra
 from znnpy.interop.onnx.window_operators import WINDOW_OPERATORS
-from znnpy.interop.operators import arithmetic, windows
+from znnpy.interop.operators import arithmetic, functions, windows
 from znnpy.interop.operators.value import Value
 
 MINUS = np.array([-1], np.float32)
@@ -31,16 +31,16 @@ def _arithmetic(kind: str) -> Translation:
         sketch = reading.sketch
         match kind, place:
             case "Add", _:
-                return arithmetic.scaled(sketch, name, x, None, array)
+                return functions.scaled(sketch, name, x, None, array)
             case "Mul", _:
-                return arithmetic.scaled(sketch, name, x, array, None)
+                return functions.scaled(sketch, name, x, array, None)
             case "Sub", 1:
-                return arithmetic.scaled(sketch, name, x, None, -array)
+                return functions.scaled(sketch, name, x, None, -array)
             case "Sub", _:
-                turned = arithmetic.scaled(sketch, f"{name}.minus", x, MINUS, None)
-                return arithmetic.scaled(sketch, name, turned, None, array)
+                turned = functions.scaled(sketch, f"{name}.minus", x, MINUS, None)
+                return functions.scaled(sketch, name, turned, None, array)
             case "Div", 1 if array.all():
-                return arithmetic.scaled(sketch, name, x, (1 / array).astype(np.float32), None)
+                return functions.scaled(sketch, name, x, (1 / array).astype(np.float32), None)
         raise op.wrong("by a tensor, or by 0, is not supported")
 
     return translated
@@ -56,7 +56,7 @@ def _of_two(reading: Reading, op: Operator, name: str, kind: str) -> Value:
         case "Max":
             return arithmetic.larger(sketch, name, one, other)
         case "Sub":
-            turned = arithmetic.scaled(sketch, f"{name}.minus", other, MINUS, None)
+            turned = functions.scaled(sketch, f"{name}.minus", other, MINUS, None)
             return arithmetic.added(sketch, name, one, turned)
     raise op.wrong("of two feature maps is not supported")
 
@@ -127,7 +127,7 @@ def split(reading: Reading, op: Operator, name: str) -> list[Value]:
 
 def minus(reading: Reading, op: Operator, name: str) -> Value:
     """Neg."""
-    return arithmetic.scaled(reading.sketch, name, reading.value(op), MINUS, None)
+    return functions.scaled(reading.sketch, name, reading.value(op), MINUS, None)
 
 
 def expand(reading: Reading, op: Operator, name: str) -> Value:

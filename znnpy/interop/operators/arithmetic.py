@@ -1,4 +1,4 @@
-"""Operators that join values or change each number by itself: sums, products, functions, norms, reshapes."""
+"""Operators that join values, norms, means over space, choices of channels and reshapes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from znnpy.interop.operators.functions import activated, scaled
 from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Value
-from znnpy.layers.activation_functions import FUNCTIONS
-
-
-def activated(sketch: Sketch, name: str, x: Value, function: str, **keys: Any) -> Value:
-    """Add an activation function of each number, or over channels."""
-    if function in FUNCTIONS and not FUNCTIONS[function].pointwise:
-        sketch.refuse_rearranged(x)
-    made = sketch.node(name, "transfer", x, function=function, **keys)
-    sketch.link(f"{made.node}.in", x, made)
-    return made
-
-
-def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
-    """Add a leaky function with a slope for each channel, or one for all, which is repeated."""
-    sketch.refuse_rearranged(x)
-    flat = slopes.reshape(-1)
-    if flat.size not in (1, x.channels):
-        raise sketch.wrong(f"has {flat.size} slopes for {x.channels} channels")
-    made = activated(sketch, name, x, "prelu")
-    if flat.size < x.channels:
-        sketch.note("one slope for all channels becomes one for each, which learn apart")
-    sketch.nodes[made.node].arrays["slopes"] = np.broadcast_to(flat, x.channels).copy()
-    return made
 
 
 def normed(
@@ -81,8 +59,9 @@ GATED = {"logistic": "silu", "hard_logistic": "hard_swish"}
 def multiplied(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
     """Add the product of two feature maps, or the function that it is where one is made of the other (`GATED`)."""
     for x, gate in ((one, other), (other, one)):
-        function = GATED.get(sketch.nodes[gate.node].keys.get("function", ""))
-        if function and sketch.only_source(gate.node) == x.node and x.seen == gate.seen:
+        of = sketch.functions.get(gate.node)
+        function = GATED.get(of[0]) if of and of[1] == x.node and x.seen == gate.seen else None
+        if function:
             return activated(sketch, name, x, function)
         if x.seen == gate.seen and _is_error_function(sketch, gate.node, x.node):
             # x (1 + erf(x / sqrt 2)); a factor of a half follows.
@@ -182,36 +161,6 @@ def concatenated(sketch: Sketch, name: str, values: Sequence[Value]) -> Value:
     for number, value in enumerate(values):
         sketch.link(f"{made.node}.in{number or ''}", value, made)
     return made
-
-
-def scaled(
-    sketch: Sketch, name: str, x: Value, factor: Floats | None, shift: Floats | None
-) -> Value:
-    """Add a product with, or a sum with, constants: one number, or one for each channel."""
-    arrays = [_by_channel(sketch, x, array) for array in (factor, shift)]
-    made = sketch.node(name, "transfer", x)
-    bench = sketch.nodes[made.node]
-    bench.factor = arrays[0]
-    if arrays[1] is not None:
-        bench.arrays["bias"] = arrays[1]
-    given = factor if factor is not None else shift
-    bench.learns = given is not None and given.size > 1
-    sketch.link(f"{made.node}.in", x, made)
-    return made
-
-
-def _by_channel(sketch: Sketch, x: Value, array: Floats | None) -> Floats | None:
-    if array is None:
-        return None
-    if array.size == 1:
-        return np.full(x.channels, array.reshape(-1)[0], np.float32)
-    shape = (1,) * (len(x.seen) - array.ndim) + array.shape
-    if x.plain and len(shape) == len(x.seen) and prod(shape) == shape[1] == x.channels:
-        return array.reshape(-1).astype(np.float32)
-    raise sketch.wrong(
-        f"a constant of shape {array.shape} beside a tensor {x.seen} is not supported: "
-        "one number, or one for each channel, is"
-    )
 
 
 def averaged(sketch: Sketch, name: str, x: Value) -> Value:

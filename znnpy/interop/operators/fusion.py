@@ -59,7 +59,7 @@ def _join_before(
         only = arriving[name][0]
         link = sketch.links[only]
         first, before = link.source, sketch.nodes[link.source]
-        if link.kind != "identity" or len(readers[first]) > 1 or first in outputs:
+        if link.kind != "identity" or len(readers[first]) > 1:
             return
         joined = _together(before, bench)
         if joined is None:

@@ -53,6 +53,7 @@ class Link:
 class Sketch:
     """Nodes and links by name, in the order in which they are added. Errors name the operator that is added (`at`).
 
+    `functions`: of nodes that are functions of another node, the function and that node.
     `notes`: what is other than in the program, for the user, and the operators of which it is said.
     """
 
@@ -60,6 +61,7 @@ class Sketch:
         self.nodes: dict[str, Bench] = {}
         self.links: dict[str, Link] = {}
         self.at = ""
+        self.functions: dict[str, tuple[str, str]] = {}
         self.notes: dict[str, list[str]] = {}
 
     def wrong(self, text: str) -> ModelFileError:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.interop.operators import arithmetic, windows
+from znnpy.interop.operators import arithmetic, functions, windows
 from znnpy.interop.operators.sketch import Floats
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
@@ -63,7 +63,7 @@ def _function(function: str, slope: str = "") -> Translation:
             if call.arguments.get(other, usual) != usual:
                 raise call.wrong(f"argument {other}: {call[other]} is not supported")
         keys = {"slope": float(call[slope])} if slope else {}
-        return arithmetic.activated(call.sketch, name, call.value(), function, **keys)
+        return functions.activated(call.sketch, name, call.value(), function, **keys)
 
     return translated
 
@@ -71,14 +71,28 @@ def _function(function: str, slope: str = "") -> Translation:
 def gelu(call: Call, name: str) -> Value:
     """gelu."""
     function = "gelu_tanh" if call["approximate"] == "tanh" else "gelu"
-    return arithmetic.activated(call.sketch, name, call.value(), function)
+    return functions.activated(call.sketch, name, call.value(), function)
+
+
+def clip(call: Call, name: str) -> Value:
+    """clamp, hardtanh and relu6, between two numbers."""
+    pairs = (("min_val", "max_val"), ("min", "max"))
+    bounds = next(([call[a], call[b]] for a, b in pairs if a in call.arguments), [0, 6])
+    if any(bound is None for bound in bounds):
+        raise call.wrong("without a lower and an upper bound is not supported")
+    return functions.clipped(call.sketch, name, call.value(), float(bounds[0]), float(bounds[1]))
+
+
+def hard_sigmoid(call: Call, name: str) -> Value:
+    """hardsigmoid."""
+    return functions.hard_logistic(call.sketch, name, call.value(), 1 / 6, 0.5)
 
 
 def prelu(call: Call, name: str) -> Value:
     """A leaky function whose slopes are learned; one slope becomes one for each channel."""
     slopes = call.floats("weight")
     assert slopes is not None
-    return arithmetic.prelu(call.sketch, name, call.value(), slopes)
+    return functions.prelu(call.sketch, name, call.value(), slopes)
 
 
 def softmax(call: Call, name: str) -> Value:
@@ -86,7 +100,7 @@ def softmax(call: Call, name: str) -> Value:
     x = call.value()
     if call["dim"] not in (1, 1 - len(x.seen)):
         raise call.wrong(f"argument dim: {call['dim']} is not that of channels, 1")
-    return arithmetic.activated(call.sketch, name, x, "softmax")
+    return functions.activated(call.sketch, name, x, "softmax")
 
 
 def mean(call: Call, name: str) -> Value:
@@ -116,16 +130,16 @@ def _arithmetic(call: Call, name: str) -> Value:
     assert array is not None
     match call.kind, place:
         case "add", _:
-            return arithmetic.scaled(call.sketch, name, x, None, array)
+            return functions.scaled(call.sketch, name, x, None, array)
         case "mul", _:
-            return arithmetic.scaled(call.sketch, name, x, array, None)
+            return functions.scaled(call.sketch, name, x, array, None)
         case "sub", "other":
-            return arithmetic.scaled(call.sketch, name, x, None, -array)
+            return functions.scaled(call.sketch, name, x, None, -array)
         case "rsub", "other":
-            turned = arithmetic.scaled(call.sketch, f"{name}.minus", x, MINUS, None)
-            return arithmetic.scaled(call.sketch, name, turned, None, array)
+            turned = functions.scaled(call.sketch, f"{name}.minus", x, MINUS, None)
+            return functions.scaled(call.sketch, name, turned, None, array)
         case "div", "other" if array.all():
-            return arithmetic.scaled(call.sketch, name, x, (1 / array).astype(np.float32), None)
+            return functions.scaled(call.sketch, name, x, (1 / array).astype(np.float32), None)
     raise call.wrong("by a tensor, or by 0, is not supported")
 
 
@@ -138,14 +152,14 @@ def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
         case "maximum":
             return arithmetic.larger(call.sketch, name, one, other)
         case "sub":
-            turned = arithmetic.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
+            turned = functions.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
             return arithmetic.added(call.sketch, name, one, turned)
     raise call.wrong("of two feature maps is not supported")
 
 
 def minus(call: Call, name: str) -> Value:
     """neg."""
-    return arithmetic.scaled(call.sketch, name, call.value(), MINUS, None)
+    return functions.scaled(call.sketch, name, call.value(), MINUS, None)
 
 
 def concat(call: Call, name: str) -> Value:
@@ -216,6 +230,8 @@ OPERATORS: dict[str, Translation] = {
     "silu": _function("silu"),
     "hardswish": _function("hard_swish"),
     "gelu": gelu,
+    **dict.fromkeys(("relu6", "hardtanh", "clamp"), clip),
+    "hardsigmoid": hard_sigmoid,
     "prelu": prelu,
     **dict.fromkeys(("softmax", "_softmax"), softmax),
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
