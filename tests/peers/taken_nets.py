@@ -158,6 +158,10 @@ NETS: dict[str, Maker] = {
         lambda: DynUNet(3, 1, 2, [3, 3, 3], [1, 2, 2], [2, 2], filters=[4, 8, 16], res_block=True),
         (1, *CUBE),
     ),
+    "SegResNet, pixel shuffle": (
+        lambda: SegResNet(3, 8, 1, 2, blocks_down=(1, 2), blocks_up=(1,), upsample_mode="pixelshuffle"),
+        (1, 8, 12, 8),
+    ),
     "SegResNetDS": (lambda: SegResNetDS(3, 8, 1, 2, blocks_down=(1, 2, 2)), (1, *CUBE)),
     "VNet": (lambda: VNet(3, 1, 2), (1, *CUBE)),
     "HighResNet": (lambda: HighResNet(3, 1, 2), (1, 8, 8, 8)),

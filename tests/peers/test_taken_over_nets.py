@@ -207,8 +207,8 @@ class Wrong(nn.Module):
     ("what", "words"),
     [
         ("shared", "conv.weight is used twice: shared parameters are not supported"),
-        ("permute", "permute permute: is not supported"),
-        ("matmul", r"transpose transpose: is not supported"),
+        ("permute", "output output: of shape"),
+        ("matmul", "transpose transpose: is not supported"),
         ("corners", "argument align_corners: True is not supported"),
         ("channel norm", "layer_norm layer_norm: is not supported"),
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),

@@ -20,7 +20,7 @@ def _function(function: str, slope: tuple[str, float] | None = None) -> Translat
 
 def softmax(reading: Reading, op: Operator, name: str) -> Value:
     """Softmax over channels, which another order of axes may have made the last one."""
-    x = reading.values.get(op.inputs[0]) or reading.value(op)
+    x = reading.any_value(op)
     rank = len(x.seen)
     axis = op.attribute("axis", -1 if reading.opset >= 13 else 1) % rank
     if reading.opset < 13 and axis != rank - 1:
@@ -35,7 +35,7 @@ def softmax(reading: Reading, op: Operator, name: str) -> Value:
 
 def transpose(reading: Reading, op: Operator, name: str) -> Value:
     """Transpose, around a softmax."""
-    x = reading.values.get(op.inputs[0]) or reading.value(op)
+    x = reading.any_value(op)
     axes = op.attribute("perm", list(range(len(x.seen)))[::-1])
     return arithmetic.transposed(reading.sketch, x, axes)
 

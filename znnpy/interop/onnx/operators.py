@@ -86,25 +86,27 @@ def mean(reading: Reading, op: Operator, name: str) -> Value:
 
 def reshape(reading: Reading, op: Operator, name: str) -> Value:
     """Reshape, Flatten, Squeeze and Unsqueeze: the same numbers in the same order."""
-    x = reading.value(op)
+    x = reading.any_value(op)
     shape, rank = list(x.seen), len(x.seen)
     if op.kind == "Reshape":
         given = reading.numbers(op, 1, "shape")
         if not op.attribute("allowzero", 0):
             given = [shape[i] if n == 0 and i < rank else n for i, n in enumerate(given)]
-        return arithmetic.reshaped(reading.sketch, x, given)
+        return arithmetic.reshaped(reading.sketch, name, x, given)
     if op.kind == "Flatten":
         axis = op.attribute("axis", 1) % (rank + 1)
-        return arithmetic.reshaped(reading.sketch, x, [prod(shape[:axis]), prod(shape[axis:])])
+        return arithmetic.reshaped(
+            reading.sketch, name, x, [prod(shape[:axis]), prod(shape[axis:])]
+        )
     axes = reading.numbers(op, 1, "axes") if reading.given(op, 1) else op.attribute("axes", [])
     if op.kind == "Squeeze":
         gone = {a % rank for a in axes} if axes else {i for i, n in enumerate(shape) if n == 1}
         return arithmetic.reshaped(
-            reading.sketch, x, [n for i, n in enumerate(shape) if i not in gone]
+            reading.sketch, name, x, [n for i, n in enumerate(shape) if i not in gone]
         )
     for axis in sorted(a % (rank + len(axes)) for a in axes):
         shape.insert(axis, 1)
-    return arithmetic.reshaped(reading.sketch, x, shape)
+    return arithmetic.reshaped(reading.sketch, name, x, shape)
 
 
 def split(reading: Reading, op: Operator, name: str) -> list[Value]:
@@ -143,6 +145,21 @@ def tile(reading: Reading, op: Operator, name: str) -> Value:
     if len(times) != len(x.seen) or any(n != 1 for n in times[:1] + times[2:]):
         raise op.wrong(f"repeats {times} are not supported: of channels, they are")
     return arithmetic.repeated(reading.sketch, name, x, times[1])
+
+
+def depth_to_space(reading: Reading, op: Operator, name: str) -> Value:
+    """DepthToSpace of neighbouring channels."""
+    x, block = reading.value(op), op.attribute("blocksize", 1)
+    if op.attribute("mode", "DCR") != "CRD":
+        raise op.wrong(
+            f"attribute mode: {op.attributes.get('mode', 'DCR')[:40]} is not supported: CRD is"
+        )
+    return windows.shuffled(
+        reading.sketch,
+        name,
+        x,
+        windows.triple(reading.sketch, [block], x.dimensions, 1, "blocksize"),
+    )
 
 
 def gemm(reading: Reading, op: Operator, name: str) -> Value:
@@ -194,6 +211,7 @@ OPERATORS: dict[str, Translation] = {
     "GlobalAveragePool": mean,
     "ReduceMean": mean,
     "Reshape": reshape,
+    "DepthToSpace": depth_to_space,
     "Flatten": reshape,
     "Squeeze": reshape,
     "Unsqueeze": reshape,

@@ -78,12 +78,16 @@ class Reading:
         """Return a few whole numbers that an operator reads."""
         return integers(op, self.array(op, place, what), what)
 
-    def value(self, op: Operator, place: int = 0) -> Value:
-        """Return a feature map that an operator reads."""
+    def any_value(self, op: Operator, place: int = 0) -> Value:
+        """Return a feature map that an operator reads, which may be transposed."""
         name = op.inputs[place] if place < len(op.inputs) else ""
         if name not in self.values:
             raise op.wrong(f"input {place} must be a feature map, and is none")
-        found = self.values[name]
+        return self.values[name]
+
+    def value(self, op: Operator, place: int = 0) -> Value:
+        """Return a feature map that an operator reads."""
+        found = self.any_value(op, place)
         if found.turned is not None:
             raise op.wrong("reads a tensor that was transposed, which is not supported")
         return found

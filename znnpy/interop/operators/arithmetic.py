@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.interop.operators.functions import activated, scaled
 from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Value
+from znnpy.interop.operators.windows import shuffled, triple
 
 
 def normed(
@@ -183,11 +184,25 @@ def transposed(sketch: Sketch, x: Value, axes: Sequence[int]) -> Value:
     return replace(x, turned=None if now == tuple(sorted(now)) else now)
 
 
-def reshaped(sketch: Sketch, x: Value, shape: Sequence[int]) -> Value:
-    """Return a value as another shape; -1 is what is left."""
+def reshaped(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value:
+    """Return a value as another shape; -1 is what is left. Of blocks of channels laid out, it is a pixel shuffle."""
+    if x.turned is not None:
+        return _laid_out(sketch, name, x, shape)
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and known and x.elements % known == 0:
         shape = [x.elements // known if n == -1 else n for n in shape]
     if len(shape) > 8 or min(shape, default=0) < 0 or prod(shape) != x.elements:
         raise sketch.wrong(f"cannot reshape {x.seen} to {list(shape)[:8]}")
     return x.seen_as(tuple(shape))
+
+
+def _laid_out(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value:
+    """Return blocks of voxels from a tensor (batch, channels, factors, space) whose factors lie behind each axis."""
+    count = (len(x.seen) - 2) // 2
+    order = (0, 1, *(axis for n in range(count) for axis in (2 + count + n, 2 + n)))
+    factors, space = x.seen[2 : 2 + count], x.seen[2 + count :]
+    wanted = (*x.seen[:2], *(a * b for a, b in zip(factors, space, strict=False)))
+    plain = replace(x, turned=None, seen=(x.batch, x.channels, *space))
+    if x.turned != order or tuple(shape) != wanted or not plain.plain or x.spread:
+        raise sketch.wrong("reshapes a tensor that was transposed, which is not supported")
+    return shuffled(sketch, name, plain, triple(sketch, factors, count, 1, "its factors"))

@@ -30,6 +30,11 @@ class Value:
         return self.seen[0] if self.seen else 1
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the program's tensor."""
+        return self.seen if self.turned is None else tuple(self.seen[axis] for axis in self.turned)
+
+    @property
     def dimensions(self) -> int:
         """Axes of space that the program knows: 3, or 2 of a flat net."""
         return len(self.seen) - 2

@@ -50,8 +50,8 @@ class Calls:
             raise call.wrong("is not supported")
         found = self.operators[call.kind](call, call.name)
         for value, wanted in zip(*self._shapes(found, node), strict=False):
-            if value.seen != wanted:  # what is not understood must not pass
-                raise call.wrong(f"makes a tensor {wanted} that would be {value.seen} here")
+            if value.shape != wanted:  # what is not understood must not pass
+                raise call.wrong(f"makes a tensor {wanted} that would be {value.shape} here")
         self.values[node.name] = found
 
     def _reshape(self, call: Call, node: Any) -> None:
@@ -98,6 +98,13 @@ class Call:
 
     def value(self, name: str = "input") -> Value:
         """Return the feature map that an argument is."""
+        found = self.any_value(name)
+        if found.turned is not None:
+            raise self.wrong("reads a tensor that was transposed, which is not supported")
+        return found
+
+    def any_value(self, name: str = "input") -> Value:
+        """Return the feature map that an argument is, which may be transposed."""
         found = self.calls.values.get(getattr(self.arguments[name], "name", ""))
         if not isinstance(found, Value):
             raise self.wrong(f"argument {name} must be a feature map, and is none")

@@ -10,6 +10,7 @@ from znnpy.interop.operators import arithmetic, functions, windows
 from znnpy.interop.operators.sketch import Floats
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
+from znnpy.interop.pytorch.function_operators import FUNCTION_OPERATORS
 from znnpy.interop.pytorch.window_operators import WINDOW_OPERATORS
 
 
@@ -55,52 +56,6 @@ def group_norm(call: Call, name: str) -> Value:
     x, groups = call.value(), call["num_groups"]
     kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
     return arithmetic.normed(call.sketch, name, x, kind, call["eps"], _affine(call), groups)
-
-
-def _function(function: str, slope: str = "") -> Translation:
-    def translated(call: Call, name: str) -> Value:
-        for other, usual in (("scale", 1), ("input_scale", 1), ("beta", 1), ("threshold", 20)):
-            if call.arguments.get(other, usual) != usual:
-                raise call.wrong(f"argument {other}: {call[other]} is not supported")
-        keys = {"slope": float(call[slope])} if slope else {}
-        return functions.activated(call.sketch, name, call.value(), function, **keys)
-
-    return translated
-
-
-def gelu(call: Call, name: str) -> Value:
-    """gelu."""
-    function = "gelu_tanh" if call["approximate"] == "tanh" else "gelu"
-    return functions.activated(call.sketch, name, call.value(), function)
-
-
-def clip(call: Call, name: str) -> Value:
-    """clamp, hardtanh and relu6, between two numbers."""
-    pairs = (("min_val", "max_val"), ("min", "max"))
-    bounds = next(([call[a], call[b]] for a, b in pairs if a in call.arguments), [0, 6])
-    if any(bound is None for bound in bounds):
-        raise call.wrong("without a lower and an upper bound is not supported")
-    return functions.clipped(call.sketch, name, call.value(), float(bounds[0]), float(bounds[1]))
-
-
-def hard_sigmoid(call: Call, name: str) -> Value:
-    """hardsigmoid."""
-    return functions.hard_logistic(call.sketch, name, call.value(), 1 / 6, 0.5)
-
-
-def prelu(call: Call, name: str) -> Value:
-    """A leaky function whose slopes are learned; one slope becomes one for each channel."""
-    slopes = call.floats("weight")
-    assert slopes is not None
-    return functions.prelu(call.sketch, name, call.value(), slopes)
-
-
-def softmax(call: Call, name: str) -> Value:
-    """softmax over channels."""
-    x = call.value()
-    if call["dim"] not in (1, 1 - len(x.seen)):
-        raise call.wrong(f"argument dim: {call['dim']} is not that of channels, 1")
-    return functions.activated(call.sketch, name, x, "softmax")
 
 
 def mean(call: Call, name: str) -> Value:
@@ -202,7 +157,19 @@ def expand(call: Call, name: str) -> Value:
 def reshape(call: Call, name: str) -> Value:
     """view, reshape, flatten, squeeze, unsqueeze: the same numbers in the same order."""
     shape = [int(n) for n in call.node.meta["val"].shape]
-    return arithmetic.reshaped(call.sketch, call.value(), shape)
+    return arithmetic.reshaped(call.sketch, name, call.any_value(), shape)
+
+
+def permute(call: Call, name: str) -> Value:
+    """permute, before a reshape that makes blocks of voxels of channels."""
+    x = call.any_value()
+    return arithmetic.transposed(call.sketch, x, [axis % len(x.seen) for axis in call["dims"]])
+
+
+def shuffle(call: Call, name: str) -> Value:
+    """pixel_shuffle."""
+    x, factor = call.value(), call["upscale_factor"]
+    return windows.shuffled(call.sketch, name, x, (1, factor, factor))
 
 
 def same(call: Call, name: str) -> Value:
@@ -212,33 +179,23 @@ def same(call: Call, name: str) -> Value:
     dtype: Any = call.arguments.get("dtype")
     if dtype is not None and not dtype.is_floating_point:
         raise call.wrong(f"argument dtype: {dtype} is not supported")
-    return call.value()
+    return call.any_value()
 
 
 OPERATORS: dict[str, Translation] = {
     **WINDOW_OPERATORS,
+    **FUNCTION_OPERATORS,
     "linear": linear,
     "_native_batch_norm_legit_no_training": batch_norm,
     "instance_norm": instance_norm,
     "group_norm": group_norm,
-    "relu": _function("relu"),
-    "leaky_relu": _function("leaky_relu", "negative_slope"),
-    "elu": _function("elu", "alpha"),
-    "sigmoid": _function("logistic"),
-    "tanh": _function("tanh"),
-    "softplus": _function("softplus"),
-    "silu": _function("silu"),
-    "hardswish": _function("hard_swish"),
-    "gelu": gelu,
-    **dict.fromkeys(("relu6", "hardtanh", "clamp"), clip),
-    "hardsigmoid": hard_sigmoid,
-    "prelu": prelu,
-    **dict.fromkeys(("softmax", "_softmax"), softmax),
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
     "neg": minus,
     "cat": concat,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), split),
+    "permute": permute,
+    "pixel_shuffle": shuffle,
     "repeat": repeat,
     "expand": expand,
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze"), reshape),
