@@ -121,6 +121,9 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         [CONV, ("Clip", "c lo hi", "k"), ("HardSigmoid", "k", "y", {"alpha": 0.3, "beta": 0.4})],
         {**WEIGHTS, "lo": np.float32(-0.1), "hi": np.float32(0.25)},
     ),
+    "outputs that nothing reads": (
+        [CONV, ("Dropout", "c", "d mask"), ("MaxPool", "d", "y places", {"kernel_shape": [2, 2, 2]})], WEIGHTS,
+    ),
     "silu": ([CONV, ("Sigmoid", "c", "s"), ("Mul", "c s", "y")], WEIGHTS),
     "gelu": ([CONV, ("Gelu", "c", "y", {"approximate": "tanh"})], WEIGHTS),
     "gelu in parts": (

@@ -97,6 +97,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
         [("MaxPool", "x", "m", {"kernel_shape": [1, 1, 5]}), ("Add", "x m", "y")], {},
         r"Add /a/y/Add: joins shapes \(1, 2, 6, 8, 12\) and \(1, 2, 6, 8, 8\)",
     ),
+    "places of maxima": (
+        [("MaxPool", "x", "m y", {"kernel_shape": [2, 2, 2]})], {}, "MaxPool /a/m/MaxPool: output y is not supported",
+    ),
     "one bound": ([("Clip", "x k", "y")], {"k": np.float32(0)}, "Clip /a/y/Clip: without a lower and an upper bound"),
     "ceil": (
         [("MaxPool", "x", "y", {"kernel_shape": [4, 2, 2], "strides": [4, 2, 2], "ceil_mode": 1})], {}, "ceil_mode",

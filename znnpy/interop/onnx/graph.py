@@ -23,7 +23,8 @@ ANY = 192  # voxels for an axis of any size, while the file is read: many halves
 def network_of(graph: Graph, title: str) -> Described:
     """Return the net of a graph; ModelFileError names the first operator that is not supported."""
     sketch = Sketch()
-    reading = Reading(sketch, graph.constants, graph.opset)
+    read = {name for op in graph.operators for name in op.inputs}
+    reading = Reading(sketch, graph.constants, graph.opset, frozenset({*read, *graph.outputs}))
     reading.values.update(_input(graph, sketch, title))
     for op in graph.operators:
         sketch.at = op.where

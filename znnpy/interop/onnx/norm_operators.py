@@ -32,7 +32,7 @@ def batch_norm(reading: Reading, op: Operator, name: str) -> Value:
             "attribute training_mode: 1 is not supported: export the model after model.eval()"
         )
     op.attribute("spatial", 1)
-    refuse_extra(op)
+    refuse_extra(reading, op)
     arrays = _taken(reading, op, x, learned=reading.learned(op, 1))
     arrays["running_mean"] = reading.floats(op, 3, "input_mean")
     arrays["running_variance"] = reading.floats(op, 4, "input_var")

@@ -178,7 +178,7 @@ def gemm(reading: Reading, op: Operator, name: str) -> Value:
 
 def same(reading: Reading, op: Operator, name: str) -> Value:
     """What changes nothing in prediction."""
-    refuse_extra(op)
+    refuse_extra(reading, op)
     for attribute in ("ratio", "seed", "to", "saturate"):
         op.attribute(attribute, None)
     if (

@@ -20,6 +20,7 @@ from znnpy.network.types import Triple
 @dataclass
 class Reading:
     """Tensors by name. `values`: feature maps; `stored`: the file's constants; `made`: those that were computed.
+    `read`: names of all tensors that anything reads.
 
     `origin`: of a constant that is another one under a new name, the first name.
     `readers`: the operator that read filters first.
@@ -28,6 +29,7 @@ class Reading:
     sketch: Sketch
     stored: Mapping[str, Callable[[], Array]]
     opset: int
+    read: frozenset[str]
     values: dict[str, Value] = field(default_factory=dict)
     made: dict[str, Array] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class Reading:
         found = self.array(op, place, what)
         if found.dtype.kind != "f":
             raise op.wrong(f"{what} holds {found.dtype}, no floating-point numbers")
-        return found.astype(np.float32)
+        return found.astype(np.float32, copy=False)
 
     def filters(self, op: Operator, what: str) -> Floats:
         """Return the filters that an operator reads; used again they become filters of their own."""
@@ -132,7 +134,8 @@ def _begins(longer: str, shorter: str) -> bool:
 Translation = Callable[[Reading, Operator, str], Any]
 
 
-def refuse_extra(op: Operator, outputs: int = 1) -> None:
-    """Raise for outputs beyond those that are supported."""
-    if any(op.outputs[outputs:]):
-        raise op.wrong(f"output {outputs} is not supported")
+def refuse_extra(reading: Reading, op: Operator) -> None:
+    """Raise for outputs beyond the first that something reads, such as masks and indices."""
+    for name in op.outputs[1:]:
+        if name in reading.read:
+            raise op.wrong(f"output {name[:80]} is not supported")

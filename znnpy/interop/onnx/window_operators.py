@@ -127,7 +127,7 @@ def conv_transpose(reading: Reading, op: Operator, name: str) -> Value:
 def _pool(kind: Literal["max_pool", "avg_pool"]) -> Translation:
     def translated(reading: Reading, op: Operator, name: str) -> Value:
         x = reading.value(op)
-        refuse_extra(op)
+        refuse_extra(reading, op)
         size = reading.triple(op, x, "kernel_shape")
         stride, dilation, padding = _window(reading, op, x, size)
         if max(dilation) > 1:
