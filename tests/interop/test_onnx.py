@@ -82,6 +82,10 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         [("Pad", "x p", "q", {"mode": "edge"}), ("Conv", "q c.weight", "y")],
         {"p": np.array([0, 0, 1, 0, 1, 0, 0, 0, 0, 2]), "c.weight": drawn(3, 2, 3, 1, 4)},
     ),
+    "borders by themselves": (
+        [("Pad", "x p", "q", {"mode": "reflect"}), ("Pad", "q p", "r", {"mode": "edge"}), ("Pad", "r p", "y")],
+        {"p": np.array([0, 0, 1, 0, 3, 0, 0, 0, 2, 1])},
+    ),
     "cropped unevenly": (
         [("Slice", "x s e a", "y")],
         {"s": np.array([1, -7]), "e": np.array([2**62, 7]), "a": np.array([2, 3])},

@@ -111,9 +111,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "value of padding": (
         [("Pad", "x p v", "y")], {"p": np.array([0, 0, 1, 1, 1] * 2), "v": np.float32(3)}, "other than 0",
     ),
-    "border alone": (
-        [("Pad", "x p", "y", {"mode": "reflect"})], {"p": np.array([0, 0, 1, 1, 1] * 2)},
-        "padding by reflect is only supported before a convolution",
+    "mirrored beyond": (
+        [("Pad", "x p", "y", {"mode": "reflect"})], {"p": np.array([0, 0, 1, 8, 1] * 2)},
+        "Pad /a/y/Pad: mirrors .* voxels of a feature map",
     ),
     "constant": ([("Add", "x k", "y")], {"k": drawn(6, 8, 12)}, r"a constant of shape \(6, 8, 12\) beside a tensor"),
     "many numbers": (

@@ -109,7 +109,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "dropout": Emitter(data_movement.dropout_forward, data_movement.dropout_backward),
     "identity": Emitter(data_movement.identity_forward, data_movement.identity_backward),
     "crop": Emitter(data_movement.crop_forward, data_movement.crop_backward),
-    "pad": Emitter(data_movement.pad_forward, data_movement.pad_backward),
+    "pad": Emitter(padding.pad, padding.unpad),
     "mean": Emitter(means.forward, means.backward),
 }
 

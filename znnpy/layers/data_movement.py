@@ -9,7 +9,7 @@ from pydantic import Field
 
 from znnpy.fields import Offset3, Padding3, Probability, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind
-from znnpy.layers.types import Array, Numbers
+from znnpy.layers.types import Array, BorderName, Numbers
 from znnpy.layers.windows import folded, framed, sides
 
 
@@ -60,16 +60,20 @@ CROP = EdgeKind(
 
 
 class PadLayer(Strict):
-    """Puts zeros around a feature map."""
+    """Puts voxels around a feature map."""
 
     padding: Padding3 = Field(
         description="Voxels before and after, z y x: one, three, or pairs [[before, after], ...]."
     )
+    border: BorderName = Field(
+        default="zeros",
+        description="What they are: zeros; replicate, the nearest voxel; reflect, values mirrored at the outermost.",
+    )
 
 
 def padded_gradient(values: Array, gradient: Array, at: Applied) -> Array:
-    """Return the gradient of the voxels that are no padding."""
-    return folded(gradient, sides(at.edge, at.dilation))
+    """Return the gradient of the voxels that are no padding, with that of their copies."""
+    return folded(gradient, sides(at.edge, at.dilation), at.edge.border)
 
 
 def _no_same(edge: Numbers) -> Iterable[str]:
@@ -79,11 +83,11 @@ def _no_same(edge: Numbers) -> Iterable[str]:
 
 PAD = EdgeKind(
     name="pad",
-    summary="Zeros around feature maps. In short: how many voxels.",
+    summary="Voxels around feature maps, zeros or copies. In short: how many.",
     example="pad: {padding: [[0, 0], [0, 1], [0, 1]]}  # before and after, z y x; or short, pad: 1",
     keys=PadLayer,
     short=("padding", (int, float, list, tuple)),
-    forward=lambda values, at: framed(values, sides(at.edge, at.dilation)),
+    forward=lambda values, at: framed(values, sides(at.edge, at.dilation), at.edge.border),
     data_gradient=padded_gradient,
     wrong=_no_same,
 )

@@ -40,14 +40,14 @@ def excited(channels: int = 19):
     )  # fmt: skip
 
 
-def padded(padding: tuple[tuple[int, int], ...], channels: int = 17):
+def padded(padding: tuple[tuple[int, int], ...], channels: int = 17, border: str = "zeros"):
     """A pad edge from a node and one from the input, with different numbers of voxels on each side."""
     return network(
         [("input", "input", 1), ("a", "transfer", channels, {"function": "tanh"}),
          ("b", "sum", channels), ("i", "sum", 1), ("c", "concat", channels + 1),
          ("out", "transfer", 2)],
-        [("conv", "input", "a", K3), ("pad", "a", "b", {"padding": padding}),
-         ("pad", "input", "i", {"padding": padding}), ("identity", "b", "c"),
+        [("conv", "input", "a", K3), ("pad", "a", "b", {"padding": padding, "border": border}),
+         ("pad", "input", "i", {"padding": padding, "border": border}), ("identity", "b", "c"),
          ("identity", "i", "c"), ("conv", "c", "out", size(2, 1, 2))],
     )  # fmt: skip
 
@@ -75,15 +75,32 @@ def test_squeeze_and_excitation(output):
     check_network(excited(), output)
 
 
-@pytest.mark.parametrize("padding", [((0, 0), (1, 0), (0, 2)), ((2, 1), (0, 0), (1, 1))])
-def test_padding_of_each_side(padding):
-    check_network(padded(padding), (4, 5, 6))
+@pytest.mark.parametrize("border", ["zeros", "replicate", "reflect"])
+@pytest.mark.parametrize(
+    "padding", [((0, 0), (1, 0), (0, 2)), ((2, 1), (0, 0), (1, 1)), ((0, 0), (0, 0), (0, 0))]
+)
+def test_padding_of_each_side(padding, border):
+    check_network(padded(padding, border=border), (6, 5, 6))
+
+
+@pytest.mark.parametrize("border", ["replicate", "reflect"])
+def test_padding_in_many_ranges(border):
+    bits = [
+        check_network(padded(((3, 2), (2, 0), (1, 1)), 33, border), (14, 9, 10), threads=threads)
+        for threads in (1, 3)
+    ]
+    assert bits[0] == bits[1]
 
 
 @pytest.mark.parametrize(
     "net",
-    [gated(2, 3), excited(2), padded(((1, 0), (0, 1), (0, 0)), 2)],
-    ids=["product", "mean", "pad"],
+    [
+        gated(2, 3),
+        excited(2),
+        padded(((1, 0), (0, 1), (0, 0)), 2),
+        padded(((1, 0), (0, 1), (0, 1)), 2, "reflect"),
+    ],
+    ids=["product", "mean", "pad", "mirrored"],
 )
 def test_gradients_of_the_reference_are_finite_differences(net):
     geometry, rng = fit(net, (2, 3, 2)), np.random.default_rng(0)

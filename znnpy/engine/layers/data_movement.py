@@ -129,33 +129,8 @@ def crop_forward(step: Step, build: Build, edge: Edge) -> None:
 
 def crop_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the tasks that write the gradient inside and zeros around it."""
-    what = Identity(edge.name, Pass.BACKWARD, Part.COPY)
-    _embed(step, gradient, build.maps.backward[edge.name], edge.offset, what)
-
-
-def pad_forward(step: Step, build: Build, edge: Edge) -> None:
-    """Declare the tasks that write the source with zeros around it."""
-    what = Identity(edge.name, Pass.FORWARD, Part.COPY)
-    target = build.maps.contributions[edge.name]
-    _embed(step, build.value(edge.source), target, _before(build, edge), what)
-
-
-def pad_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
-    """Declare the tasks that copy the gradient of what is no padding."""
-    what = Identity(edge.name, Pass.BACKWARD, Part.COPY)
-    _copy(step, gradient, build.maps.backward[edge.name], _before(build, edge), what)
-
-
-def _before(build: Build, edge: Edge) -> tuple[int, int, int]:
-    (z, _), (y, _), (x, _) = build.layout.padding(edge)
-    return z, y, x
-
-
-def _embed(
-    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
-) -> None:
-    """Declare the tasks that write a source into a larger target at an offset, and zeros around it."""
-    depth, height, _ = source.shape
+    target = build.maps.backward[edge.name]
+    depth, height, _ = gradient.shape
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 2):
@@ -163,7 +138,7 @@ def _embed(
                 step.add(
                     embed_rows,
                     {
-                        **rows_of(source, "source", batch, block, 0),
+                        **rows_of(gradient, "source", batch, block, 0),
                         **rows_of(target, "target", batch, block, low),
                         **counts(target, low, high),
                         "length": target.row,
@@ -171,16 +146,16 @@ def _embed(
                         "first_row": first_y,
                         "inner_planes": depth,
                         "inner_rows": height,
-                        "inner_length": source.row,
-                        "offset_z": offset[0],
-                        "offset_y": offset[1],
-                        "offset_x": offset[2] * target.lanes,
+                        "inner_length": gradient.row,
+                        "offset_z": edge.offset[0],
+                        "offset_y": edge.offset[1],
+                        "offset_x": edge.offset[2] * target.lanes,
                     },
-                    what=what,
+                    what=Identity(edge.name, Pass.BACKWARD, Part.COPY),
                     cost=_seconds(target, low, high),
                     # All planes: which of them meet low..high is the kernel's matter, and crops are
                     # cheap.
-                    reads=[source.region(batch, block)],
+                    reads=[gradient.region(batch, block)],
                     writes=[target.region(batch, block, low, high)],
                 )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.errors import ModelFileError
 from znnpy.interop.operators.sketch import Bench, Link, Sketch
 from znnpy.layers.types import BARE
 
@@ -148,10 +147,6 @@ def _join_padding(
             link.source = pad.source
         readers[pad.source] = [*(n for n in readers[pad.source] if n != name), *readers[node]]
         del sketch.links[name], sketch.nodes[node]
-    elif border != "zeros":
-        raise ModelFileError(
-            f"{node}: padding by {border} is only supported before a convolution without padding of its own"
-        )
 
 
 def _takes(link: Link, padding: Any, border: str) -> bool:

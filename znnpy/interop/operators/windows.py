@@ -209,7 +209,7 @@ def shuffled(sketch: Sketch, name: str, x: Value, factor: Triple) -> Value:
 
 
 def padded(sketch: Sketch, name: str, x: Value, sides: Sides, border: BorderName) -> Value:
-    """Add padding; negative numbers crop. Borders other than zeros need a convolution that reads them."""
+    """Add padding; negative numbers crop."""
     sketch.refuse_rearranged(x)
     more = [[max(side, 0) for side in pair] for pair in sides]
     less = both_sides(
@@ -220,6 +220,8 @@ def padded(sketch: Sketch, name: str, x: Value, sides: Sides, border: BorderName
         return x
     if x.spread:
         raise sketch.wrong("padding of a mean over all of space is not supported")
+    if border == "reflect" and any(max(pair) >= n for n, pair in zip(x.size, more, strict=True)):
+        raise sketch.wrong(f"mirrors {more} voxels of a feature map of {x.size}")
     size = _triple_of([n + sum(pair) for n, pair in zip(x.size, more, strict=True)])
     made = sketch.node(name, "sum", x, x.channels, size)
     keys: dict[str, Any] = {"padding": more} | ({} if border == "zeros" else {"border": border})
