@@ -78,6 +78,10 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "nearest by scales": ([FEWER, ("Resize", "f - s", "y", {"coordinate_transformation_mode": "asymmetric",
                            "nearest_mode": "floor"})], {"s": np.array([1, 1, 1, 2, 3], np.float32)}),
     "nearest of centres": ([FEWER, ("Resize", "f - s", "y")], {"s": np.array([1, 1, 1, 2, 3], np.float32)}),
+    "linear between corners": (
+        [FEWER, ("Resize", "f - s", "y", {"mode": "linear", "coordinate_transformation_mode": "align_corners"})],
+        {"s": np.array([1, 1, 1, 2, 3], np.float32)},
+    ),
     "replicated border": (
         [("Pad", "x p", "q", {"mode": "edge"}), ("Conv", "q c.weight", "y")],
         {"p": np.array([0, 0, 1, 0, 1, 0, 0, 0, 0, 2]), "c.weight": drawn(3, 2, 3, 1, 4)},

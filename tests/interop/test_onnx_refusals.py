@@ -81,9 +81,9 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "too small": (
         [("Conv", "x c.weight", "y")], {"c.weight": drawn(1, 2, 7, 1, 1)}, r"a feature map of \(6, 8, 12\) voxels",
     ),
-    "corners": (
-        [("Resize", "x - s", "y", {"mode": "linear", "coordinate_transformation_mode": "align_corners"})],
-        {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "align_corners with mode linear is not supported",
+    "cubic": (
+        [("Resize", "x - s", "y", {"mode": "cubic"})],
+        {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attribute mode: cubic is not supported",
     ),
     "no whole factor": (
         [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 1.5, 1], np.float32)},

@@ -58,7 +58,7 @@ class Pyramid(nn.Module):
             self.whole(y), y.shape[2:], mode="bilinear", align_corners=False
         )
         y = self.last(torch.cat([*(layer(y) for layer in self.wide), means], 1))
-        y = functional.interpolate(y, scale_factor=2, mode="bilinear", align_corners=False)
+        y = functional.interpolate(y, scale_factor=2, mode="bilinear", align_corners=True)
         return torch.softmax(y, 1)
 
 

@@ -188,7 +188,7 @@ class Wrong(nn.Module):
                 return x @ x.transpose(3, 4)
             case "corners":
                 return nn.functional.interpolate(
-                    x, scale_factor=2, mode="trilinear", align_corners=True
+                    x, size=(12, 8, 8), mode="trilinear", align_corners=True
                 )
             case "channel norm":
                 return nn.functional.layer_norm(x, x.shape[-1:])
@@ -209,7 +209,7 @@ class Wrong(nn.Module):
         ("shared", "conv.weight is used twice: shared parameters are not supported"),
         ("permute", "output output: of shape"),
         ("matmul", "transpose transpose: is not supported"),
-        ("corners", "argument align_corners: True is not supported"),
+        ("corners", "a resize from .* by no whole factor"),
         ("channel norm", "layer_norm layer_norm: is not supported"),
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),
         ("constant", "arange arange: of constants is not supported"),

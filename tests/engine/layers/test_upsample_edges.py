@@ -4,6 +4,8 @@ import pytest
 from against_reference import check_network
 from odd_networks import network
 
+MODES = ("nearest", "linear", "corners")
+
 
 def pyramid(images, factor, mode, *, concat=False):
     """A strided convolution, upsampling, and a convolution; or beside what was there before."""
@@ -22,8 +24,8 @@ def pyramid(images, factor, mode, *, concat=False):
     return network(nodes, edges)
 
 
-@pytest.mark.quick(4)
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.quick(8)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("images", [3, 33])
 @pytest.mark.parametrize(
     ("factor", "output"),
@@ -38,7 +40,7 @@ def test_all_passes(factor, output, images, mode):
     check_network(pyramid(images, factor, mode), output, batch=2)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("mode", MODES)
 def test_beside_what_was_there_before(mode):
     check_network(pyramid(17, (2, 2, 2), mode, concat=True), (2, 3, 5))
 
@@ -54,7 +56,7 @@ def test_from_an_input():
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("mode", MODES)
 def test_same_bits_for_any_number_of_threads(mode):
     bits = [
         check_network(pyramid(18, (2, 2, 2), mode), (16, 15, 9), threads=n) for n in (1, 2, 3, 8)

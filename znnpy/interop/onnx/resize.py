@@ -11,7 +11,10 @@ from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.reading import Reading
 from znnpy.interop.operators import windows
 from znnpy.interop.operators.value import Value
+from znnpy.layers.types import Interpolation
 from znnpy.network.types import Triple
+
+CENTRES, CORNERS = ("half_pixel", "pytorch_half_pixel"), "align_corners"
 
 
 def resize(reading: Reading, op: Operator, name: str) -> Value:
@@ -33,7 +36,7 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
     for length, new in zip(old, size, strict=True):
         if length == new or length == 1:
             continue
-        if mode == "linear" and where not in ("half_pixel", "pytorch_half_pixel"):
+        if mode == "linear" and where not in (*CENTRES, CORNERS):
             raise op.wrong(
                 f"attribute coordinate_transformation_mode: {where[:40]} with mode linear is not supported"
             )
@@ -43,9 +46,10 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
             )
     if mode not in ("nearest", "linear"):
         raise op.wrong(f"attribute mode: {mode[:40]} is not supported")
-    return windows.grown(
-        reading.sketch, name, x, size, "nearest" if mode == "nearest" else "linear"
-    )
+    how: Interpolation = "nearest" if mode == "nearest" else "linear"
+    if mode == "linear" and where == CORNERS:
+        how = "corners"
+    return windows.grown(reading.sketch, name, x, size, how)
 
 
 def _new_size(reading: Reading, op: Operator, x: Value) -> Triple:

@@ -10,7 +10,7 @@ import numpy as np
 
 from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Value
-from znnpy.layers.types import BARE, ONCE, BorderName, Sides
+from znnpy.layers.types import BARE, ONCE, BorderName, Interpolation, Sides
 from znnpy.network.types import Triple
 
 
@@ -175,7 +175,11 @@ def pooled(
 
 
 def grown(
-    sketch: Sketch, name: str, x: Value, size: Triple, mode: Literal["nearest", "linear"]
+    sketch: Sketch,
+    name: str,
+    x: Value,
+    size: Triple,
+    mode: Interpolation,
 ) -> Value:
     """Add an upsampling to a size by whole factors; means over all of space become what they are at each voxel."""
     sketch.refuse_rearranged(x)

@@ -9,7 +9,7 @@ from znnpy.interop.operators.sketch import Floats
 from znnpy.interop.operators.value import Value
 from znnpy.interop.operators.windows import both_sides
 from znnpy.interop.pytorch.calls import Call, Translation
-from znnpy.layers.types import BARE, BorderName, Sides
+from znnpy.layers.types import BARE, BorderName, Interpolation, Sides
 
 MODES: dict[str, BorderName] = {"constant": "zeros", "replicate": "replicate", "reflect": "reflect"}
 
@@ -81,10 +81,8 @@ def _pool(kind: Literal["max_pool", "avg_pool"]) -> Translation:
 def _resize(mode: Literal["nearest", "linear"]) -> Translation:
     def translated(call: Call, name: str) -> Value:
         x = call.value()
-        size = call.size(x)
-        if call.arguments.get("align_corners") and size != x.size and not x.spread:
-            raise call.wrong("argument align_corners: True is not supported")
-        return windows.grown(call.sketch, name, x, size, mode)
+        how: Interpolation = "corners" if call.arguments.get("align_corners") else mode
+        return windows.grown(call.sketch, name, x, call.size(x), how)
 
     return translated
 
