@@ -198,6 +198,9 @@ class Wrong(nn.Module):
                 return x + torch.arange(8.0)
             case "reshape":
                 return nn.functional.max_pool3d(x.reshape(1, 2, 4, 16, 8), 2)
+            case "blocks":
+                x = x.reshape(1, 1, 2, 1, 1, 8, 8, 8).permute(0, 1, 2, 5, 3, 6, 4, 7)
+                return x.reshape(1, 1, 16, 8, 8)
             case "numbers":
                 return x.mean((2, 3, 4))
         return nn.functional.mish(x)
@@ -214,6 +217,7 @@ class Wrong(nn.Module):
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),
         ("constant", "arange arange: of constants is not supported"),
         ("reshape", r"max_pool3d.*reads a tensor that was reshaped to \(1, 2, 4, 16, 8\)"),
+        ("blocks", "reshapes a tensor that was transposed"),
         ("numbers", r"output output: of shape \(1, 2\) is not supported"),
         ("mish", "mish mish: is not supported"),
     ],
