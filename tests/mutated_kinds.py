@@ -15,6 +15,8 @@ import mrcfile
 import nibabel
 import nrrd
 import numpy as np
+import onnx
+import onnx_files
 import SimpleITK
 import tifffile
 import torch_files
@@ -297,6 +299,21 @@ def _nnunet(whole: Path) -> None:
         folder_of(Recipe(widths=(2, 3, 4), patch=(8, 8, 8), old=old), whole / name)
 
 
+def _onnx(whole: Path) -> None:
+    (whole / "whole").mkdir()
+    onnx_files.written(whole / "whole" / "a.onnx", *onnx_files.NET)
+    (whole / "apart").mkdir()
+    onnx.save(
+        onnx_files.model(*onnx_files.NET), whole / "apart" / "a.onnx", save_as_external_data=True,
+        location="a.data", size_threshold=0,
+    )  # fmt: skip
+
+
+def _read_onnx(folder: Path) -> None:
+    """As `import` does."""
+    write_run(read_model(folder / "a.onnx"), folder / "run")
+
+
 def _read_nnunet(folder: Path) -> None:
     """As `import` does."""
     write_run(read_model(folder), folder / "run")
@@ -354,5 +371,6 @@ KINDS = {
     ),
     "safetensors": Kind(_safetensors, _read_safetensors, _inside, 64 << 20, one_line=True),
     "nnunet": Kind(_nnunet, _read_nnunet, _described),
+    "onnx": Kind(_onnx, _read_onnx, _inside, 128 << 20, one_line=True),
     "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
 }

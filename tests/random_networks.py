@@ -45,6 +45,7 @@ WITH_BLOCKS = (
     "avg_pool",
     "upsample",
     "identity",
+    "mean",
 )  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
@@ -248,6 +249,7 @@ class _Builder:
             self._grown,
             self._identity,
             self._u_shape,
+            self._mean,
             *(partial(self._of_kind, kind) for kind in EDGE_KINDS if kind not in WITH_BLOCKS),
         ]
         for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
@@ -394,15 +396,24 @@ class _Builder:
         self.tip = target
 
     def _largest(self) -> None:
-        """The largest of two or three convolutions of one node."""
+        """The largest of two or three convolutions of one node, or their product."""
         source, size = self.tip, self._filter()
-        target = self._node("max", self._channels())
+        target = self._node(self._pick(["max", "product"]), self._channels())
         for _ in range(self._int(2, 4)):
             side = self._transfer(target.channels)
             self._edge("conv", source, side, size=size)
             self._edge("crop", side, target)
         # Nodes stand in the order in which they are made.
         self.nodes.append(self.nodes.pop(self.nodes.index(target)))
+        self.tip = target
+
+    def _mean(self) -> None:
+        """A node times its means: means alone are constants, of which norms would make rounding errors."""
+        source = self.tip
+        means, target = self._node("sum", source.channels), self._node("product", source.channels)
+        self._edge("mean", source, means)
+        self._edge("crop", source, target)
+        self._edge("identity", means, target)
         self.tip = target
 
     def _concat(self) -> None:

@@ -6,6 +6,7 @@ if TYPE_CHECKING:
 
     from znnpy.engine import Execution, Hardware, Model, Optimizer, Training
     from znnpy.interactive import Objects, Run, open_run, score, segment, train
+    from znnpy.interop.pytorch.module import from_torch
     from znnpy.network import load_network
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "Run",
     "Training",
     "__version__",
+    "from_torch",
     "load_network",
     "open_run",
     "score",
@@ -33,6 +35,7 @@ _HOMES = {
     "Optimizer": "znnpy.engine",
     "Run": "znnpy.interactive",
     "Training": "znnpy.engine",
+    "from_torch": "znnpy.interop.pytorch.module",
     "load_network": "znnpy.network",
     "open_run": "znnpy.interactive",
     "score": "znnpy.interactive",

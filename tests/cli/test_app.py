@@ -36,7 +36,7 @@ def test_the_package_lists_its_public_names():
         [sys.executable, "-c", "import znnpy; print(*dir(znnpy))"], capture_output=True, text=True
     )
     classes = ["Execution", "Hardware", "Model", "Objects", "Optimizer", "Run", "Training"]
-    functions = ["load_network", "open_run", "score", "segment", "train"]
+    functions = ["from_torch", "load_network", "open_run", "score", "segment", "train"]
     assert found.stdout.split() == [*classes, "__version__", *functions]
 
 

@@ -78,7 +78,10 @@ def changed(**what: Any) -> Network:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ({"edge": "mean"}, "edge 'e': kind is 'mean' .allowed: conv, conv_transpose, max_filter"),
+        (
+            {"edge": "median"},
+            "edge 'e': kind is 'median' .allowed: conv, conv_transpose, max_filter",
+        ),
         ({"kind": "mean"}, "node 'b': kind is 'mean' .allowed: input, transfer"),
         ({"function": "mean"}, "node 'b': function is 'mean' .allowed: linear, relu"),
     ],
@@ -93,15 +96,15 @@ def test_a_network_of_unknown_words_is_refused(what: dict[str, Any], words: str)
 
 def test_sizes_of_an_unknown_kind_are_refused() -> None:
     with pytest.raises(
-        NetworkError, match="edge kind 'mean' is none of conv, conv_transpose, max_filter"
+        NetworkError, match="edge kind 'median' is none of conv, conv_transpose, max_filter"
     ):
-        fit(changed(edge="mean"), 1)
+        fit(changed(edge="median"), 1)
 
 
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ({"edge": "mean"}, "edge kind 'mean' is none of conv"),
+        ({"edge": "median"}, "edge kind 'median' is none of conv"),
         ({"function": "mean"}, "function 'mean' is none of linear"),
         ({"kind": "mean"}, "mean"),
     ],

@@ -82,7 +82,7 @@ def test_graphs_branch_and_meet(networks):
     assert {len(network.inputs) for network, _ in networks} == {1, 2}
     assert {len(network.outputs) for network, _ in networks} == {1, 2}
     assert any(isinstance(shape, dict) for _, shape in networks)
-    for kind in ("transfer", "sum", "max", "concat"):
+    for kind in ("transfer", "sum", "max", "concat", "product"):
         assert any(
             node.kind == kind and len(network.incoming(node.name)) > 1
             for network, _ in networks

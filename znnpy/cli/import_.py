@@ -15,7 +15,8 @@ Model = Annotated[
     Path,
     typer.Argument(
         metavar="FOLDER|FILE",
-        help="Model folder of nnU-Net v2 (plans.json, dataset.json, fold_0 ...), or the checkpoint of one fold in it.",
+        help="Model folder of nnU-Net v2 (plans.json, dataset.json, fold_0 ...), the checkpoint of one fold in it, "
+        "or an ONNX file.",
     ),
 ]
 
@@ -43,4 +44,12 @@ def import_(
     typer.echo(f"{output}  {found.title}")
     for note in found.notes:
         typer.echo(f"znnpy: note: {note}", err=True)
-    suggest("predict", output, "--input", "IMAGE", "--output", "labels.nii.gz")
+    prepared = "prepare" in found.config["data"]
+    suggest(
+        "predict",
+        output,
+        "--input",
+        "IMAGE",
+        "--output",
+        "labels.nii.gz" if prepared else "values.h5",
+    )

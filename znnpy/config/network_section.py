@@ -8,11 +8,19 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field, PrivateAttr, create_model, model_validator
+from pydantic import (
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
 from znnpy.config.problems import Key, Place, dotted
 from znnpy.config.unet_section import UnetSection
 from znnpy.fields import Channels, FilePath, Strict, shorthand, wrong
+from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edge_kind import EdgeKind, NodeKind
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.layers.keys import (
@@ -77,8 +85,8 @@ class NodeSection(Strict):
 
     kind: NodeKind = Field(
         description="input: given by the user; sum: adds the results of its edges; transfer: adds them and a bias, "
-        "then applies an activation function; max: takes their maximum; concat: stacks their channels, in "
-        "the order of the file."
+        "then applies an activation function; max: takes their maximum; product: multiplies them; concat: "
+        "stacks their channels, in the order of the file."
     )
     channels: Channels = Field(description="Number of channels.")
     function: FunctionKey = Field(
@@ -103,6 +111,16 @@ class NodeSection(Strict):
                 raise wrong(f"only a transfer node has this; this is {self.kind}", "bias")
         refuse_other_shape(self)
         return self
+
+    @model_serializer(mode="wrap")
+    def _own(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what other kinds of node, and other functions, have."""
+        found: dict[str, Any] = written(self)
+        if self.kind != "transfer":
+            return {key: found[key] for key in ("kind", "channels") if key in found}
+        shaped = FUNCTIONS[self.function].shaped
+        others = {"slope", "amplitude", "gain"} - set(shaped)
+        return {key: value for key, value in found.items() if key not in others}
 
 
 class EdgeSection(Strict):

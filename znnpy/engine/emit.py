@@ -14,7 +14,7 @@ from typing import NamedTuple
 from znnpy.engine.communication.gradient_exchange import Exchange
 from znnpy.engine.convolution import padding
 from znnpy.engine.convolution import passes as convolution
-from znnpy.engine.layers import average_pooling, data_movement, max_pooling, upsampling
+from znnpy.engine.layers import average_pooling, data_movement, max_pooling, means, upsampling
 from znnpy.engine.layers.constrained_filters import (
     average_gradient,
     clear_gradient,
@@ -27,6 +27,7 @@ from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.parameter_updates import emit_updates
+from znnpy.engine.layers.product import factor_gradient
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.feature_maps import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
@@ -108,6 +109,8 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "dropout": Emitter(data_movement.dropout_forward, data_movement.dropout_backward),
     "identity": Emitter(data_movement.identity_forward, data_movement.identity_backward),
     "crop": Emitter(data_movement.crop_forward, data_movement.crop_backward),
+    "pad": Emitter(padding.pad, padding.unpad),
+    "mean": Emitter(means.forward, means.backward),
 }
 
 
@@ -186,6 +189,8 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             gradient = split_concat(step, build, node, edge, first)
         elif node.kind == "max" and edge.source in trained:
             gradient = winner_gradient(step, build, node, edge)
+        elif node.kind == "product" and edge.source in trained:
+            gradient = factor_gradient(step, build, node, edge)
         first += build.maps.contributions[edge.name].channels
         emitter = emitter_of(edge)
         # Weight gradient first: a spectral one may make the data gradient on its way, and the other

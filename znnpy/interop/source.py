@@ -36,6 +36,13 @@ SOURCES = Registry[Source](
             knows="znnpy.interop.nnunet.folder:is_model",
             read="znnpy.interop.nnunet.folder:read_model",
         ),
+        Source(
+            name="onnx",
+            title="ONNX",
+            wants="an ONNX file (.onnx)",
+            knows="znnpy.interop.onnx.model:is_model",
+            read="znnpy.interop.onnx.model:read_model",
+        ),
     ),
 )
 

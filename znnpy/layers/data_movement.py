@@ -1,13 +1,16 @@
-"""The edge kinds that only move voxels, `identity`, `crop` and `dropout`, in float64."""
+"""The edge kinds that only move voxels, `identity`, `crop`, `pad` and `dropout`, in float64."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 from pydantic import Field
 
-from znnpy.fields import Offset3, Probability, Strict
+from znnpy.fields import Offset3, Padding3, Probability, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind
-from znnpy.layers.types import Array
+from znnpy.layers.types import Array, BorderName, Numbers
+from znnpy.layers.windows import folded, framed, sides
 
 
 class IdentityLayer(Strict):
@@ -53,6 +56,40 @@ CROP = EdgeKind(
     short=("offset", (int, float, list, tuple)),
     forward=cropped,
     data_gradient=cropped_gradient,
+)
+
+
+class PadLayer(Strict):
+    """Puts voxels around a feature map."""
+
+    padding: Padding3 = Field(
+        description="Voxels before and after, z y x: one, three, or pairs [[before, after], ...]."
+    )
+    border: BorderName = Field(
+        default="zeros",
+        description="What they are: zeros; replicate, the nearest voxel; reflect, values mirrored at the outermost.",
+    )
+
+
+def padded_gradient(values: Array, gradient: Array, at: Applied) -> Array:
+    """Return the gradient of the voxels that are no padding, with that of their copies."""
+    return folded(gradient, sides(at.edge, at.dilation), at.edge.border)
+
+
+def _no_same(edge: Numbers) -> Iterable[str]:
+    if edge.padding == "same":
+        yield "padding same means nothing here; write how many voxels"
+
+
+PAD = EdgeKind(
+    name="pad",
+    summary="Voxels around feature maps, zeros or copies. In short: how many.",
+    example="pad: {padding: [[0, 0], [0, 1], [0, 1]]}  # before and after, z y x; or short, pad: 1",
+    keys=PadLayer,
+    short=("padding", (int, float, list, tuple)),
+    forward=lambda values, at: framed(values, sides(at.edge, at.dilation), at.edge.border),
+    data_gradient=padded_gradient,
+    wrong=_no_same,
 )
 
 

@@ -16,7 +16,7 @@ from znnpy.fields import Strict
 from znnpy.layers.sizes import AllSizes, windows
 from znnpy.layers.types import Array, EdgeKindName, Numbers, Triple
 
-NodeKind = Literal["input", "transfer", "sum", "max", "concat"]
+NodeKind = Literal["input", "transfer", "sum", "max", "concat", "product"]
 """How a node combines its edges (see `Node`). The set is closed: every room matches all of them."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from znnpy.errors import NetworkError
 from znnpy.layers.convolution import CONV
-from znnpy.layers.data_movement import CROP, DROPOUT, IDENTITY
+from znnpy.layers.data_movement import CROP, DROPOUT, IDENTITY, PAD
 from znnpy.layers.edge_kind import EdgeKind
+from znnpy.layers.means import MEAN
 from znnpy.layers.pooling import AVG_POOL, MAX_FILTER, MAX_POOL
 from znnpy.layers.transposed_convolution import CONV_TRANSPOSE
 from znnpy.layers.upsampling import UPSAMPLE
@@ -13,7 +14,19 @@ from znnpy.registry import Registry
 
 EDGE_KINDS = Registry[EdgeKind](
     "layer",
-    (CONV, CONV_TRANSPOSE, MAX_FILTER, MAX_POOL, AVG_POOL, UPSAMPLE, IDENTITY, DROPOUT, CROP),
+    (
+        CONV,
+        CONV_TRANSPOSE,
+        MAX_FILTER,
+        MAX_POOL,
+        AVG_POOL,
+        UPSAMPLE,
+        IDENTITY,
+        DROPOUT,
+        CROP,
+        PAD,
+        MEAN,
+    ),
 )
 
 

@@ -18,7 +18,7 @@ Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 BARE: Sides = ((0, 0), (0, 0), (0, 0))
 BorderName = Literal["zeros", "replicate", "reflect"]
 """How padding is filled: 0, the nearest voxel, or the values mirrored at the outermost voxel, which is not repeated."""
-Interpolation = Literal["nearest", "linear"]
+Interpolation = Literal["nearest", "linear", "corners"]
 NormKind = Literal["batch", "instance", "group", "layer"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 
@@ -84,6 +84,8 @@ EdgeKindName = Literal[
     "identity",
     "dropout",
     "crop",
+    "pad",
+    "mean",
 ]
 
 
@@ -99,7 +101,8 @@ class Numbers:
     the source that windows see too, filled as `border` says; `same`: as many as keep the size, half of them before.
     `groups`: of channels, each convolved by itself. `weight_standardization`: filters are used with mean 0 and
     variance 1. `output_padding`: voxels that conv_transpose adds after the last ones. `factor`: by which upsampling
-    grows, `mode`: nearest voxel or linear. `count_padding`: padding counts in averages, as zeros.
+    grows, `mode`: nearest voxel, or linear, `corners` between outermost voxels
+    that stay. `count_padding`: padding counts in averages, as zeros.
     """
 
     size: Triple = ONCE

@@ -19,7 +19,8 @@ class UpsampleLayer(Strict):
     )
     mode: Interpolation = Field(
         default="nearest",
-        description="nearest voxel, or linear between voxel centres (align_corners=False).",
+        description="nearest voxel; linear between voxel centres; corners: linear, and the outermost voxels stay "
+        "(align_corners).",
     )
 
 
@@ -27,7 +28,7 @@ def upsampled(values: Array, at: Applied) -> Array:
     """Return every voxel `factor` times along each axis, or linear interpolation between voxel centres."""
     for axis, factor in enumerate(at.edge.factor, start=2):
         if factor > 1:
-            values = _along(axis, _weights(values.shape[axis], factor, at.edge.mode), values)
+            values = _along(axis, _weights(values.shape[axis], factor, at.edge), values)
     return values
 
 
@@ -35,15 +36,18 @@ def upsampled_gradient(values: Array, gradient: Array, at: Applied) -> Array:
     """Return the gradient by the input of `upsampled`, of which only the shape is used."""
     for axis, factor in enumerate(at.edge.factor, start=2):
         if factor > 1:
-            gradient = _along(axis, _weights(values.shape[axis], factor, at.edge.mode).T, gradient)
+            gradient = _along(axis, _weights(values.shape[axis], factor, at.edge).T, gradient)
     return gradient
 
 
-def _weights(size: int, factor: int, mode: Interpolation) -> Array:
+def _weights(size: int, factor: int, edge: Numbers) -> Array:
     """Return how much each new voxel takes of each old one along an axis, a matrix (new, old)."""
-    if mode == "nearest":
+    if edge.mode == "nearest":
         return np.repeat(np.eye(size), factor, axis=0)
-    place = np.clip((np.arange(size * factor) + 0.5) / factor - 0.5, 0, size - 1)
+    if edge.mode == "corners":
+        place = np.arange(size * factor) * (size - 1) / (size * factor - 1)
+    else:
+        place = np.clip((np.arange(size * factor) + 0.5) / factor - 0.5, 0, size - 1)
     weights: Array = np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(size)))
     return weights
 
@@ -55,6 +59,9 @@ def _along(axis: int, matrix: Array, values: Array) -> Array:
 def _sizes(edge: Numbers, dilation: Triple) -> AllSizes:
     """Return the sizes along z, y, x; with linear interpolation a voxel reaches all within one voxel's distance."""
     linear = edge.mode == "linear"
+    if edge.mode == "corners":  # the further from the first voxel, the nearer to the one before
+        z, y, x = (Spreads(3 * f, f, f, f) if f > 1 else Spreads() for f in edge.factor)
+        return z, y, x
     z, y, x = (
         Spreads(2 * f - f % 2, f, f // 2, f - f % 2 - f // 2) if linear else Spreads(f, f)
         for f in edge.factor

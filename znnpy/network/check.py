@@ -177,7 +177,7 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
     if edge.weight_standardization and source.channels // edge.groups * prod(edge.size) < 2:
         yield "weight_standardization makes a filter of a single weight 0; take it away"
     if edge_kind(edge.kind).learns:
-        if target.kind in ("concat", "max"):
+        if target.kind in ("concat", "max", "product"):
             into = f"the {target.kind} node '{target.name}'"
             yield f"a {edge.kind} cannot enter {into}; put a sum node between"
     elif target.kind != "concat" and source.channels != target.channels:

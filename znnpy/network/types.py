@@ -21,8 +21,9 @@ class Node:
     """A node of the graph: a feature map of some channels, and how it is made from what its edges bring.
 
     `kind`: `input` is fed by the user; `sum` adds its incoming edges; `max` takes the maximum over them (maxout);
-    `concat` stacks their channels in the order of `Network.edges`; `transfer` adds them, adds one bias for each
-    channel, normalises by `norm` and applies the activation function `function`.
+    `product` multiplies them, voxel by voxel; `concat` stacks their channels in the order of `Network.edges`;
+    `transfer` adds them, adds one bias for each channel, normalises by `norm` and applies the activation
+    function `function`.
     `shown`: the activation function that the loss applies to an output's values in place of the node.
     `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """

@@ -134,6 +134,8 @@ class _State:
                 return _total(arriving)
             case "max":
                 return np.asarray(np.max(arriving, axis=0))
+            case "product":
+                return np.asarray(np.prod(arriving, axis=0))
             case "transfer":
                 total = self.normed(node, self.biased(node, arriving))
                 return function_of(node.function).value(total, self.shape(node))
@@ -238,6 +240,12 @@ class _State:
             case "max":
                 winner = np.argmax([self.through(edge) for edge in edges], axis=0)
                 return [np.where(winner == index, gradient, 0.0) for index in range(len(edges))]
+            case "product":
+                factors = [self.through(edge) for edge in edges]
+                return [
+                    gradient * np.prod([*factors[:index], *factors[index + 1 :]], axis=0)
+                    for index in range(len(edges))
+                ]
             case "sum" | "transfer" | "input":
                 return [gradient for _ in edges]
             case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
 
 from znnpy.engine.memory.allocation import Build
@@ -45,16 +47,12 @@ def _fill(
 ) -> None:
     # In place only the frame is written; a copy gets its voxels as well.
     copies, extent = target is not source, target.extent
-    before, after = target.frame[target.cut]
     written = voxels(grown(target.shape, target.frame)) - (0 if copies else voxels(target.shape))
     # Eight bytes a float: read and written.
     seconds = written * target.lanes * 8 / MEMORY_RATE
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in build.layout.grain.ranges(target.extent, seconds):
-                # Padding planes before the first plane and after the last are copies of planes near them.
-                first = max(0, min(low, extent - 1 - after)) if high == extent else low
-                last = high if low else min(extent, max(high, before + 1))
                 step.add(
                     frame_rows,
                     {
@@ -66,18 +64,58 @@ def _fill(
                     },
                     what=what,
                     cost=seconds * (high - low) / extent,
-                    reads=[source.region(batch, block, first, last)],
+                    reads=[source.region(batch, block, *_read(target, low, high))],
                     writes=[target.region(batch, block, low, high)],
                 )
 
 
+def pad(step: Step, build: Build, edge: Edge) -> None:
+    """Declare the tasks of a pad edge: its source, and padding around it, as voxels of its target."""
+    source, whole = build.value(edge.source), build.maps.contributions[edge.name]
+    sides = build.layout.padding(edge)
+    inner = replace(whole, address=whole.at(0, 0, *firsts(sides)), shape=source.shape, frame=sides)
+    before, _ = sides[whole.cut]
+    extent, seconds = source.extent, voxels(whole.shape) * whole.lanes * 8 / MEMORY_RATE
+    for batch in range(whole.batch):
+        for block in range(whole.blocks):
+            for low, high in build.layout.grain.ranges(extent, seconds):
+                ends = low + before if low else 0, whole.extent if high == extent else high + before
+                step.add(
+                    frame_rows,
+                    {
+                        **rows_of(source, "source", batch, block, 0),
+                        **rows_of(inner, "target", batch, block, 0),
+                        **_places(inner, sides, edge.border),
+                        **_framed_rows(inner, low, high),
+                        "copies": 1,
+                    },
+                    what=Identity(edge.name, Pass.FORWARD, Part.COPY),
+                    cost=seconds * (high - low) / extent,
+                    reads=[source.region(batch, block, *_read(inner, low, high))],
+                    writes=[whole.region(batch, block, *ends)],
+                )
+
+
+def _read(target: Tensor, low: int, high: int) -> tuple[int, int]:
+    """Return the planes that planes low..high read, with those that padding at their ends repeats or mirrors."""
+    extent, (before, after) = target.extent, target.frame[target.cut]
+    # Padding planes before the first plane and after the last are copies of planes near them.
+    first = max(0, min(low, extent - 1 - after)) if high == extent else low
+    return first, high if low else min(extent, max(high, before + 1))
+
+
+def unpad(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
+    """Declare the tasks of a pad edge's data gradient: padding's is added to that of the voxels it repeats."""
+    _fold(step, build, edge, gradient)
+
+
 def fold(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks that fold a data gradient with padding into the one without."""
-    source, target, sides = (
-        build.back(edge),
-        build.maps.backward[edge.name],
-        build.layout.padding(edge),
-    )
+    _fold(step, build, edge, build.back(edge))
+
+
+def _fold(step: Step, build: Build, edge: Edge, source: Tensor) -> None:
+    target, sides = build.maps.backward[edge.name], build.layout.padding(edge)
     before, after = sides[target.cut]
     for batch in range(target.batch):
         for block in range(target.blocks):

@@ -19,6 +19,7 @@ from znnpy.engine.layers.activation import (
 from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.prelu import emit_slopes_gradient
+from znnpy.engine.layers.product import multiply
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.feature_maps import first_of, is_passed_back, is_passed_on
 from znnpy.engine.memory.regions import Buffer
@@ -47,6 +48,8 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             _converge(step, build, edges, build.maps.contributions, passed, what)
         case "max":
             largest(step, build, node)
+        case "product":
+            multiply(step, build, node)
         case "input":
             return
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.layers.corner_upsampling import corners_backward, corners_forward
 from znnpy_kernels.layers.upsampling import upsample_backward, upsample_forward
 from znnpy_kernels.machine.abi import Kernel
 
@@ -25,7 +26,8 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         seen = max(first, 0), min(end, small.extent)
         made = low * factor, high * factor
         what = Identity(edge.name, Pass.FORWARD, Part.GROWTH)
-        _add(step, upsample_forward, edge, what, (small, large), (large, made), (small, seen))
+        kernel = corners_forward if edge.mode == "corners" else upsample_forward
+        _add(step, kernel, edge, what, (small, large), (large, made), (small, seen))
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -35,10 +37,13 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
         # A small voxel is part of 2 f or 2 f - 1 large ones: half a factor beyond its own on each
         # side.
         more = factor // 2 if edge.mode == "linear" else 0
+        # Between outermost voxels that stay, up to a factor.
+        more = factor if edge.mode == "corners" else more
         seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)
         what = Identity(edge.name, Pass.BACKWARD, Part.GROWTH)
         ends = (small, gradient)
-        _add(step, upsample_backward, edge, what, ends, (small, (low, high)), (gradient, seen))
+        kernel = corners_backward if edge.mode == "corners" else upsample_backward
+        _add(step, kernel, edge, what, ends, (small, (low, high)), (gradient, seen))
 
 
 def _planes(small: Tensor, large: Tensor) -> list[tuple[int, int]]:

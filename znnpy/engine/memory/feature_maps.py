@@ -303,8 +303,11 @@ def first_of(edges: Sequence[Edge]) -> Edge:
 def is_passed_on(network: Network, edge: Edge) -> bool:
     """Return whether an edge's output is its source's activation itself, without a copy."""
     into = network.node(edge.target).kind
-    added = into in SUMS and edge is not first_of(network.incoming(edge.target))
-    return edge.kind == "identity" and (into == "concat" or added)
+    arriving = network.incoming(edge.target)
+    added = into in SUMS and edge is not first_of(arriving)
+    # Factors are only read: the product is written elsewhere, as the way back needs them.
+    multiplied = into == "product" and len(arriving) > 1
+    return edge.kind == "identity" and (into == "concat" or added or multiplied)
 
 
 def is_passed_back(network: Network, edge: Edge) -> bool:
@@ -317,6 +320,12 @@ def keeps_sum(layout: Layout, node: Node) -> bool:
     """Return whether a node's sum is kept beside its values, because the backward pass needs both."""
     needed = node.norm is not None or function_of(node.function).needs_sum
     return layout.training and node.kind == "transfer" and needed
+
+
+def apart(layout: Layout, node: Node) -> bool:
+    """Return whether what a node's first edge brings is kept beside the node's values."""
+    factors = node.kind == "product" and len(layout.network.incoming(node.name)) > 1
+    return node.kind == "concat" or factors or keeps_sum(layout, node)
 
 
 def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
@@ -406,7 +415,7 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
             brought = maps.activations[edge.source]
         elif layout.stacked(edge) is not None:
             brought = _brought_to(layout, maps, edge)
-        elif node.kind != "concat" and edge is first_of(incoming) and not keeps_sum(layout, node):
+        elif edge is first_of(incoming) and not apart(layout, node):
             brought = own
         else:
             brought = new_tensor(

@@ -105,6 +105,7 @@ class Part(Enum):
     # Sums, gradients of parameters, loss and update.
     SUM = "sum", Kind.SUM
     LARGEST = "largest", Kind.SUM
+    MULTIPLIED = "product", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
     SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT

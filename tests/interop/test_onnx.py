@@ -1,0 +1,263 @@
+"""ONNX files as runs: values beside ONNX's own evaluator, names, sizes, and what is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+from onnx_files import CONV, NET, WEIGHTS, drawn, written
+
+from znnpy import Hardware, Model, load_network
+from znnpy.config import load_config
+from znnpy.geometry import fit_input
+from znnpy.interop.run import write_run
+from znnpy.interop.source import is_model, read_model
+from znnpy.train.progress import Quiet
+from znnpy.train.start import read_run
+
+IMAGE = drawn(1, 2, 6, 8, 12)
+
+
+def ours(path: Path, image: Any = IMAGE) -> dict[str, Any]:
+    """Outputs by name, in float64."""
+    found = read_model(path)
+    network = load_network(found.config["network"])
+    solid = image if image.ndim == 5 else image[:, :, None]
+    shapes = dict(fit_input(network, solid.shape[2:]).output_shapes)
+    hardware = Hardware(precision="float64")
+    with Model(
+        network, shapes, training=False, hardware=hardware, loss=found.config["training"]["loss"]
+    ) as made:
+        made.set_parameters(found.members["weights"]())
+        values = made.forward(solid)
+    return values if isinstance(values, dict) else {network.outputs[0].name: values}
+
+
+def theirs(path: Path, image: Any = IMAGE) -> list[Any]:
+    return ReferenceEvaluator(str(path)).run(None, {"x": image})
+
+
+def check(path: Path, image: Any = IMAGE) -> None:
+    found, wanted = ours(path, image), theirs(path, image)
+    assert len(found) == len(wanted)
+    for array, (name, value) in zip(wanted, found.items(), strict=True):
+        solid = array if array.ndim == 5 else array[:, :, None]
+        np.testing.assert_allclose(value, solid, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+FEWER = ("MaxPool", "x", "f", {"kernel_shape": [1, 2, 3], "strides": [1, 2, 3]})
+ONES, ZEROS = np.ones(2, np.float32), np.zeros(2, np.float32)
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "one of many kinds": NET,
+    "same, upper": (
+        [("Conv", "x c.weight", "y", {"auto_pad": "SAME_UPPER", "strides": [2, 2, 2]})],
+        {"c.weight": drawn(3, 2, 3, 4, 2)},
+    ),
+    "same, lower": (
+        [("Conv", "x c.weight", "y", {"auto_pad": "SAME_LOWER"})], {"c.weight": drawn(3, 2, 3, 4, 2)},
+    ),
+    "padding beyond the filter": (
+        [("Conv", "x c.weight", "y", {"pads": [0, 3, 0, 1, 0, 2]})], {"c.weight": drawn(3, 2, 1, 3, 2)},
+    ),
+    "dilated, grouped": (
+        [("Conv", "x c.weight", "y", {"dilations": [1, 2, 3], "group": 2})],
+        {"c.weight": drawn(4, 1, 2, 3, 2)},
+    ),
+    "transposed": (
+        [FEWER, ("ConvTranspose", "f c.weight b", "y",
+          {"strides": [1, 2, 3], "pads": [0, 1, 0, 1, 0, 1], "output_padding": [0, 1, 2]})],
+        {"c.weight": drawn(2, 3, 3, 2, 3), "b": drawn(3)},
+    ),
+    "averages without padding": (
+        [("AveragePool", "x", "y", {"kernel_shape": [3, 2, 2], "pads": [1, 0, 1, 1, 1, 0]})], {},
+    ),
+    "nearest by scales": ([FEWER, ("Resize", "f - s", "y", {"coordinate_transformation_mode": "asymmetric",
+                           "nearest_mode": "floor"})], {"s": np.array([1, 1, 1, 2, 3], np.float32)}),
+    "nearest of centres": ([FEWER, ("Resize", "f - s", "y")], {"s": np.array([1, 1, 1, 2, 3], np.float32)}),
+    "linear between corners": (
+        [FEWER, ("Resize", "f - s", "y", {"mode": "linear", "coordinate_transformation_mode": "align_corners"})],
+        {"s": np.array([1, 1, 1, 2, 3], np.float32)},
+    ),
+    "replicated border": (
+        [("Pad", "x p", "q", {"mode": "edge"}), ("Conv", "q c.weight", "y")],
+        {"p": np.array([0, 0, 1, 0, 1, 0, 0, 0, 0, 2]), "c.weight": drawn(3, 2, 3, 1, 4)},
+    ),
+    "borders by themselves": (
+        [("Pad", "x p", "q", {"mode": "reflect"}), ("Pad", "q p", "r", {"mode": "edge"}), ("Pad", "r p", "y")],
+        {"p": np.array([0, 0, 1, 0, 3, 0, 0, 0, 2, 1])},
+    ),
+    "cropped unevenly": (
+        [("Slice", "x s e a", "y")],
+        {"s": np.array([1, -7]), "e": np.array([2**62, 7]), "a": np.array([2, 3])},
+    ),
+    "cut by channels": (
+        [("Slice", "x s e a", "one"), ("Split", "x", "two three", {"axis": 1, "num_outputs": 2}),
+         ("Sub", "one three", "d"), ("Neg", "d", "n"), ("Max", "n two", "y")],
+        {"s": np.array([0]), "e": np.array([1]), "a": np.array([1])},
+    ),
+    "numbers": (
+        [("Mul", "x g", "a"), ("Add", "a h", "b"), ("Sub", "k b", "c"), ("Div", "c g", "y")],
+        {"g": drawn(1, 2, 1, 1, 1), "h": drawn(2, 1, 1, 1), "k": np.float32(0.7)},
+    ),
+    "groups by reshape": (
+        [CONV, ("Reshape", "c to", "r"), ("InstanceNormalization", "r one nil", "i"), ("Shape", "c", "s"),
+         ("Reshape", "i s", "b"), ("Mul", "b g", "m"), ("Add", "m h", "y")],
+        {**WEIGHTS, "to": np.array([0, 2, -1]), "one": ONES, "nil": ZEROS, "g": drawn(4, 1, 1, 1),
+         "h": drawn(4, 1, 1, 1)},
+    ),
+    "linear layers of means": (
+        [CONV, ("ReduceMean", "c axes", "m", {"keepdims": 0}),
+         ("Gemm", "m f.weight f.bias", "f", {"transB": 1}), ("Sigmoid", "f", "g"),
+         ("Unsqueeze", "g back", "u"), ("Mul", "c u", "y")],
+        {**WEIGHTS, "axes": np.array([2, 3, 4]), "back": np.array([2, 3, 4]),
+         "f.weight": drawn(4, 4), "f.bias": drawn(4)},
+    ),
+    "groups with a scale for each": (
+        [CONV, ("Reshape", "c to", "r"), ("InstanceNormalization", "r g h", "i"), ("Shape", "c", "s"),
+         ("Reshape", "i s", "y")],
+        {**WEIGHTS, "to": np.array([0, 2, -1]), "g": drawn(2), "h": drawn(2, seed=1)},
+    ),
+    "groups": (
+        [CONV, ("GroupNormalization", "c g h", "y", {"num_groups": 2})],
+        {**WEIGHTS, "g": drawn(2), "h": drawn(2, seed=1)},
+    ),
+    "cut off at both ends": (
+        [CONV, ("Clip", "c lo hi", "k"), ("HardSigmoid", "k", "y", {"alpha": 0.3, "beta": 0.4})],
+        {**WEIGHTS, "lo": np.float32(-0.1), "hi": np.float32(0.25)},
+    ),
+    "outputs that nothing reads": (
+        [CONV, ("Dropout", "c", "d mask"), ("MaxPool", "d", "y places", {"kernel_shape": [2, 2, 2]})], WEIGHTS,
+    ),
+    "silu": ([CONV, ("Sigmoid", "c", "s"), ("Mul", "c s", "y")], WEIGHTS),
+    "gelu": ([CONV, ("Gelu", "c", "y", {"approximate": "tanh"})], WEIGHTS),
+    "gelu in parts": (
+        [CONV, ("Div", "c r", "d"), ("Erf", "d", "e"), ("Add", "e o", "a"), ("Mul", "c a", "m"), ("Mul", "m h", "y")],
+        {**WEIGHTS, "r": np.float32(2**0.5), "o": np.float32(1), "h": np.float32(0.5)},
+    ),
+    "hard swish in parts": (
+        [CONV, ("HardSigmoid", "c", "h", {"alpha": 1 / 6}), ("Mul", "h c", "y")], WEIGHTS,
+    ),
+    "padding of a transposed convolution beyond its filters": (
+        [FEWER, ("ConvTranspose", "f c.weight", "y", {"strides": [1, 2, 3], "pads": [0, 2, 2, 1, 0, 3]})],
+        {"c.weight": drawn(2, 3, 1, 2, 3)},
+    ),
+    "functions": (
+        [CONV, ("LeakyRelu", "c", "l", {"alpha": 0.2}), ("Elu", "l", "e", {"alpha": 0.7}),
+         ("HardSwish", "e", "h"), ("PRelu", "h p", "q"), ("Softmax", "q", "y", {"axis": 1})],
+        {**WEIGHTS, "p": drawn(4, 1, 1, 1)},
+    ),
+    "an output that is read": ([CONV, ("Relu", "c", "y"), ("Add", "y c", "z")], WEIGHTS),
+    "shapes of shapes": (
+        [("Conv", "x c.weight c.bias", "c", {"pads": [1] * 6, "strides": [2, 1, 2]}), ("Shape", "c", "s"),
+         ("Slice", "s two five nought", "z"), ("Cast", "z", "f", {"to": 1}),
+         ("Mul", "f twice", "t"), ("Floor", "t", "fl"), ("Cast", "fl", "i", {"to": 7}),
+         ("Slice", "s nil two nought", "b"), ("Gather", "s one", "g"), ("Concat", "first four i", "sz", {"axis": 0}),
+         ("Resize", "c - - sz", "y", {"mode": "linear"})],
+        {**WEIGHTS, "two": np.array([2]), "five": np.array([5]), "nought": np.array([0]), "nil": np.array([0]),
+         "one": np.array([1]), "first": np.array([1]), "four": np.array([4]), "twice": np.float32([2, 1, 2])},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values(case: str, tmp_path: Path) -> None:
+    nodes, weights = CASES[case]
+    outputs = ("y", "z") if case == "an output that is read" else ("y",)
+    check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
+
+
+def test_ones_and_zeros_are_learned_where_they_are_named_as_weights(tmp_path: Path) -> None:
+    ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
+    for names, affine in ((("n.weight", "n.bias"), True), (("one", "nil"), False)):
+        nodes = [CONV, ("InstanceNormalization", f"c {names[0]} {names[1]}", "y")]
+        weights = {**WEIGHTS, names[0]: ones, names[1]: zeros}
+        found = read_model(written(tmp_path / "a.onnx", nodes, weights)).config["network"]["nodes"]
+        assert found["y"]["norm"]["affine"] == affine
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 18, 21, onnx.defs.onnx_opset_version()])
+def test_opsets(opset: int, tmp_path: Path) -> None:
+    nodes, weights = NET
+    path = written(tmp_path / "a.onnx", nodes, weights, opset=max(opset, 11))
+    found = ours(path)["y"]
+    np.testing.assert_allclose(
+        found, theirs(written(tmp_path / "b.onnx", nodes, weights))[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_softmax_of_older_opsets(tmp_path: Path) -> None:
+    turn = {"perm": [0, 4, 2, 3, 1]}
+    nodes = [
+        CONV,
+        ("Transpose", "c", "t", turn),
+        ("Softmax", "t", "s", {"axis": 4}),
+        ("Transpose", "s", "y", turn),
+    ]
+    check(written(tmp_path / "a.onnx", nodes, WEIGHTS, opset=11))
+
+
+def test_channels_last(tmp_path: Path) -> None:
+    """As TensorFlow's nets are written."""
+    nodes = [
+        ("Transpose", "x", "t", {"perm": [0, 4, 1, 2, 3]}),
+        ("Conv", "t c.weight c.bias", "c", {"auto_pad": "SAME_UPPER"}),
+        ("Transpose", "c", "y", {"perm": [0, 2, 3, 4, 1]}),
+    ]
+    path = written(tmp_path / "a.onnx", nodes, WEIGHTS, shape=(1, 6, 8, 12, 2))
+    wanted = theirs(path, IMAGE.transpose(0, 2, 3, 4, 1))[0].transpose(0, 4, 1, 2, 3)
+    np.testing.assert_allclose(ours(path)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_learns_apart_is_said(tmp_path: Path) -> None:
+    nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
+    weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}
+    notes = read_model(written(tmp_path / "a.onnx", nodes, weights)).notes
+    assert [
+        note for note in notes if "PRelu /a/q/PRelu: one slope for all channels becomes" in note
+    ]
+    assert [
+        note for note in notes if "Conv /a/y/Conv: filters that an earlier operator has" in note
+    ]
+
+
+def test_flat_nets_have_one_voxel_along_z(tmp_path: Path) -> None:
+    nodes = [
+        ("Conv", "x c.weight", "c", {"pads": [1, 0, 1, 2], "strides": [2, 2]}),
+        ("MaxPool", "c", "p", {"kernel_shape": [2, 3]}),
+        ("ConvTranspose", "p d.weight", "y", {"strides": [2, 2]}),
+    ]
+    weights = {"c.weight": drawn(4, 2, 3, 3), "d.weight": drawn(4, 3, 2, 2)}
+    path = written(tmp_path / "a.onnx", nodes, weights, shape=(1, 2, 8, 10))
+    check(path, drawn(1, 2, 8, 10))
+    found = read_model(path).config["network"]["edges"]
+    assert found["c"]["size"] == [1, 3, 3]
+    assert found["c"]["padding"] == [[0, 0], [1, 1], [0, 2]]
+
+
+def test_a_run_has_the_names_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.onnx", *NET)
+    assert is_model(path)
+    write_run(read_model(path), tmp_path / "run")
+    config = load_config(tmp_path / "run" / "config.yaml")
+    assert config.network.nodes is not None
+    assert config.network.edges is not None
+    assert {"c", "e", "d"} <= config.network.edges.keys()
+    assert {"x", "n", "y"} <= config.network.nodes.keys()
+    # Convolution, norm and function are one node; padding is part of the convolution that reads it.
+    assert config.network.nodes["n"].function == "relu"
+    assert config.network.edges["e"].padding[0] == (1, 1)  # type: ignore[attr-defined]
+    assert config.training.output_shape == (6, 8, 12)
+    saved = read_run(tmp_path / "run", Quiet())
+    assert np.array_equal(saved.checkpoint.parameters["e"], NET[1]["e.weight"])
+    assert np.array_equal(saved.checkpoint.parameters["n.running_variance"], NET[1]["n.var"])
+
+
+def test_axes_of_any_size(tmp_path: Path) -> None:
+    shape = ("batch", 2, None, "y", 12)
+    found = read_model(written(tmp_path / "a.onnx", *NET, shape=shape)).config["training"]
+    assert found["output_shape"] == [64, 64, 12]
+    check(written(tmp_path / "a.onnx", *NET, shape=shape))

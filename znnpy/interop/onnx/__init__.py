@@ -1,0 +1,1 @@
+"""ONNX files as networks: read without running anything of them (`model.py`)."""

@@ -1,0 +1,43 @@
+"""An ONNX file as a config and the weights of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from znnpy.errors import ModelFileError
+from znnpy.interop.model import ImportedModel
+from znnpy.interop.onnx.file import read_graph
+from znnpy.interop.onnx.graph import network_of
+from znnpy.interop.operators.training import target_for, training_keys
+
+SUFFIX = ".onnx"
+NORMALIZATION = (
+    "normalisation of the input is not part of the file: data.normalize is none, set it if the net expects "
+    "another"
+)
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a path is an ONNX file by its name."""
+    return path.suffix.lower() == SUFFIX and path.is_file()
+
+
+def read_model(path: Path) -> ImportedModel:
+    """Return the model of a file; all of its weights are read."""
+    graph = read_graph(path)
+    try:
+        found = network_of(graph, str(path))
+    except ModelFileError as error:
+        text = str(error)
+        raise ModelFileError(text if str(path) in text else f"{path}: {text}") from error
+    (sizes,) = graph.inputs.values()
+    fixed = all(n is not None for n in sizes[2:])
+    config = {
+        "network": dict(found.section),
+        "data": {"normalize": "none", "target": target_for(found.network)},
+        "training": training_keys(found, fixed=fixed),
+    }
+    title = f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes"
+    return ImportedModel(
+        title, config, {"weights": lambda: found.parameters}, [NORMALIZATION, *found.notes]
+    )

@@ -1,0 +1,88 @@
+"""ONNX's Resize, where it is a repetition of voxels or interpolates linearly between their centres."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from znnpy.interop.onnx.file import Operator
+from znnpy.interop.onnx.reading import Reading
+from znnpy.interop.operators import windows
+from znnpy.interop.operators.value import Value
+from znnpy.layers.types import Interpolation
+from znnpy.network.types import Triple
+
+CENTRES, CORNERS = ("half_pixel", "pytorch_half_pixel"), "align_corners"
+
+
+def resize(reading: Reading, op: Operator, name: str) -> Value:
+    """Resize by whole factors, if it is what repeats voxels or interpolates between their centres."""
+    x, mode = reading.value(op), op.attribute("mode", "nearest")
+    where = op.attribute("coordinate_transformation_mode", "half_pixel")
+    rounds = op.attribute("nearest_mode", "round_prefer_floor")
+    op.attribute("cubic_coeff_a", -0.75), op.attribute("extrapolation_value", 0.0)
+    if (
+        op.attribute("antialias", 0)
+        or op.attribute("exclude_outside", 0)
+        or op.attribute("axes", None)
+    ):
+        raise op.wrong("attributes antialias, exclude_outside and axes are not supported")
+    if op.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise op.wrong("attribute keep_aspect_ratio_policy is not supported")
+    size = _new_size(reading, op, x)
+    old = (1, 1, 1) if x.spread else x.size
+    for length, new in zip(old, size, strict=True):
+        if length == new or length == 1:
+            continue
+        if mode == "linear" and where not in (*CENTRES, CORNERS):
+            raise op.wrong(
+                f"attribute coordinate_transformation_mode: {where[:40]} with mode linear is not supported"
+            )
+        if mode == "nearest" and not _repeats(length, new, where, rounds):
+            raise op.wrong(
+                f"attributes {where[:40]} and {rounds[:40]} from {length} to {new} voxels are not supported"
+            )
+    if mode not in ("nearest", "linear"):
+        raise op.wrong(f"attribute mode: {mode[:40]} is not supported")
+    how: Interpolation = "nearest" if mode == "nearest" else "linear"
+    if mode == "linear" and where == CORNERS:
+        how = "corners"
+    return windows.grown(reading.sketch, name, x, size, how)
+
+
+def _new_size(reading: Reading, op: Operator, x: Value) -> Triple:
+    if reading.given(op, 3):
+        sizes = reading.numbers(op, 3, "sizes")
+    else:
+        scales = reading.array(op, 2, "scales").astype(np.float64).reshape(-1)
+        if scales.size != len(x.seen) or not np.all((scales > 0) & (scales < 1 << 16)):
+            raise op.wrong(f"scales {scales[:8]} must be positive, one for each axis")
+        sizes = [int(np.floor(n * s)) for n, s in zip(x.seen, scales, strict=True)]
+    if len(sizes) != len(x.seen) or tuple(sizes[:2]) != x.seen[:2] or min(sizes) < 1:
+        raise op.wrong(f"sizes {sizes[:8]} of a tensor {x.seen} are not supported")
+    return windows.triple(reading.sketch, sizes[2:], x.dimensions, 1, "sizes")
+
+
+def _repeats(length: int, new: int, where: str, rounds: str) -> bool:
+    """Return whether nearest neighbours are each voxel `new / length` times, by the standard's formulas."""
+    if new % length:
+        return False
+    factor, at = new // length, np.arange(new, dtype=np.float64)
+    places = {
+        "asymmetric": at / factor,
+        "half_pixel": (at + 0.5) / factor - 0.5,
+        "pytorch_half_pixel": (at + 0.5) / factor - 0.5,
+        "align_corners": at * (length - 1) / max(new - 1, 1),
+    }
+    rounded: dict[str, Callable[[Any], Any]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda v: np.ceil(v - 0.5),
+        "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+    }
+    if where not in places or rounds not in rounded:
+        return False
+    found = np.clip(rounded[rounds](places[where]), 0, length - 1)
+    return np.array_equal(found, np.arange(new) // factor)

@@ -1,0 +1,139 @@
+"""A finished sketch as the `nodes` and `edges` of a config, and its parameters by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from znnpy.errors import ModelFileError, ZnnpyError
+from znnpy.interop.operators.fusion import fused
+from znnpy.interop.operators.sketch import Bench, Floats, Sketch
+from znnpy.interop.operators.value import Value
+from znnpy.layers.activation_functions import FUNCTIONS
+from znnpy.network import load_network
+from znnpy.network.parameters import parameter_shapes
+from znnpy.network.types import Network, Triple
+
+
+@dataclass(frozen=True)
+class Described:
+    """A net: `section` as in a config, the network that it means, its parameters, and those that do not learn.
+
+    `shapes`: sizes of the outputs, (z, y, x) by name, for the example that it was read with.
+    """
+
+    section: Mapping[str, Any]
+    network: Network
+    parameters: Mapping[str, Floats]
+    frozen: tuple[str, ...]
+    shapes: Mapping[str, Triple]
+    notes: tuple[str, ...] = ()
+
+
+def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
+    """Return a sketch's net, whose outputs get these names; ModelFileError for what cannot be said."""
+    sketch.at = ""
+    ends = _outputs(sketch, outputs)
+    fused(sketch, list(ends))
+    for name, bench in sketch.nodes.items():
+        if bench.keys.get("function", "linear") not in FUNCTIONS:
+            raise ModelFileError(f"{name}: {bench.keys['function']} by itself is not supported")
+    _name_outputs(sketch, ends)
+    _write_factors(sketch)
+    nodes = {name: _node_keys(bench) for name, bench in sketch.nodes.items()}
+    edges = {
+        name: {"kind": link.kind, "from": link.source, "to": link.target, **link.keys}
+        for name, link in sketch.links.items()
+    }
+    try:
+        network = load_network({"nodes": nodes, "edges": edges})
+        # In the order of the data, for people who read it.
+        order = {node.name: place for place, node in enumerate(network.nodes)}
+        nodes = {name: nodes[name] for name in order}
+        edges = dict(sorted(edges.items(), key=lambda edge: order[edge[1]["to"]]))
+        network = load_network({"nodes": nodes, "edges": edges})
+    except ZnnpyError as error:
+        raise ModelFileError("; ".join(str(error).split("\n"))) from error
+    parameters, frozen = _parameters(sketch)
+    for name, shape in parameter_shapes(network).items():
+        if name not in parameters or parameters[name].shape != shape:
+            found = parameters[name].shape if name in parameters else "none"
+            raise ModelFileError(f"{name}: its values have shape {found}, and {shape} by the net")
+        if not np.isfinite(parameters[name]).all():
+            raise ModelFileError(f"{name}: has values that are not finite")
+    shapes = {node.name: sketch.nodes[node.name].size for node in network.outputs}
+    return Described(
+        {"nodes": nodes, "edges": edges}, network, parameters, frozen, shapes, _notes(sketch)
+    )
+
+
+def _notes(sketch: Sketch) -> tuple[str, ...]:
+    """Return a line for each note, with the first operator of which it is said."""
+    found = []
+    for text, places in sketch.notes.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        found.append(f"{places[0]}{more}: {text}")
+    return tuple(found)
+
+
+def _outputs(sketch: Sketch, outputs: Mapping[str, Value]) -> dict[str, str]:
+    """Return wanted names by node; a node that others read, or that is an output twice, gets one more behind it."""
+    read, ends = {link.source for link in sketch.links.values()}, dict[str, str]()
+    for name, value in outputs.items():
+        sketch.at = f"output {name}"
+        if not value.plain or value.spread:
+            raise sketch.wrong(f"of shape {value.seen} is not supported: channels at voxels are")
+        node = value.node
+        if node in read or node in ends or sketch.nodes[node].kind == "input":
+            made = sketch.node(f"{name}.value", "sum", value)
+            sketch.link(f"{name}.in", value, made)
+            node = made.node
+        ends[node] = name
+    sketch.at = ""
+    return ends
+
+
+def _name_outputs(sketch: Sketch, ends: Mapping[str, str]) -> None:
+    for node, wanted in ends.items():
+        name = sketch.name(wanted)
+        sketch.nodes[name] = sketch.nodes.pop(node)
+        for link in sketch.links.values():
+            if link.target == node:
+                link.target = name
+
+
+def _write_factors(sketch: Sketch) -> None:
+    """Turn factors of channels that no norm took up into filters of one voxel for each channel."""
+    for name, bench in sketch.nodes.items():
+        if bench.factor is None:
+            continue
+        link = next(link for link in sketch.links.values() if link.target == name)
+        link.kind, link.keys = "conv", {"size": [1, 1, 1]}
+        if bench.channels > 1:
+            link.keys["groups"] = bench.channels
+        link.filters, link.learns = bench.factor.reshape(-1, 1, 1, 1, 1), bench.learns
+
+
+def _node_keys(bench: Bench) -> dict[str, Any]:
+    keys: dict[str, Any] = {"kind": bench.kind, "channels": bench.channels, **bench.keys}
+    if bench.kind == "transfer":
+        keys["bias"] = "bias" in bench.arrays
+    return keys
+
+
+def _parameters(sketch: Sketch) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    found, frozen = dict[str, Floats](), list[str]()
+    for name, link in sketch.links.items():
+        if link.filters is not None:
+            found[name] = np.ascontiguousarray(link.filters, np.float32)
+            frozen += [] if link.learns else [name]
+    for name, bench in sketch.nodes.items():
+        for what, array in bench.arrays.items():
+            own = name if what == "bias" else f"{name}.{what}"
+            found[own] = np.ascontiguousarray(array, np.float32)
+            if not bench.learns and what == "bias":
+                frozen.append(own)
+    return found, tuple(frozen)

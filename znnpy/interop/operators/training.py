@@ -1,0 +1,54 @@
+"""The section `training` of a net that was taken over: sizes of patches, a loss that its outputs go with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy.errors import ModelFileError
+from znnpy.geometry.shape_inference import largest
+from znnpy.interop.operators.described import Described
+from znnpy.network.types import Network, Triple
+
+WIDEST = 64  # voxels along an axis of a patch for training, where the net says none
+LOSSES = {"logistic": "binomial_cross_entropy", "softmax": "softmax"}
+
+
+def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
+    """Return keys of training; `fixed`: patches are as large as the example that the net was read with."""
+    shapes = dict(found.shapes) if fixed else _smaller(found)
+    first, *others = shapes.values()
+    keys: dict[str, Any] = {
+        "output_shape": list(first)
+        if not others or all(s == first for s in others)
+        else _finest(shapes),
+        "loss": loss_for(found.network),
+    }
+    if found.frozen:
+        keys["freeze"] = list(found.frozen)
+    return keys
+
+
+def loss_for(network: Network) -> str:
+    """Return a loss that the functions of all outputs go with."""
+    functions = {node.function for node in network.outputs}
+    return LOSSES.get(functions.pop(), "square") if len(functions) == 1 else "square"
+
+
+def target_for(network: Network) -> Any:
+    """Return a target that the outputs go with: class numbers for softmax, else a mask of as many channels."""
+    classes = all(node.function == "softmax" for node in network.outputs)
+    return {"kind": "labels"} if classes else "mask"
+
+
+def _smaller(found: Described) -> dict[str, Triple]:
+    limits = {}
+    for name, (z, y, x) in found.shapes.items():
+        limits[name] = (min(z, WIDEST), min(y, WIDEST), min(x, WIDEST))
+    shapes = largest(found.network, limits)
+    if not shapes:
+        raise ModelFileError(f"the net makes no output of at most {WIDEST} voxels along each axis")
+    return shapes
+
+
+def _finest(shapes: dict[str, Triple]) -> list[int]:
+    return list(max(shapes.values()))

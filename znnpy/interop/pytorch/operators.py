@@ -1,0 +1,206 @@
+"""The operators of PyTorch's exported programs, and the table of all that are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from znnpy.interop.operators import arithmetic, functions, windows
+from znnpy.interop.operators.sketch import Floats
+from znnpy.interop.operators.value import Value
+from znnpy.interop.pytorch.calls import Call, Translation
+from znnpy.interop.pytorch.function_operators import FUNCTION_OPERATORS
+from znnpy.interop.pytorch.window_operators import WINDOW_OPERATORS
+
+
+def linear(call: Call, name: str) -> Value:
+    """linear, of means over all of space."""
+    weight, edge = call.filters()
+    return windows.linear(call.sketch, name, call.value(), weight, call.floats("bias"), edge)
+
+
+def _affine(call: Call) -> dict[str, Floats]:
+    scale, shift = call.floats("weight"), call.floats("bias")
+    if scale is None or shift is None:
+        return {}
+    return {"scale": scale, "shift": shift}
+
+
+def batch_norm(call: Call, name: str) -> list[Value]:
+    """Batch normalisation by running statistics."""
+    arrays, mean, variance = _affine(call), call.floats("running_mean"), call.floats("running_var")
+    if mean is None or variance is None:
+        raise call.wrong("without running statistics is not supported")
+    arrays |= {"running_mean": mean, "running_variance": variance}
+    x, momentum = call.value(), float(call["momentum"] or 0.1)
+    return [
+        arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum)
+    ]
+
+
+def instance_norm(call: Call, name: str) -> Value:
+    """Instance normalisation; with running statistics, in prediction, it is batch normalisation."""
+    arrays, x = _affine(call), call.value()
+    if call["use_input_stats"]:
+        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays)
+    mean, variance = call.floats("running_mean"), call.floats("running_var")
+    if mean is None or variance is None:
+        raise call.wrong("without running statistics is not supported")
+    arrays |= {"running_mean": mean, "running_variance": variance}
+    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays)
+
+
+def group_norm(call: Call, name: str) -> Value:
+    """Normalisation of groups of channels."""
+    x, groups = call.value(), call["num_groups"]
+    kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
+    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], _affine(call), groups)
+
+
+def mean(call: Call, name: str) -> Value:
+    """mean and adaptive_avg_pool over all of space."""
+    x = call.value()
+    if call.kind == "mean":
+        rank, axes = len(x.seen), call.arguments.get("dim")
+        if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
+            raise call.wrong(f"over axes {axes} is not supported: over all of space, it is")
+        made = arithmetic.averaged(call.sketch, name, x)
+        return made if call["keepdim"] else made.seen_as(x.seen[:2])
+    if any(n != 1 for n in call["output_size"]):
+        raise call.wrong(f"argument output_size: {call['output_size']} is not supported: 1 is")
+    return arithmetic.averaged(call.sketch, name, x)
+
+
+MINUS = np.array([-1], np.float32)
+
+
+def _arithmetic(call: Call, name: str) -> Value:
+    if call.arguments.get("alpha", 1) != 1 or call.arguments.get("rounding_mode") is not None:
+        raise call.wrong("arguments alpha and rounding_mode are not supported")
+    if call.is_value("input") and call.is_value("other"):
+        return _of_two(call, name, call.value(), call.value("other"))
+    place = "input" if call.is_value("other") else "other"
+    x, array = call.value("other" if place == "input" else "input"), call.floats(place)
+    assert array is not None
+    match call.kind, place:
+        case "add", _:
+            return functions.scaled(call.sketch, name, x, None, array)
+        case "mul", _:
+            return functions.scaled(call.sketch, name, x, array, None)
+        case "sub", "other":
+            return functions.scaled(call.sketch, name, x, None, -array)
+        case "rsub", "other":
+            turned = functions.scaled(call.sketch, f"{name}.minus", x, MINUS, None)
+            return functions.scaled(call.sketch, name, turned, None, array)
+        case "div", "other" if array.all():
+            return functions.scaled(call.sketch, name, x, (1 / array).astype(np.float32), None)
+    raise call.wrong("by a tensor, or by 0, is not supported")
+
+
+def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
+    match call.kind:
+        case "add":
+            return arithmetic.added(call.sketch, name, one, other)
+        case "mul":
+            return arithmetic.multiplied(call.sketch, name, one, other)
+        case "maximum":
+            return arithmetic.larger(call.sketch, name, one, other)
+        case "sub":
+            turned = functions.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
+            return arithmetic.added(call.sketch, name, one, turned)
+    raise call.wrong("of two feature maps is not supported")
+
+
+def minus(call: Call, name: str) -> Value:
+    """neg."""
+    return functions.scaled(call.sketch, name, call.value(), MINUS, None)
+
+
+def concat(call: Call, name: str) -> Value:
+    """cat along channels."""
+    values = [call.calls.values.get(getattr(node, "name", "")) for node in call["input"]]
+    found = [value for value in values if isinstance(value, Value)]
+    if len(found) < len(values):
+        raise call.wrong("stacks what is no feature map")
+    if call["dim"] not in (1, 1 - len(found[0].seen)):
+        raise call.wrong(f"argument dim: {call['dim']} is not that of channels, 1")
+    return found[0] if len(found) == 1 else arithmetic.concatenated(call.sketch, name, found)
+
+
+def split(call: Call, name: str) -> list[Value]:
+    """split and chunk along channels."""
+    x = call.value()
+    if call["dim"] not in (1, 1 - len(x.seen)):
+        raise call.wrong(f"argument dim: {call['dim']} is not that of channels, 1")
+    found, first = list[Value](), 0
+    for number, part in enumerate(call.node.meta["val"]):
+        end = first + int(part.shape[1])
+        found.append(arithmetic.chosen(call.sketch, f"{name}.{number}", x, [*range(first, end)]))
+        first = end
+    return found
+
+
+def repeat(call: Call, name: str) -> Value:
+    """repeat along channels."""
+    x, times = call.value(), list(call["repeats"])
+    if len(times) != len(x.seen) or any(n != 1 for n in times[:1] + times[2:]):
+        raise call.wrong(f"argument repeats: {times} is not supported: of channels, it is")
+    return arithmetic.repeated(call.sketch, name, x, times[1])
+
+
+def expand(call: Call, name: str) -> Value:
+    """expand."""
+    return arithmetic.expanded(call.sketch, name, call.value(), [int(n) for n in call["size"]])
+
+
+def reshape(call: Call, name: str) -> Value:
+    """view, reshape, flatten, squeeze, unsqueeze: the same numbers in the same order."""
+    shape = [int(n) for n in call.node.meta["val"].shape]
+    return arithmetic.reshaped(call.sketch, name, call.any_value(), shape)
+
+
+def permute(call: Call, name: str) -> Value:
+    """permute, before a reshape that makes blocks of voxels of channels."""
+    x = call.any_value()
+    return arithmetic.transposed(call.sketch, x, [axis % len(x.seen) for axis in call["dims"]])
+
+
+def shuffle(call: Call, name: str) -> Value:
+    """pixel_shuffle."""
+    x, factor = call.value(), call["upscale_factor"]
+    return windows.shuffled(call.sketch, name, x, (1, factor, factor))
+
+
+def same(call: Call, name: str) -> Value:
+    """What changes nothing in prediction."""
+    if call.arguments.get("train"):
+        raise call.wrong("argument train: True is not supported")
+    dtype: Any = call.arguments.get("dtype")
+    if dtype is not None and not dtype.is_floating_point:
+        raise call.wrong(f"argument dtype: {dtype} is not supported")
+    return call.any_value()
+
+
+OPERATORS: dict[str, Translation] = {
+    **WINDOW_OPERATORS,
+    **FUNCTION_OPERATORS,
+    "linear": linear,
+    "_native_batch_norm_legit_no_training": batch_norm,
+    "instance_norm": instance_norm,
+    "group_norm": group_norm,
+    **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
+    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
+    "neg": minus,
+    "cat": concat,
+    **dict.fromkeys(("split", "split_with_sizes", "chunk"), split),
+    "permute": permute,
+    "pixel_shuffle": shuffle,
+    "repeat": repeat,
+    "expand": expand,
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze"), reshape),
+    **dict.fromkeys(
+        ("dropout", "feature_dropout", "alpha_dropout", "clone", "contiguous", "alias", "detach", "to", "_to_copy"),
+        same,
+    ),
+}  # fmt: skip
