@@ -41,6 +41,7 @@ AHEAD, THIN_AHEAD = 1, 4
 _ask_to_read, _source_plane = asking_of((0, 2)), source_plane_of((0, 2))
 _target_plane = target_plane_of(AT)
 _ask_to_write = asking_of((0, 2), new=True, write=True)
+_ask_for_values = asking_of((0, 2), new=True)
 
 
 def plane(form: Any) -> Any:
@@ -224,7 +225,12 @@ def finish(
         after = 2 * min(tile + _ahead(form), count - 1)
         ahead = target + 4 * places[after] * args[AT.target_z] + places[after + 1] * VECTOR_BYTES
         step_z = 4 * args[AT.target_z] * args[AT.dilation_z]
-        _ask_to_write(form, ahead, step_z, VECTOR_BYTES * args[AT.dilation_x])
+        step_x = VECTOR_BYTES * args[AT.dilation_x]
+        _ask_to_write(form, ahead, step_z, step_x)
+        if args[AT.output]:
+            value = args[AT.output] + 4 * (block * args[AT.output_block] + row * args[AT.output_y])
+            value += 4 * places[after] * args[AT.output_z] + places[after + 1] * VECTOR_BYTES
+            _ask_for_values(form, value, 4 * args[AT.output_z] * args[AT.dilation_z], step_x)
     target += 4 * z * args[AT.target_z] + x * VECTOR_BYTES
     _finished(form, args, block, source, column, (z, row, x), loose, target)
 
