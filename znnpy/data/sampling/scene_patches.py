@@ -14,8 +14,8 @@ from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Normalisation
-from znnpy.data.volume import Array, Triple, Volume, mirror_read
+from znnpy.data.values.scaling import Normalisation
+from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
 from znnpy.errors import VolumeError
 
 
@@ -36,7 +36,11 @@ class Material:
             lower = placing.lower(scene, node, volume, position, turn.flips)
             upper = plus(lower, placing.boxes[node].extent)
             raw = mirror_read(volume, lower, upper, finite=not norm.replace)
-            images[node] = norm.apply(turn.apply(raw))
+            if norm.by_slice:  # before what was z lies elsewhere
+                planes = mirrored_indices(lower[0], upper[0], volume.extent[0])
+                images[node] = np.ascontiguousarray(turn.apply(norm.apply(raw, planes=planes)))
+            else:
+                images[node] = norm.apply(turn.apply(raw))
         return images
 
     def target(
@@ -122,7 +126,9 @@ def _add(
         volume = scene.images[node]
         lowers = [placing.lower(scene, node, volume, position) for position in positions]
         raw = _planes(placing, volume, node, lowers, finite=not norm.replace)
-        _put(found.images, node, norm.apply(raw), where, count)
+        depth = volume.extent[0]
+        planes = np.array([int(mirrored_indices(z, z + 1, depth)[0]) for z, _, _ in lowers])
+        _put(found.images, node, norm.apply(raw, planes=planes), where, count)
     for node, output in placing.outputs.items():
         volume = scene.labels[node]
         lowers = [placing.lower(scene, node, volume, position) for position in positions]
