@@ -9,7 +9,8 @@ from pathlib import Path
 from znnpy.errors import VolumeError
 
 _WITH_DATASETS = re.compile(
-    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|npz|bin))/*(?::(?P<dataset>.*))?", re.IGNORECASE | re.DOTALL
+    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|n5|npz|bin))/*(?::(?P<dataset>.*))?",
+    re.IGNORECASE | re.DOTALL,
 )
 _URL = re.compile(r"(?P<kind>file):/+(?P<path>.*)|[a-z][a-z0-9+-]+://.*", re.IGNORECASE | re.DOTALL)
 _WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECASE | re.DOTALL)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.chunked.n5 import N5Volume, is_n5
+from znnpy.data.chunked.precomputed import PrecomputedVolume, is_precomputed
 from znnpy.data.flat.metaimage import SUFFIXES as METAIMAGE
 from znnpy.data.flat.metaimage import is_metaimage, open_metaimage
 from znnpy.data.flat.mrc import SUFFIXES as MRC
@@ -243,6 +245,21 @@ FORMATS = Registry[Format](
             folder=True,
             alone="a folder of pictures",
         ),
+        Format(
+            name="n5",
+            title="N5",
+            knows=lambda path, head: is_n5(path),
+            opened=lambda asked: N5Volume(asked.path, asked.dataset, asked.usual, asked.trust),
+            folder=True,
+            suffixes=(".n5",),
+        ),
+        Format(
+            name="precomputed",
+            title="Neuroglancer precomputed",
+            knows=lambda path, head: is_precomputed(path),
+            opened=lambda asked: PrecomputedVolume(asked.path, asked.dataset, asked.trust),
+            folder=True,
+        ),
     ),
 )
 
@@ -255,7 +272,6 @@ _PYTHON = {
     ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat({file!r})['NAME']"),
     ".dcm": ("a DICOM image", _ITK),
-    ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
     ".raw": ("raw bytes without a shape", "numpy.fromfile({file!r}, TYPE).reshape(Z, Y, X)"),
 }
 """By suffix: the format, and the Python expression that gives its array (z, y, x)."""

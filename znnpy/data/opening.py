@@ -137,7 +137,7 @@ def _seen_format(path: Path) -> Format:
     what = f"begins with {head!r}" if head else "is empty"
     *titles, last = [it.title for it in FORMATS.values() if it.title and not it.folder]
     raise VolumeError(
-        f"{path} is no {', '.join(titles)} or {last} file and no Zarr folder: it {what}"
+        f"{path} is no {', '.join(titles)} or {last} file and no Zarr or N5 folder: it {what}"
     )
 
 
@@ -147,7 +147,7 @@ def _format_of_folder(path: Path) -> Format:
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
-        f"{path} is not a file but a folder: no Zarr folder, and no TIFF, PNG or JPEG files are in it"
+        f"{path} is not a file but a folder: no Zarr, N5 or precomputed folder, without TIFF, PNG or JPEG files"
     )
 
 

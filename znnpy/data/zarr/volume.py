@@ -21,11 +21,12 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 
+from znnpy.data.chunk_folder import METADATA_LIMIT
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_of, neighbours_of
 from znnpy.data.zarr import ome
 from znnpy.data.zarr.safety import Declared, bound, check_size, declared
-from znnpy.data.zarr.store import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
+from znnpy.data.zarr.store import MARKS, Node, ZarrFolder, root_of
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end
@@ -55,7 +56,6 @@ class ZarrVolume(Volume):
         super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
         self.unnamed = axes is None and len(shape) == 4
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
-        self.directions = directions_of(picked.node.attributes.get("directions"))
         self.directions = directions_of(picked.node.attributes.get("directions"))
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
