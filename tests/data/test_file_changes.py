@@ -12,7 +12,7 @@ import pytest
 import zarr
 from changes import CHANGES, FORMS, data_files, hdf5
 
-from znnpy.data import chunk_folder
+from znnpy.data import local_chunks
 from znnpy.data.file_changes import Watch
 from znnpy.data.opening import load, open_volume
 from znnpy.data.volume import ArrayVolume, Volume
@@ -81,7 +81,7 @@ def test_more_chunks_than_are_noted_must_be_old(
 ) -> None:
     """By the clock, or by their folder: that of a file server may be ahead."""
     path = written(tmp_path, form)
-    monkeypatch.setattr(chunk_folder, "FILES", 0)
+    monkeypatch.setattr(local_chunks, "FILES", 0)
     server = time.time_ns() + ahead * 10**9
     for file in path.rglob("*"):
         os.utime(file, ns=(server, server))

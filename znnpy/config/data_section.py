@@ -19,7 +19,7 @@ from pydantic import (
 
 from znnpy.config.normalize_section import DeviationNormalize, Normalize
 from znnpy.config.prepare_section import PrepareSection
-from znnpy.dataset_path import joined, split, there
+from znnpy.dataset_path import address, joined, split, there
 from znnpy.errors import VolumeError
 from znnpy.fields import (
     Bool,
@@ -58,7 +58,8 @@ class Source(Strict):
             path, dataset = split(value, lambda name: there(str(in_folder(kind(name), info))))
         except VolumeError as error:
             raise wrong(f"must be a path or path:dataset; {error}") from None
-        return {"path": kind(path), "dataset": dataset}  # of typed text, the path is typed
+        # Of typed text, the path is typed; an address is no path from any folder.
+        return {"path": Path(path) if address(path) else kind(path), "dataset": dataset}
 
     @model_serializer
     def text(self) -> str:

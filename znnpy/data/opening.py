@@ -8,11 +8,13 @@ from typing import Literal
 
 import numpy as np
 
+from znnpy.data.chunk_folder import METADATA_LIMIT
 from znnpy.data.formats import FORMATS, Asked, Format, other_format
 from znnpy.data.process_memory import available, available_memory, readable, take
+from znnpy.data.remote_chunks import RemoteChunks
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
-from znnpy.dataset_path import LABEL_NAMES, RAW_NAMES, joined, split_source
+from znnpy.dataset_path import LABEL_NAMES, RAW_NAMES, address, joined, split_source
 from znnpy.errors import VolumeError, reason
 
 Role = Literal["raw", "labels"]
@@ -97,10 +99,29 @@ def _load(volume: Volume) -> ArrayVolume:
 
 
 def _format(path: Path) -> Format:
+    if url := address(path):
+        return _format_elsewhere(path, url)
     try:
         return _seen_format(path)
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _format_elsewhere(path: Path, url: str) -> Format:
+    """Return the format of a folder of chunks at an address, by its suffix or its metadata."""
+    formats = [it for it in FORMATS.values() if it.marks]
+    for found in formats:
+        if path.suffix.lower() in found.suffixes:
+            return found
+    marks = tuple(mark for it in formats for mark in it.marks)
+    chunks = RemoteChunks(url, marks)
+    for found in formats:
+        if any(chunks.read(mark, METADATA_LIMIT, 0, 0) is not None for mark in found.marks):
+            return found
+    raise VolumeError(
+        f"{url} is no folder of Zarr, N5 or precomputed chunks, and only these are read over the network: it has no "
+        f"{', '.join(marks)}. Name a copy of it here"
+    )
 
 
 def _known(path: Path, head: bytes, folder: bool) -> Format | None:

@@ -17,6 +17,7 @@ from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
 from znnpy.data.decoded_size import inflated, refuse_larger
 from znnpy.data.safety_limits import SEARCHED, Trust
 from znnpy.data.volume import Array, Shape4, Triple64, nanometres
+from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError
 
 MARK = "attributes.json"
@@ -45,7 +46,7 @@ class N5Volume(ChunkedVolume):
     def __init__(self, path: Path, dataset: str | None, usual: Sequence[str], trust: Trust) -> None:
         folder = ChunkFolder(path, "N5", (MARK,), trust.external)
         self._at = _picked(folder, dataset, usual)
-        name = f"{path}:{self._at}" if self._at else str(path)
+        name = joined(path, self._at)
         found = _attributes(folder, self._at)
         dimensions = whole_numbers(found.get("dimensions"), name, "dimensions")
         count = len(dimensions)

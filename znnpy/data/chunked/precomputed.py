@@ -14,6 +14,7 @@ from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
 from znnpy.data.decoded_size import inflated
 from znnpy.data.safety_limits import CHUNK_LIMIT, Trust
 from znnpy.data.volume import Array, Shape4
+from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError
 
 INFO = "info"
@@ -44,7 +45,7 @@ class PrecomputedVolume(ChunkedVolume):
             raise VolumeError(f"{path} holds no {INFO}")
         scale = _scale(info, dataset, str(path))
         self._at = str(scale.get("key"))
-        name = f"{path}:{self._at}"
+        name = joined(path, self._at)
         size = whole_numbers(scale.get("size"), name, "size", 3)
         chunks = scale.get("chunk_sizes")
         first = chunks[0] if isinstance(chunks, list) and chunks else None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from znnpy.data.chunk_folder import ChunkFolder
 from znnpy.data.safety_limits import SEARCHED
+from znnpy.dataset_path import address
 from znnpy.errors import VolumeError
 
 _GROUPS = ("zarr.json", ".zgroup")
@@ -71,6 +72,8 @@ def root_of(path: Path) -> tuple[Path, str]:
 
     "a.zarr/0" names array 0 of a.zarr, whose metadata say how large voxels are.
     """
+    if address(path):
+        return path, ""
     top, inner = path.absolute(), ""
     while top.parent != top and any((top.parent / mark).is_file() for mark in _GROUPS):
         inner = f"{top.name}/{inner}".rstrip("/")

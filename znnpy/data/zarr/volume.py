@@ -27,6 +27,7 @@ from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_of, ne
 from znnpy.data.zarr import ome
 from znnpy.data.zarr.safety import Declared, bound, check_size, declared
 from znnpy.data.zarr.store import MARKS, Node, ZarrFolder, root_of
+from znnpy.dataset_path import joined
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end
@@ -46,7 +47,7 @@ class ZarrVolume(Volume):
         folder = ZarrFolder(root, trust.external)
         wanted = "/".join(part for part in (inner, (dataset or "").strip("/")) if part)
         picked = _pick(folder, wanted, names, labels)
-        name = f"{root}:{picked.node.path}" if picked.node.path else str(root)
+        name = joined(root, picked.node.path)
         found = declared(picked.node, name, trust)
         axes = (picked.level.axes if picked.level else None) or _named(found)
         self._lead = ome.order(axes or _usual(found), found.shape, name)
