@@ -26,6 +26,7 @@ class ChunkFolder:
     ) -> None:
         self.path = path
         url = address(path)
+        self.name = url or str(path)
         self._chunks: LocalChunks | RemoteChunks = (
             RemoteChunks(url, marks) if url else LocalChunks(path, title, marks, external)
         )
@@ -42,9 +43,9 @@ class ChunkFolder:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise VolumeError(f"{self.path / key} is damaged: no JSON ({error})") from error
+            raise VolumeError(f"{self.name}/{key} is damaged: no JSON ({error})") from error
         if not isinstance(found, dict):
-            raise VolumeError(f"{self.path / key} is damaged: expected a JSON object")
+            raise VolumeError(f"{self.name}/{key} is damaged: expected a JSON object")
         return found
 
     def stored(self, path: str, enough: float) -> float:

@@ -198,9 +198,9 @@ def _picked(folder: ChunkFolder, dataset: str | None, usual: Sequence[str]) -> s
         return every[0]
     listed = ", ".join(every[:20]) or "none"
     if dataset is not None:
-        raise VolumeError(f"{folder.path} has no array {dataset}; it holds: {listed}")
+        raise VolumeError(f"{folder.name} has no array {dataset}; it holds: {listed}")
     what = "several arrays could be meant" if every else "the N5 folder holds no array"
-    raise VolumeError(f"{folder.path}: {what}: {listed}. Name one as FOLDER:ARRAY")
+    raise VolumeError(f"{folder.name}: {what}: {listed}. Name one as FOLDER:ARRAY")
 
 
 def _arrays(folder: ChunkFolder) -> Iterator[str]:

@@ -148,7 +148,7 @@ def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
     path = _joined(group.path, found[0].path)
     node = folder.node(path)
     if node is None or node.kind != "array":
-        raise VolumeError(f"{folder.path}: the OME metadata name {path}, which is no array")
+        raise VolumeError(f"{folder.name}: the OME metadata name {path}, which is no array")
     return _Picked(node, found[0])
 
 
@@ -176,10 +176,10 @@ def _only(folder: ZarrFolder, group: Node) -> _Picked:
     if len(candidates) == 1:
         return _Picked(candidates[0], _level_of(folder, candidates[0].path))
     if not found:
-        raise VolumeError(f"{folder.path}: the Zarr folder holds no array")
+        raise VolumeError(f"{folder.name}: the Zarr folder holds no array")
     listed = ", ".join(n.path for n in (candidates or found)[:20])
     what = "several arrays could be meant" if candidates else "no array has 3 or 4 axes"
-    raise VolumeError(f"{folder.path}: {what}: {listed}. Name one as FOLDER:ARRAY")
+    raise VolumeError(f"{folder.name}: {what}: {listed}. Name one as FOLDER:ARRAY")
 
 
 def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
@@ -241,11 +241,11 @@ def _has_nodes(folder: ZarrFolder) -> bool:
 
 def _missing(folder: ZarrFolder, path: str) -> str:
     if not path:
-        return f"{folder.path} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
+        return f"{folder.name} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
     names = [node.path for node in folder.nodes()]
     close = difflib.get_close_matches(path, names, 1, 0.5)
     hint = f"did you mean {close[0]}? It holds" if close else "it holds"
-    return f"{folder.path} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
+    return f"{folder.name} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
 
 
 def _joined(group: str, name: str) -> str:
