@@ -14,6 +14,7 @@ from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget
 from znnpy.data.scene import Scene
+from znnpy.data.values.normalization import normalisation
 from znnpy.data.values.own_statistics import Own
 from znnpy.data.volume import ArrayVolume
 from znnpy.infer.blocks import whole_field
@@ -118,3 +119,26 @@ def test_the_journal_tells_normalisations_apart() -> None:
     assert len(set(texts)) == 5
     assert max(map(len, texts)) < 200
     assert record(raw, per="slice") == texts[3]
+
+
+@pytest.mark.parametrize("by_slice", [False, True])
+def test_ranks_tell_each_other_all_of_it(by_slice: bool) -> None:
+    """The numbers of a volume come by way of the rank that has read it."""
+    raw, _ = images()
+    raw[:, :3] = 0
+    volume = ArrayVolume(raw, "raw")
+    labels = ArrayVolume(np.random.default_rng(1).integers(0, 3, EXTENT), "labels")
+    mode = Own("percentiles", 5, 90, clip=True, by_slice=by_slice, nonzero=True)
+    sampler = Sampler(
+        [Scene({"in": volume}, {"out": labels})],
+        {"in": InputPatch((1, 4, 4))},
+        {"out": OutputPatch((1, 4, 4), BoundaryTarget())},
+        normalise=mode,
+        seed=3,
+    )
+    found, wanted = sampler.normalisations[0]["in"], normalisation(volume, mode)
+    assert found.record() == wanted.record()
+    planes = np.arange(EXTENT[0])
+    values = found.apply(raw[None], planes=planes)
+    assert np.array_equal(values, wanted.apply(raw[None], planes=planes))
+    assert not values[raw[None] == 0].any()
