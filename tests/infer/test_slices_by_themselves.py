@@ -122,13 +122,14 @@ def test_the_journal_tells_normalisations_apart() -> None:
 
 
 @pytest.mark.parametrize("by_slice", [False, True])
-def test_ranks_tell_each_other_all_of_it(by_slice: bool) -> None:
+@pytest.mark.parametrize("clip", [False, True])
+def test_ranks_tell_each_other_all_of_it(by_slice: bool, clip: bool) -> None:
     """The numbers of a volume come by way of the rank that has read it."""
     raw, _ = images()
     raw[:, :3] = 0
     volume = ArrayVolume(raw, "raw")
     labels = ArrayVolume(np.random.default_rng(1).integers(0, 3, EXTENT), "labels")
-    mode = Own("percentiles", 5, 90, clip=True, by_slice=by_slice, nonzero=True)
+    mode = Own("percentiles", 5, 90, clip=clip, by_slice=by_slice, nonzero=True)
     sampler = Sampler(
         [Scene({"in": volume}, {"out": labels})],
         {"in": InputPatch((1, 4, 4))},
