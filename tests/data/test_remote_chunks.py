@@ -16,7 +16,7 @@ import pytest
 import zarr
 from chunked_files import write_n5, write_precomputed
 
-from znnpy.data import remote_chunks
+from znnpy.data import http_transfer
 from znnpy.data.opening import open_volume
 from znnpy.data.remote_chunks import FsspecTransfer, RemoteChunks
 from znnpy.errors import ChangedError, VolumeError
@@ -63,7 +63,7 @@ class Server(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(remote_chunks, "PAUSE", 0.001)
+    monkeypatch.setattr(http_transfer, "PAUSE", 0.001)
     monkeypatch.setattr(Server, "ranges", True)
     monkeypatch.setattr(Server, "broken", [])
     monkeypatch.setattr(Server, "seen", [])
@@ -159,7 +159,7 @@ def test_what_is_refused(tmp_path: Path, url: str) -> None:
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_chunks, "PAUSE", 0.001)
+    monkeypatch.setattr(http_transfer, "PAUSE", 0.001)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -38,7 +38,8 @@ def open_volume(
     """Open a volume for reading by region; nothing is loaded.
 
     "path.h5:dataset" or "path.h5", "stack.tif", "scan.nii.gz", "array.npy", "picture.png", a folder of TIFF, PNG or
-    JPEG files with a plane each, "image.zarr" or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's
+    JPEG files with a plane each, "image.zarr" or "image.zarr:array", "volume.n5:array", a precomputed folder, and these
+    three at an address (http, https, s3, gs); idx files, "arrays.npz:name" and CIFAR's
     "batch.bin", which are read whole, their
     images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may be given
     separately, beside a Path. Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
