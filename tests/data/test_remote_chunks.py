@@ -211,3 +211,18 @@ def test_file_systems_of_fsspec(tmp_path: Path) -> None:
     assert chunks.folders("") == ["x"]
     with pytest.raises(VolumeError, match="holds more than 9"):
         chunks.read("x/0", 9)
+
+
+def test_many_chunks_are_asked_for_at_once(tmp_path: Path, url: str) -> None:
+    small = {"chunk_sizes": [[4, 4, 4]]}
+    write_precomputed(tmp_path / "served" / "v", STACK, **small)
+    place = tmp_path / "served" / "v" / "4_4_40"
+    for z, y, x in np.ndindex(3, 5, 5):
+        part = STACK[4 * z : 4 * z + 4, 4 * y : 4 * y + 4, 4 * x : 4 * x + 4]
+        ends = (f"{4 * a}-{4 * a + n}" for a, n in zip((x, y, z), part.shape[::-1], strict=True))
+        (place / "_".join(ends)).write_bytes(part.tobytes())
+    with open_volume(f"{url}/v") as volume:
+        assert np.array_equal(volume.read_all()[0], STACK)
+        Server.broken[:] = ["403"]
+        with pytest.raises(VolumeError, match=r"4_4_40/.* cannot be read: .*403"):
+            volume.read_all()

@@ -26,7 +26,7 @@ class ChunkFolder:
     ) -> None:
         self.path = path
         url = address(path)
-        self.name = url or str(path)
+        self.name, self.elsewhere = url or str(path), bool(url)
         self._chunks: LocalChunks | RemoteChunks = (
             RemoteChunks(url, marks) if url else LocalChunks(path, title, marks, external)
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any
 
@@ -15,6 +17,7 @@ from znnpy.data.safety_limits import CHUNK_LIMIT, SMALL, Trust
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume
 from znnpy.errors import VolumeError, reason, refuse_own
 
+AT_ONCE = 16  # chunks that are asked for at a time over the network
 EMPTY_COMPRESSION = 1 << 15  # chunks that are absent or constant take next to nothing
 
 
@@ -82,8 +85,14 @@ class ChunkedVolume(Volume):
             range(a // step, -(-b // step))
             for a, b, step in zip(first, last, self._grid, strict=True)
         ]
-        for c, z, y, x in itertools.product(*axes):
-            self._fill(found, first, (c, z, y, x))
+        indices: Iterator[Any] = itertools.product(*axes)
+        if not self._folder.elsewhere:
+            for index in indices:
+                self._fill(found, first, index)
+            return found
+        # Threads wait for a server, each for another part of `found`.
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda index: self._fill(found, first, index), indices))
         return found
 
     def _fill(self, found: Array, first: Shape4, index: Shape4) -> None:
