@@ -169,7 +169,7 @@ def _format_of_folder(path: Path) -> Format:
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
-        f"{path} is not a file but a folder: no Zarr, N5 or precomputed folder, without TIFF, PNG or JPEG files"
+        f"{path} is not a file but a folder: no Zarr, N5 or precomputed one, and no TIFF, PNG or JPEG files are in it"
     )
 
 
