@@ -263,7 +263,7 @@ class DataSection(Strict):
     )
     prepare: PrepareSection | None = Field(
         default=None,
-        description="Preparation of scans as nnU-Net does it, before normalize, which none then leaves as they are "
+        description="Preparation of scans as nnU-Net does it, before normalize, which is none where prepare has one "
         "(default: none).",
     )
     replace_nonfinite: Bool = Field(
@@ -317,8 +317,11 @@ class DataSection(Strict):
 
     @model_validator(mode="after")
     def _prepared_once(self) -> DataSection:
-        if self.prepare is not None and self.normalize.kind != "none":
-            raise wrong("must be none: prepare normalises scans", "normalize")
+        normalised = self.prepare is not None and self.prepare.normalize is not None
+        if normalised and self.normalize.kind != "none":
+            raise wrong("must be none: prepare.normalize normalises scans", "normalize")
+        if self.prepare is not None and self.normalize.kind == "ct":
+            raise wrong("must not be ct where scans are prepared: write a clip", "normalize")
         return self
 
 

@@ -16,7 +16,7 @@ from znnpy.config.normalize_section import (
     PercentilesNormalize,
     RangeNormalize,
 )
-from znnpy.config.prepare_section import ClipScheme, DeviationScheme, PrepareSection, Scheme
+from znnpy.config.prepare_section import ClipScheme, DeviationScheme, Scheme
 from znnpy.errors import ExportError
 from znnpy.layers.types import AXES
 
@@ -30,8 +30,8 @@ def preprocessing(data: DataSection, channels: int) -> list[Said]:
 
     What a type's largest value divides (`unit`), axes, cropping and resampling stay in words.
     """
-    if data.prepare is not None:
-        return _schemes(data.prepare, channels)
+    if data.prepare is not None and data.prepare.normalize is not None:
+        return _schemes(data.prepare.normalize)
     match data.normalize:
         case FixedNormalize(mean=mean, deviation=deviation):
             return [_fixed(mean, deviation, channels)]
@@ -91,14 +91,13 @@ def _fixed(mean: Sequence[float], deviation: Sequence[float], channels: int) -> 
     return {"id": "fixed_zero_mean_unit_variance", "kwargs": kwargs}
 
 
-def _schemes(prepare: PrepareSection, channels: int) -> list[Said]:
-    schemes: Sequence[Scheme] = prepare.normalize
+def _schemes(schemes: Sequence[Scheme]) -> list[Said]:
     first = schemes[0]
     clipped = [it for it in schemes if isinstance(it, ClipScheme)]
     if len(clipped) == len(schemes) and len({(it.low, it.high) for it in clipped}) == 1:
         limits = {"min": clipped[0].low, "max": clipped[0].high}
         deviations = [max(it.deviation, 1e-8) for it in clipped]
-        fixed = _fixed([it.mean for it in clipped], deviations, channels)
+        fixed = _fixed([it.mean for it in clipped], deviations, len(schemes))
         return [{"id": "clip", "kwargs": limits}, fixed]
     if any(it != first for it in schemes) or clipped:
         raise ExportError(

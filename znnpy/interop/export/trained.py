@@ -106,8 +106,14 @@ class Trained:
 
 def normalisation_words(data: DataSection) -> str:
     """Return what a run does to images before its network sees them, in words."""
-    if data.prepare is not None:
+    if data.prepare is not None and data.prepare.normalize is not None:
         return "scans turned, cropped, normalised and resampled (data.prepare)"
+    if data.prepare is not None:
+        return f"scans turned, cropped and resampled (data.prepare), then {_words(data)}"
+    return _words(data)
+
+
+def _words(data: DataSection) -> str:
     match data.normalize:
         case FixedNormalize() as by:
             return (
