@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import struct
 import zipfile
 from collections.abc import Callable
@@ -20,6 +23,7 @@ import onnx_files
 import SimpleITK
 import tifffile
 import torch_files
+from chunked_files import write_n5, write_precomputed
 from damage import CUBE, write_image
 from mutations import Kind
 from nnunet_model import folder_of
@@ -182,6 +186,30 @@ def _pictures(folder: Path) -> None:
 def _zarr(folder: Path) -> None:
     for form in (2, 3):
         write_image(folder / str(form) / "a.zarr", form)
+
+
+def _n5(folder: Path) -> None:
+    for name, more in (
+        ("raw", {"pixelResolution": {"unit": "nm", "dimensions": [4, 4, 40]}}),
+        ("named", {"axes": ["x", "z", "y"], "units": ["nm"] * 3, "resolution": [4, 40, 4]}),
+    ):
+        write_n5(folder / name / "a.n5", CUBE, **more)
+    for kind, pack in (("gzip", gzip.compress), ("bzip2", bz2.compress), ("xz", lzma.compress)):
+        write_n5(folder / kind / "a.n5", CUBE, compression={"type": kind})
+        block = folder / kind / "a.n5" / "0" / "0" / "0"
+        content = block.read_bytes()
+        block.write_bytes(content[:16] + pack(content[16:]))
+
+
+def _precomputed(folder: Path) -> None:
+    write_precomputed(folder / "raw" / "a", CUBE)
+    write_precomputed(folder / "offset" / "a", CUBE.astype(np.float32), voxel_offset=[0, 0, 0])
+    # One block, whose labels are all 7.
+    labels = np.full(CUBE.shape, 7, np.uint32)
+    more = {"encoding": "compressed_segmentation", "compressed_segmentation_block_size": [64] * 3}
+    write_precomputed(folder / "labels" / "a", labels, **more)
+    (chunk,) = (folder / "labels" / "a" / "4_4_40").iterdir()
+    chunk.write_bytes(struct.pack("<4I", 1, 2, 3, 7))
 
 
 def _read_volume(folder: Path) -> None:
@@ -359,6 +387,8 @@ KINDS = {
     "npy": Kind(_npy, _read_volume, _inside),
     "pictures": Kind(_pictures, _read_volume, _inside),
     "zarr": Kind(_zarr, _read_volume, _inside),
+    "n5": Kind(_n5, _read_volume, _inside),
+    "precomputed": Kind(_precomputed, _read_volume, _inside),
     "checkpoint": Kind(
         _run, _read_checkpoint, _of_run("checkpoints/*.npz"), 64 << 20, one_line=True
     ),

@@ -13,7 +13,7 @@ from znnpy.config.data_section import VolumeSection
 from znnpy.config.training_section import RunSection
 from znnpy.data.opening import open_volume
 from znnpy.data.writing.destination import Destination
-from znnpy.dataset_path import joined, split, split_source
+from znnpy.dataset_path import address, joined, split, split_source
 from znnpy.errors import VolumeError
 
 NAMES = {
@@ -31,9 +31,8 @@ NAMES = {
     "c:d.h5": ("c:d.h5", None),
 }
 ELSEWHERE = {
-    "s3://bucket/p.zarr": "is a URL.*name the path of a copy here",
-    "gs://bucket/p.h5:x": "is a URL",
-    "http://host/p.h5": "is a URL",
+    "abfs://bucket/p.zarr": "is a URL.*name the path of a copy here",
+    "ftp://host/p.h5:x": "is a URL",
     "file:///data/p.h5": "name the path /data/p.h5",
     "file:/data/p.h5": "name the path /data/p.h5",
     "C:\\data\\p.h5": "a path of Windows.*under WSL it is /mnt/c/data/p.h5",
@@ -70,6 +69,31 @@ def test_what_names_no_file_is_refused_everywhere(name: str) -> None:
         VolumeSection.model_validate({"image": name})
 
 
+ADDRESSES = {
+    "s3://bucket/p.zarr": ("s3://bucket/p.zarr", None),
+    "gs://bucket/a/b.n5:raw/s0": ("gs://bucket/a/b.n5", "raw/s0"),
+    "http://host:8080/volume": ("http://host:8080/volume", None),
+    "https://host/volume:4_4_40": ("https://host/volume", "4_4_40"),
+    "HTTPS://host/a.zarr/:0/": ("https://host/a.zarr/", "0"),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_addresses_are_cut_too(name: str, tmp_path: Path) -> None:
+    url, dataset = ADDRESSES[name]
+    assert split(name) == (url, dataset)
+    path, _ = split_source(name)
+    assert address(path) == url.rstrip("/")
+    assert split(joined(path, dataset or "")) == (url.rstrip("/"), dataset)
+    section = VolumeSection.model_validate({"image": name}, context={"folder": tmp_path})
+    source = section.image[""]
+    assert (source.path, source.dataset) == (path, dataset)
+    again = VolumeSection.model_validate({"image": str(source)}, context={"folder": tmp_path})
+    assert again.image[""] == source
+    with pytest.raises(VolumeError, match="is read, not written: name a file here"):
+        Destination.named(name, "p")
+
+
 @pytest.mark.parametrize("name", ["s3://bucket/run", "C:\\run", "file:///run"])
 def test_other_paths_of_configs_are_of_this_machine_too(name: str) -> None:
     with pytest.raises(ValidationError, match=r"must be a path; .* is a "):
@@ -94,7 +118,7 @@ def test_what_is_there_decides_where_suffixes_say_nothing(
     assert split("a.h5:x") == ("a.h5:x", None)
     Path("s3").touch()
     with pytest.raises(VolumeError, match="is a URL"):
-        split("s3://bucket/p.zarr")
+        split("ftp://bucket/p.zarr")
     section = VolumeSection.model_validate({"image": "noname:x:y"}, context={"folder": tmp_path})
     assert section.image[""].path == tmp_path / "noname"
     monkeypatch.chdir("/")

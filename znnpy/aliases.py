@@ -15,7 +15,11 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         for tail in ("norm", "_norm")
     },
     "init": {"kaiming": "he", "glorot": "xavier", "gaussian": "normal"},
-    "normalize": {"zscore": "mean_std", "z_score": "mean_std", "standardize": "mean_std"},
+    "normalize": {
+        **dict.fromkeys(("zscore", "z_score", "standardize"), "mean_std"),
+        **dict.fromkeys(("minmax", "min_max"), "range"),
+        "percentile": "percentiles",
+    },
     "schedule": {
         "cosine_annealing": "cosine",
         "multistep": "step",
@@ -24,10 +28,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "1cycle": "one_cycle",
     },
 }
-"""By key: another library's name, and znnpy's name for the same thing.
-
-Names with another meaning elsewhere are left out: `minmax` scales by a volume's own values, `unit` by its type.
-"""
+"""By key: another library's name, and znnpy's name for the same thing; names with another meaning are left out."""
 
 _ENTRIES: dict[str, Mapping[str, Any]] = {}  # by key, the registry whose names are its values
 

@@ -9,10 +9,15 @@ from pathlib import Path
 from znnpy.errors import VolumeError
 
 _WITH_DATASETS = re.compile(
-    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|npz|bin))/*(?::(?P<dataset>.*))?", re.IGNORECASE | re.DOTALL
+    r"(?P<path>.+?\.(?:h5|hdf5|hdf|zarr|n5|npz|bin))/*(?::(?P<dataset>.*))?",
+    re.IGNORECASE | re.DOTALL,
 )
 _URL = re.compile(r"(?P<kind>file):/+(?P<path>.*)|[a-z][a-z0-9+-]+://.*", re.IGNORECASE | re.DOTALL)
 _WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECASE | re.DOTALL)
+_REMOTE = re.compile(
+    r"(?P<scheme>https?|s3|gs):/+(?P<host>[^/:]+(?::[0-9]+)?)(?P<path>(?:/[^:]*)?)(?::(?P<dataset>.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
 RAW_NAMES = ("volumes/raw", "raw", "main")
 """Dataset names that are tried for raw images, in order."""
 LABEL_NAMES = ("volumes/labels/neuron_ids", "volumes/labels", "labels", "main")
@@ -32,10 +37,17 @@ def split(text: str, exists: Callable[[str], bool] = there) -> tuple[str, str | 
 
     If a file of the whole name exists, it is meant. Else the name is split at the first colon after the suffix of a
     format with datasets, or after a file that exists. Empty parts and "." of a dataset's name are dropped. Raises
-    VolumeError for URLs, Windows paths, empty names, and a colon without a dataset.
+    VolumeError for URLs of other schemes than http, https, s3 and gs, Windows paths, empty names, and a colon without a
+    dataset.
     """
-    refuse_elsewhere(text, exists)
-    path, dataset = _parted(text, exists)
+    if (found := _REMOTE.fullmatch(text)) and not exists(text):
+        path, dataset = (
+            f"{found['scheme'].lower()}://{found['host']}{found['path']}",
+            found["dataset"],
+        )
+    else:
+        refuse_elsewhere(text, exists)
+        path, dataset = _parted(text, exists)
     if dataset is None:
         return path, None
     named = "/".join(part for part in dataset.split("/") if part not in ("", "."))
@@ -60,7 +72,19 @@ def local_path(text: str) -> Path:
 
 def joined(path: Path | str, dataset: str) -> str:
     """Return the name FILE:DATASET; dataset "" means the image of a Zarr folder itself."""
-    return f"{path}:{dataset}" if dataset else str(path)
+    file = address(path) or str(path)
+    return f"{file}:{dataset}" if dataset else file
+
+
+def address(path: Path | str) -> str | None:
+    """Return the address of a volume that is read over the network, such as https://...; None for a path of a file.
+
+    A Path holds it with one slash: https:/...
+    """
+    found = _REMOTE.fullmatch(str(path))
+    if found is None or found["dataset"] is not None or there(str(path)):
+        return None
+    return f"{found['scheme'].lower()}://{found['host']}{found['path']}"
 
 
 def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:

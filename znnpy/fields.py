@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from znnpy.dataset_path import refuse_elsewhere, there
+from znnpy.dataset_path import address, refuse_elsewhere, there
 from znnpy.errors import VolumeError
 
 Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
@@ -219,7 +219,7 @@ def in_folder(path: str, info: ValidationInfo) -> Path:
         found = Path(path).expanduser()
     except RuntimeError:
         raise wrong(f"names a home that is not known; found {shown(str(path))}") from None
-    return Path(folder, found) if folder is not None else found
+    return Path(folder, found) if folder is not None and not address(found) else found
 
 
 def _path(value: Any, info: ValidationInfo) -> Any:

@@ -11,11 +11,11 @@ from znnpy.dataset_path import there
 from znnpy.errors import VolumeError
 
 VOLUMES = (
-    ".h5", ".hdf5", ".hdf", ".zarr", ".nii", ".nii.gz", ".nrrd", ".nhdr", ".mha", ".mhd", ".mrc", ".rec", ".npy",
+    ".h5", ".hdf5", ".hdf", ".zarr", ".n5", ".nii", ".nii.gz", ".nrrd", ".nhdr", ".mha", ".mhd", ".mrc", ".rec", ".npy",
 )  # fmt: skip
 """Suffixes of files of which a folder is a set; files with one plane each are one volume together."""
 PLANES = (".tif", ".tiff", ".png", ".jpg", ".jpeg")
-_ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
+_ARRAYS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", "attributes.json", "info")
 _WILD = re.compile(r"(?P<deep>\*\*/)|(?P<star>\*+)|(?P<one>\?)|\[(?P<not>!?)(?P<some>[^]/]+)\]")
 SHOWN = 5  # names in an error
 Key = tuple[str, ...]
@@ -55,8 +55,8 @@ def _matches(path: Path) -> dict[Key, Path]:
 
 
 def _members(folder: Path) -> dict[Key, Path]:
-    """Return the volumes in a folder by their names without suffixes; none in a Zarr folder, or one of planes."""
-    if folder.suffix.lower() == ".zarr" or any((folder / mark).exists() for mark in _ZARR):
+    """Return the volumes in a folder by their names without suffixes; none in a folder of chunks, or of planes."""
+    if folder.suffix.lower() in (".zarr", ".n5") or any((folder / it).exists() for it in _ARRAYS):
         return {}
     names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     if any(name.lower().endswith(PLANES) for name in names):

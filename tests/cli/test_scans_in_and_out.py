@@ -43,7 +43,7 @@ def test_images_to_labels(folder: Path) -> None:
     assert status_of("train", "config.yaml") == 0
     assert "a_0000.nii.gz" in Path("run/config.yaml").read_text()
     predict = ("predict", "run", "--input", image, "--output")
-    for name in ("p.h5", "p.nii.gz", "p.nrrd", "p.mha"):
+    for name in ("p.h5", "p.nii.gz", "p.nrrd", "p.mha", "p.tif"):
         assert status_of(*predict, name) == 0
         line = ("segment", name, "--method", "classes", "--output", f"of-{name}.nii.gz")
         assert status_of(*line) == 0
@@ -69,7 +69,10 @@ def test_what_cannot_be_written_is_told_before(
     line = ("predict", "run", "--input", "images/a_0000.nii.gz", "--output")
     for name, words in (
         ("p.mrc", "an MRC file holds one channel, not 3"),
-        ("p.npy", "HDF5, OME-Zarr, NIfTI, NRRD, MetaImage and MRC are written, name a file p.h5"),
+        (
+            "p.npy",
+            "HDF5, OME-Zarr, NIfTI, NRRD, MetaImage, MRC and OME-TIFF are written, name a file p.h5",
+        ),
         ("p.png", "would be no .png file"),
     ):
         assert status_of(*line, name) == 1

@@ -87,7 +87,7 @@ def test_an_entry_brings_its_aliases() -> None:
 
 @pytest.mark.parametrize(
     ("key", "word", "own"),
-    [("normalize", "minmax", "unit"), ("optimizer", "adamax", "adam")],
+    [("normalize", "units", "unit"), ("optimizer", "adamax", "adam")],
 )
 def test_what_means_something_else_is_asked_about(key: str, word: str, own: str) -> None:
     with pytest.raises(ConfigError, match=f"did you mean '{own}'"):

@@ -12,10 +12,10 @@ import pytest
 import zarr
 from changes import CHANGES, FORMS, data_files, hdf5
 
+from znnpy.data import local_chunks
 from znnpy.data.file_changes import Watch
 from znnpy.data.opening import load, open_volume
 from znnpy.data.volume import ArrayVolume, Volume
-from znnpy.data.zarr import store
 from znnpy.errors import ChangedError, VolumeError
 
 ARRAY = np.random.default_rng(0).integers(1, 255, (8, 16, 16)).astype(np.uint8)
@@ -81,7 +81,7 @@ def test_more_chunks_than_are_noted_must_be_old(
 ) -> None:
     """By the clock, or by their folder: that of a file server may be ahead."""
     path = written(tmp_path, form)
-    monkeypatch.setattr(store, "FILES", 0)
+    monkeypatch.setattr(local_chunks, "FILES", 0)
     server = time.time_ns() + ahead * 10**9
     for file in path.rglob("*"):
         os.utime(file, ns=(server, server))

@@ -14,6 +14,7 @@ import pytest
 import SimpleITK
 import tifffile
 import zarr
+from chunked_files import write_n5, write_precomputed
 from image_files import write_cifar, write_idx
 from PIL import Image
 
@@ -76,6 +77,8 @@ WRITTEN: dict[str, tuple[str, Callable[[Path], object]]] = {
     "gzip": ("a.gz", lambda path: write_idx(path, STACK)),
     "npz": ("a.npz", lambda path: np.savez_compressed(path, raw=STACK)),
     "cifar": ("a.bin", cifar),
+    "n5": ("a.n5", lambda path: write_n5(path, STACK)),
+    "precomputed": ("volume", lambda path: write_precomputed(path, STACK)),
 }
 
 

@@ -40,9 +40,9 @@ def test_the_way_in_is_told(tmp_path: Path, name: str, title: str, way: str) -> 
 
 
 def test_folders_are_told_too(tmp_path: Path) -> None:
-    (tmp_path / "a.n5").mkdir()
-    with pytest.raises(VolumeError, match="an N5 folder, is not read"):
-        open_volume(tmp_path / "a.n5")
+    (tmp_path / "a.dcm").mkdir()
+    with pytest.raises(VolumeError, match="a DICOM image, is not read"):
+        open_volume(tmp_path / "a.dcm")
 
 
 def test_names_of_what_is_read_say_nothing() -> None:

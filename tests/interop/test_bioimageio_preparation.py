@@ -19,6 +19,10 @@ def section(data: dict[str, Any]) -> DataSection:
 CLIP = {"kind": "clip", "low": -1.0, "high": 1.5, "mean": 0.25, "deviation": 0.5}
 
 
+def between(values: Any, low: Any, high: Any) -> Any:
+    return (values - low) / (high - low)
+
+
 @pytest.mark.parametrize(
     ("data", "wanted"),
     [
@@ -43,6 +47,22 @@ CLIP = {"kind": "clip", "low": -1.0, "high": 1.5, "mean": 0.25, "deviation": 0.5
             lambda x: (x - x.min((2, 3, 4), keepdims=True)) / np.ptp(x, (2, 3, 4), keepdims=True),
         ),
         ({"normalize": "none", "prepare": {"normalize": ["none", "none"]}}, lambda x: x),
+        (
+            {"normalize": {"kind": "mean_std", "per": "slice"}},
+            lambda x: (x - x.mean((3, 4), keepdims=True)) / x.std((3, 4), keepdims=True),
+        ),
+        (
+            {"normalize": {"kind": "percentiles", "low": 5, "high": 90}},
+            lambda x: between(x, *np.percentile(x, [5, 90], (2, 3, 4), keepdims=True)),
+        ),
+        (
+            {"normalize": {"kind": "range", "per": "slice"}},
+            lambda x: between(x, *np.percentile(x, [0, 100], (3, 4), keepdims=True)),
+        ),
+        (
+            {"normalize": {"kind": "clip", "low": -1, "high": 1, "mean": [0.5, 1], "deviation": 2}},
+            lambda x: (x.clip(-1, 1) - np.reshape([0.5, 1], (2, 1, 1, 1))) / 2,
+        ),
     ],
 )
 def test_images_are_prepared_as_the_run_prepares_them(data: dict[str, Any], wanted: Any) -> None:
@@ -64,3 +84,16 @@ def test_preparation_that_the_format_has_not(schemes: list[Any], words: str) -> 
     data = section({"normalize": "none", "prepare": {"normalize": schemes}})
     with pytest.raises(ExportError, match=words):
         preprocessing(data, 2)
+
+
+@pytest.mark.parametrize(
+    ("normalize", "words"),
+    [
+        ({"kind": "range", "nonzero": True}, "cannot leave voxels of 0 out"),
+        ({"kind": "percentiles", "clip": True}, "do not cut"),
+        ({"kind": "clip", "low": [0, 1], "high": 2}, "all channels to one window"),
+    ],
+)
+def test_normalisation_that_the_format_has_not(normalize: dict[str, Any], words: str) -> None:
+    with pytest.raises(ExportError, match=words):
+        preprocessing(section({"normalize": normalize}), 2)

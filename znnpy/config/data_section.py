@@ -17,8 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from znnpy.config.normalize_section import DeviationNormalize, Normalize
 from znnpy.config.prepare_section import PrepareSection
-from znnpy.dataset_path import joined, split, there
+from znnpy.dataset_path import address, joined, split, there
 from znnpy.errors import VolumeError
 from znnpy.fields import (
     Bool,
@@ -27,7 +28,6 @@ from znnpy.fields import (
     Float,
     Int,
     Offsets,
-    Positive,
     Spacing3,
     Strict,
     in_folder,
@@ -58,7 +58,8 @@ class Source(Strict):
             path, dataset = split(value, lambda name: there(str(in_folder(kind(name), info))))
         except VolumeError as error:
             raise wrong(f"must be a path or path:dataset; {error}") from None
-        return {"path": kind(path), "dataset": dataset}  # of typed text, the path is typed
+        # Of typed text, the path is typed; an address is no path from any folder.
+        return {"path": Path(path) if address(path) else kind(path), "dataset": dataset}
 
     @model_serializer
     def text(self) -> str:
@@ -227,46 +228,6 @@ Target = Annotated[
 ]
 
 
-class VolumeNormalize(Strict):
-    """Normalise each volume by its own statistics, or not at all."""
-
-    kind: Literal["mean_std", "unit", "none"] = Field(description="Normalisation.")
-
-
-def _each_channel(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else (value,)
-
-
-_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
-
-
-class FixedNormalize(Strict):
-    """Normalise by numbers that are the same for all volumes: (value - mean) / deviation."""
-
-    kind: Literal["fixed"] = Field(description="Normalisation.")
-    mean: Annotated[
-        tuple[Float, ...],
-        BeforeValidator(_each_channel),
-        Field(min_length=1),
-        WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
-    ] = Field(description="Value to subtract, one for each channel or one for all.")
-    deviation: Annotated[
-        tuple[Positive, ...],
-        BeforeValidator(_each_channel),
-        Field(min_length=1),
-        WithJsonSchema({"anyOf": [{"type": "number"}, _NUMBERS]}),
-    ] = Field(
-        default=(1.0,),
-        description="Value to divide by after subtracting the mean, one for each channel or one for all.",
-    )
-
-
-Normalize = Annotated[
-    Annotated[VolumeNormalize | FixedNormalize, Field(discriminator="kind")],
-    shorthand("kind", str),
-]
-
-
 class ShardsSection(Strict):
     """Sharding: each rank keeps a part of the training volumes in memory, and the parts are exchanged now and then."""
 
@@ -296,13 +257,13 @@ class DataSection(Strict):
         description="What the network learns: boundary, affinity, labels, mask or image.",
     )
     normalize: Normalize = Field(
-        default=VolumeNormalize(kind="mean_std"),
-        description="mean_std (each volume to mean 0, deviation 1), unit (each volume to [0, 1]), none, or fixed: by "
-        "given numbers.",
+        default=DeviationNormalize(kind="mean_std"),
+        description="mean_std (to mean 0, deviation 1), range or percentiles (from 0 to 1): of a volume or a slice; "
+        "unit (integers to [0, 1] by their type); none; by given numbers: fixed or clip; ct: clip, by labelled voxels.",
     )
     prepare: PrepareSection | None = Field(
         default=None,
-        description="Preparation of scans as nnU-Net does it, before normalize, which none then leaves as they are "
+        description="Preparation of scans as nnU-Net does it, before normalize, which is none where prepare has one "
         "(default: none).",
     )
     replace_nonfinite: Bool = Field(
@@ -356,6 +317,9 @@ class DataSection(Strict):
 
     @model_validator(mode="after")
     def _prepared_once(self) -> DataSection:
-        if self.prepare is not None and self.normalize.kind != "none":
-            raise wrong("must be none: prepare normalises scans", "normalize")
+        normalised = self.prepare is not None and self.prepare.normalize is not None
+        if normalised and self.normalize.kind != "none":
+            raise wrong("must be none: prepare.normalize normalises scans", "normalize")
+        if self.prepare is not None and self.normalize.kind == "ct":
+            raise wrong("must not be ct where scans are prepared: write a clip", "normalize")
         return self

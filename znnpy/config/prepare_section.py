@@ -71,9 +71,10 @@ class PrepareSection(Strict):
     crop: Bool = Field(
         default=True, description="Cut off planes at the faces in which all channels are 0."
     )
-    normalize: tuple[Scheme, ...] = Field(
-        min_length=1,
-        description="Normalisation of each channel: deviation, clip, range, bytes or none.",
+    normalize: Annotated[tuple[Scheme, ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Normalisation of each channel: deviation, clip, range, bytes or none (default: none here; "
+        "data.normalize is for what was prepared).",
     )
     spacing: tuple[Positive | None, Positive | None, Positive | None] = Field(
         default=(None, None, None),

@@ -103,8 +103,12 @@ data:
   # target: {kind: labels, first: 1}               # classes from 1 on; 0: not labelled, does not count
   # target: mask                                   # 1 where labels are not 0, channel by channel
   # target: {kind: image, scale: 0.00392157}       # values times scale, channel by channel
-  normalize: mean_std              # mean_std, unit or none, per volume
+  normalize: mean_std              # mean_std, range, unit, none or ct (clip, by labelled voxels of data.train)
+  # normalize: {kind: mean_std, per: slice, nonzero: true}  # of each slice; voxels of 0 do not count, and stay 0
+  # normalize: {kind: percentiles, low: 1, high: 99, clip: true}  # these become 0 and 1; per, nonzero as above
+  # normalize: {kind: clip, low: 0, high: 200, mean: 90, deviation: 60} # a window; the same for all volumes
   # normalize: {kind: fixed, mean: 128, deviation: 64} # the same for all volumes; or [r, g, b] each
+  # prepare: {spacing: [null, 1.5, 1.5], crop: false}   # scans at one voxel size, then normalize as above
   # prepare: {normalize: [deviation], spacing: [null, 1.5, 1.5]}   # scans as nnU-Net has them, with normalize: none
   # prepare: {normalize: [{kind: deviation, inside: true}], transpose: [0, 1, 2], crop: true} # or range, bytes, none
   # prepare: {normalize: [{kind: clip, low: 0, high: 200, mean: 90, deviation: 60}], resample: {order: 3}}

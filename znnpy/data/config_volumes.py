@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from znnpy.config.data_section import FixedNormalize, Source, VolumeNormalize
+from znnpy.config.data_section import Source
 from znnpy.config.models import (
     AffinityTarget,
     BoundaryTarget,
@@ -17,6 +17,16 @@ from znnpy.config.models import (
     MaskTarget,
     VolumeSection,
 )
+from znnpy.config.normalize_section import (
+    ClipNormalize,
+    CtNormalize,
+    DeviationNormalize,
+    FixedNormalize,
+    GivenNormalize,
+    PercentilesNormalize,
+    RangeNormalize,
+    VolumeNormalize,
+)
 from znnpy.config.prepare_section import PrepareSection
 from znnpy.data.opening import Keep, Role, load, open_volume
 from znnpy.data.preparing.scan import prepare, prepared_labels, prepared_volume
@@ -24,7 +34,9 @@ from znnpy.data.samples.image_labels import spread
 from znnpy.data.sampling import targets
 from znnpy.data.scene import Scene
 from znnpy.data.slices import Slices
-from znnpy.data.values.normalization import Fixed, Mode, Normalisation, normalisation
+from znnpy.data.values.normalization import Clip, Fixed, Mode, normalisation
+from znnpy.data.values.own_statistics import Own
+from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
@@ -156,11 +168,11 @@ def normalisations(scene: Scene, data: DataSection) -> dict[str, Normalisation]:
 
 
 def refuse_numbers(config: Config, network: Network) -> None:
-    """Raise ConfigError unless `normalize: fixed` has a number for each channel of all inputs, or one for all."""
+    """Raise ConfigError unless numbers of `normalize` are as many as the channels of all inputs, or one for all."""
     given = config.data.normalize
-    if not isinstance(given, FixedNormalize):
+    if not isinstance(given, GivenNormalize):
         return
-    for key, numbers in (("mean", given.mean), ("deviation", given.deviation)):
+    for key, numbers in given.model_dump(exclude={"kind"}).items():
         for node in network.inputs:
             if len(numbers) not in (1, node.channels):
                 wanted = "one" if node.channels == 1 else f"one, or {node.channels}"
@@ -173,10 +185,24 @@ def refuse_numbers(config: Config, network: Network) -> None:
 def mode_of(data: DataSection) -> Mode:
     """Return how the config's data section normalises volumes."""
     match data.normalize:
+        case DeviationNormalize(per="volume", nonzero=False):
+            return "mean_std"
         case VolumeNormalize(kind=kind):
             return kind
         case FixedNormalize(mean=mean, deviation=deviation):
             return Fixed(mean, deviation)
+        case ClipNormalize(low=low, high=high, mean=mean, deviation=deviation):
+            return Clip(mean, deviation, low, high)
+        case PercentilesNormalize(low=lower, high=upper, clip=clip) as own:
+            return Own(own.kind, lower, upper, clip, own.per == "slice", own.nonzero)
+        case DeviationNormalize() | RangeNormalize() as own:
+            return Own(own.kind, by_slice=own.per == "slice", nonzero=own.nonzero)
+        case CtNormalize():
+            raise ConfigError(
+                "data.normalize: ct takes its numbers from labelled voxels of data.train when znnpy train begins, and "
+                "the run has them as a clip; name a run, or write {kind: clip, low: ..., high: ..., mean: ..., "
+                "deviation: ...}"
+            )
 
 
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:

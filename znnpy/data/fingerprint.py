@@ -43,12 +43,12 @@ def fingerprint(volume: Volume, path: Path | None) -> str:
 
 
 def _files(volume: Volume, path: Path) -> Iterable[Path]:
-    """Yield the file, the planes of a folder, or the first files of an array in a Zarr folder by name."""
+    """Yield the file, the planes of a folder, or the first files of an array in a folder of chunks by name."""
     array = path / (split_source(volume.name)[1] or "")
     if path.is_file():
         return [path]
-    if not is_zarr(array):
-        return planes_of(path) or pictures_of(path)
+    if not is_zarr(array) and (planes := planes_of(path) or pictures_of(path)):
+        return planes
     return itertools.islice(_inside(array), FILES)
 
 

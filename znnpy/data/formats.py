@@ -8,6 +8,9 @@ from pathlib import Path
 
 import h5py
 
+from znnpy.data.chunked.n5 import MARK as N5_MARK
+from znnpy.data.chunked.n5 import N5Volume, is_n5
+from znnpy.data.chunked.precomputed import INFO, PrecomputedVolume, is_precomputed
 from znnpy.data.flat.metaimage import SUFFIXES as METAIMAGE
 from znnpy.data.flat.metaimage import is_metaimage, open_metaimage
 from znnpy.data.flat.mrc import SUFFIXES as MRC
@@ -30,7 +33,7 @@ from znnpy.data.samples.npz import ZIP, open_npz
 from znnpy.data.tiff.folder import TiffFolder, planes_of
 from znnpy.data.tiff.volume import TiffVolume
 from znnpy.data.volume import Volume
-from znnpy.data.zarr.store import is_zarr
+from znnpy.data.zarr.store import MARKS, is_zarr
 from znnpy.registry import Registry
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -57,7 +60,8 @@ class Format:
     `title`: its name in errors, "" if they do not list it. `knows(path, head)`: whether a file whose first 8 bytes
     are `head`, or a folder (`head` is empty), is one; formats are asked in their order. `opened(asked)`: returns the
     volume, which reads by region and refuses what an untrusted file may not do. `alone`: for errors, the name of a
-    file of a format without datasets, "" where it may have some. `suffixes` of its names, in lower case.
+    file of a format without datasets, "" where it may have some. `suffixes` of its names, in lower case. `marks`:
+    files of metadata by which a folder is known that is read over the network; of formats without them none is.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Format:
     folder: bool = False
     alone: str = ""
     suffixes: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 def _hdf5(asked: Asked) -> Volume:
@@ -226,6 +231,7 @@ FORMATS = Registry[Format](
             opened=_zarr,
             folder=True,
             suffixes=(".zarr",),
+            marks=MARKS,
         ),
         Format(
             name="planes",
@@ -243,6 +249,23 @@ FORMATS = Registry[Format](
             folder=True,
             alone="a folder of pictures",
         ),
+        Format(
+            name="n5",
+            title="N5",
+            knows=lambda path, head: is_n5(path),
+            opened=lambda asked: N5Volume(asked.path, asked.dataset, asked.usual, asked.trust),
+            folder=True,
+            suffixes=(".n5",),
+            marks=(N5_MARK,),
+        ),
+        Format(
+            name="precomputed",
+            title="Neuroglancer precomputed",
+            knows=lambda path, head: is_precomputed(path),
+            opened=lambda asked: PrecomputedVolume(asked.path, asked.dataset, asked.trust),
+            folder=True,
+            marks=(INFO,),
+        ),
     ),
 )
 
@@ -255,7 +278,6 @@ _PYTHON = {
     ".img": ("half of an Analyze image or of a pair of NIfTI files", _PAIR),
     ".mat": ("a file of MATLAB", "scipy.io.loadmat({file!r})['NAME']"),
     ".dcm": ("a DICOM image", _ITK),
-    ".n5": ("an N5 folder", "z5py.File({file!r})['NAME'][:]"),
     ".raw": ("raw bytes without a shape", "numpy.fromfile({file!r}, TYPE).reshape(Z, Y, X)"),
 }
 """By suffix: the format, and the Python expression that gives its array (z, y, x)."""

@@ -8,11 +8,13 @@ from typing import Literal
 
 import numpy as np
 
+from znnpy.data.chunk_folder import METADATA_LIMIT
 from znnpy.data.formats import FORMATS, Asked, Format, other_format
 from znnpy.data.process_memory import available, available_memory, readable, take
+from znnpy.data.remote_chunks import RemoteChunks
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import ArrayVolume, Triple64, Volume, slabs
-from znnpy.dataset_path import LABEL_NAMES, RAW_NAMES, joined, split_source
+from znnpy.dataset_path import LABEL_NAMES, RAW_NAMES, address, joined, split_source
 from znnpy.errors import VolumeError, reason
 
 Role = Literal["raw", "labels"]
@@ -36,7 +38,8 @@ def open_volume(
     """Open a volume for reading by region; nothing is loaded.
 
     "path.h5:dataset" or "path.h5", "stack.tif", "scan.nii.gz", "array.npy", "picture.png", a folder of TIFF, PNG or
-    JPEG files with a plane each, "image.zarr" or "image.zarr:array"; idx files, "arrays.npz:name" and CIFAR's
+    JPEG files with a plane each, "image.zarr" or "image.zarr:array", "volume.n5:array", a precomputed folder, and these
+    three at an address (http, https, s3, gs); idx files, "arrays.npz:name" and CIFAR's
     "batch.bin", which are read whole, their
     images as slices along z; labels may be one for each slice there and in HDF5. `dataset` may be given
     separately, beside a Path. Without a dataset the usual names are tried: volumes/raw, raw, main for `role` raw;
@@ -97,10 +100,29 @@ def _load(volume: Volume) -> ArrayVolume:
 
 
 def _format(path: Path) -> Format:
+    if url := address(path):
+        return _format_elsewhere(path, url)
     try:
         return _seen_format(path)
     except OSError as error:
         raise VolumeError(f"{path} cannot be read: {reason(error)}") from error
+
+
+def _format_elsewhere(path: Path, url: str) -> Format:
+    """Return the format of a folder of chunks at an address, by its suffix or its metadata."""
+    formats = [it for it in FORMATS.values() if it.marks]
+    for found in formats:
+        if path.suffix.lower() in found.suffixes:
+            return found
+    marks = tuple(mark for it in formats for mark in it.marks)
+    chunks = RemoteChunks(url, marks)
+    for found in formats:
+        if any(chunks.read(mark, METADATA_LIMIT, 0, 0) is not None for mark in found.marks):
+            return found
+    raise VolumeError(
+        f"{url} is no folder of Zarr, N5 or precomputed chunks, and only these are read over the network: it has no "
+        f"{', '.join(marks)}. Name a copy of it here"
+    )
 
 
 def _known(path: Path, head: bytes, folder: bool) -> Format | None:
@@ -137,7 +159,7 @@ def _seen_format(path: Path) -> Format:
     what = f"begins with {head!r}" if head else "is empty"
     *titles, last = [it.title for it in FORMATS.values() if it.title and not it.folder]
     raise VolumeError(
-        f"{path} is no {', '.join(titles)} or {last} file and no Zarr folder: it {what}"
+        f"{path} is no {', '.join(titles)} or {last} file and no Zarr or N5 folder: it {what}"
     )
 
 
@@ -147,7 +169,7 @@ def _format_of_folder(path: Path) -> Format:
     if other := other_format(path):
         raise VolumeError(f"{path}, by its name {other.title}, is not read: {other.way}")
     raise VolumeError(
-        f"{path} is not a file but a folder: no Zarr folder, and no TIFF, PNG or JPEG files are in it"
+        f"{path} is not a file but a folder: no Zarr, N5 or precomputed one, and no TIFF, PNG or JPEG files are in it"
     )
 
 

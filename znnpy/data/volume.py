@@ -230,7 +230,9 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
         return volume.read(lower, upper, finite=finite)
     if any(a >= b for a, b in zip(lower, upper, strict=True)):
         raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
-    indices = [_mirror(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)]
+    indices = [
+        mirrored_indices(a, b, n) for a, b, n in zip(lower, upper, volume.extent, strict=True)
+    ]
     start, stop = _ends(indices)
     found = volume.read(start, stop, finite=finite)
     for axis, (index, first) in enumerate(zip(indices, start, strict=True), start=1):
@@ -241,7 +243,7 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
 
 def mirrored(lower: Triple, upper: Triple, extent: Triple) -> tuple[Triple, Triple]:
     """Return the region of a volume of some extent that `mirror_read` reads for a region, which is not empty."""
-    return _ends([_mirror(a, b, n) for a, b, n in zip(lower, upper, extent, strict=True)])
+    return _ends([mirrored_indices(a, b, n) for a, b, n in zip(lower, upper, extent, strict=True)])
 
 
 def clipped(corner: Triple, extent: Triple) -> Triple:
@@ -255,7 +257,8 @@ def _ends(indices: list[NDArray[np.int64]]) -> tuple[Triple, Triple]:
     return (z[0], y[0], x[0]), (z[1], y[1], x[1])
 
 
-def _mirror(lower: int, upper: int, size: int) -> NDArray[np.int64]:
+def mirrored_indices(lower: int, upper: int, size: int) -> NDArray[np.int64]:
+    """Return the voxels of an axis of some size that `mirror_read` takes for lower <= index < upper."""
     period = max(1, 2 * (size - 1))
     index = np.arange(lower, upper, dtype=np.int64) % period
     return np.minimum(index, period - index) if size > 1 else index

@@ -19,7 +19,7 @@ from znnpy.data.config_volumes import normalisations
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Normalisation
+from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Triple, directions_attribute
 from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
 from znnpy.errors import ConfigError, PlanError, ShapeError

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from znnpy.data.class_labels import class_numbers
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Normalisation
-from znnpy.data.volume import Array, Triple, mirror_read
+from znnpy.data.values.scaling import Normalisation, Planes
+from znnpy.data.volume import Array, Triple, mirror_read, mirrored_indices
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import RunError
 from znnpy.geometry.shape_inference import Geometry
@@ -295,7 +295,8 @@ class VolumePrediction:
 
     def _forward(self, patch: Region, given: Input, axes: tuple[int, ...]) -> dict[str, Floats]:
         for name, room in self._model.staged().items():
-            self._stage(np.flip(self._seen(name, patch, given), axes), name, room[0])
+            raw, planes = np.flip(self._seen(name, patch, given), axes), self._planes(name, patch)
+            self._stage(raw, name, room[0], planes[::-1] if 1 in axes else planes)
             if self._zeros:
                 self._clear(np.flip(room[0], axes), self._region(name, patch), name)
         return {name: values[0] for name, values in self._model.run().items()}
@@ -308,11 +309,17 @@ class VolumePrediction:
             along[: here.start] = 0
             along[here.stop :] = 0
 
-    def _stage(self, raw: Array, name: str, room: Floats) -> None:
+    def _stage(self, raw: Array, name: str, room: Floats, planes: Planes) -> None:
         def part(first: int, last: int) -> None:
-            self._norms[name].apply(raw[:, first:last], room[:, first:last])
+            here = slice(first, last)
+            self._norms[name].apply(raw[:, here], room[:, here], planes[here])
 
         self._parts(part, raw.shape[1])
+
+    def _planes(self, name: str, patch: Region) -> Planes:
+        """Return the slices of the volume that an input of a patch holds."""
+        seen, depth = self._region(name, patch), self._scene.images[name].extent[0]
+        return mirrored_indices(seen.lower[0], seen.upper[0], depth)
 
     def _flips(self) -> list[tuple[int, ...]]:
         """Return the sets of axes to mirror, without axes along which the network sees a single voxel."""

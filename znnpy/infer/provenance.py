@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from znnpy.data.values.normalization import Normalisation
+from znnpy.data.values.scaling import Normalisation
 from znnpy.network.types import Network, network_digest
 from znnpy.plan import Plan
 
@@ -30,9 +31,17 @@ def plan_record(plan: Plan) -> dict[str, Any]:
 
 
 def norms_record(norms: Mapping[str, Normalisation]) -> dict[str, Any]:
-    """Return shift and scale of each channel by input node."""
+    """Return the numbers of each channel by input node; a digest of those of slices, which are many."""
     return {
-        name: {"shift": norm.shift.tolist(), "scale": norm.scale.tolist()}
+        name: _numbers(norm)
         | ({"not finite": "0"} if norm.replace else {})
+        | ({"zeros": "0"} if norm.nonzero else {})
         for name, norm in norms.items()
     }
+
+
+def _numbers(norm: Normalisation) -> dict[str, Any]:
+    record = norm.record()
+    if not norm.by_slice:
+        return dict(record)
+    return {"slices": hashlib.sha256(json.dumps(record).encode()).hexdigest()[:32]}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from znnpy.config.models import Config
-from znnpy.data.preparing.scan import Prepared, prepare
+from znnpy.data.config_volumes import normalisations
+from znnpy.data.preparing.scan import Prepared, prepare, prepared_volume
 from znnpy.data.process_memory import available, available_memory, readable
+from znnpy.data.scene import Scene
 from znnpy.data.volume import Volume, directions_attribute
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
@@ -85,7 +88,7 @@ def predict_scan(
     assert config.data.prepare is not None
     # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
     with threadpool_limits(limits=1, user_api="blas"):
-        prepared = prepare(volume, config.data.prepare)
+        prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
         volume.verify()
         _refuse_memory(model, prepared, weights, logits=logits)
         found = (logits_of if logits else labelled)(model, prepared, config, progress)
@@ -101,6 +104,16 @@ def predict_scan(
         refuse_own(error)
         raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
     return found.shape
+
+
+def _normalised(prepared: Prepared, name: str, config: Config) -> Prepared:
+    """Return a scan as `data.normalize` makes it, where `data.prepare` does not normalise."""
+    if config.data.normalize.kind == "none":
+        return prepared
+    scene = Scene({"scan": prepared_volume(prepared, name)}, {})
+    norm = normalisations(scene, config.data)["scan"]
+    planes = np.arange(prepared.array.shape[1])
+    return replace(prepared, array=norm.apply(prepared.array, planes=planes))
 
 
 def needed_bytes(model: ScanModel, prepared: Prepared, config: Config, *, logits: bool) -> int:

@@ -31,6 +31,7 @@ from znnpy.train.display.live import Display, display_of
 from znnpy.train.display.tensorboard import refuse_missing
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
+from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog
 from znnpy.train.loop import Loop
@@ -96,7 +97,7 @@ def train(
         members = world.exchange(member()) if world.size > 1 else []
         share_host(members, world.rank)
         refuse_mixed(members, different_cpus=different_cpus)
-        config = with_microbatch(config, run, world, reporter)
+        config = with_window(with_microbatch(config, run, world, reporter), run, reporter)
         # Changes nothing on disk: all that may be refused comes before `take_up`.
         standing = look(run, config, reporter)
         outcome = _Session(run, config, standing, reporter, stop, world, members).run()

@@ -10,6 +10,7 @@ from typing import Any
 
 from znnpy.config.data_section import Source
 from znnpy.config.models import Config, VolumeSection
+from znnpy.config.normalize_section import CtNormalize, DeviationNormalize
 from znnpy.data.config_volumes import (
     make_targets,
     mode_of,
@@ -70,6 +71,9 @@ def survey(config: Config, network: Network) -> list[dict[str, Any]]:
 def _unread(config: Config) -> Config:
     """Return the config with volumes left in their files, and no statistics over all their voxels."""
     data = config.data.model_copy(update={"in_memory": False})
+    if isinstance(data.normalize, CtNormalize):  # its numbers would be those of all labelled voxels
+        own = DeviationNormalize(kind="mean_std")
+        data = data.model_copy(update={"normalize": own})
     # Counts of classes would read all labels.
     training = config.training.model_copy(update={"rebalance": "none"})
     return config.model_copy(update={"data": data, "training": training})

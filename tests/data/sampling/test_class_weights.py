@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from znnpy.data.sampling.class_weights import count_patch, count_volume, rebalance
 from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, Target
-from znnpy.data.values import normalization
+from znnpy.data.values import moments
 from znnpy.data.volume import ArrayVolume
 
 BITS = arrays(np.float32, (2, 2, 3, 4), elements=st.sampled_from([0.0, 1.0]))
@@ -37,7 +37,7 @@ def test_slabs_count_like_the_whole(monkeypatch: pytest.MonkeyPatch, target: Tar
     value, weight = target.compute(labels[None], mask > 0)
     whole = count_patch(value, weight)
     for slab in (1, 1000, 10**9):
-        monkeypatch.setattr(normalization, "SLAB", slab)
+        monkeypatch.setattr(moments, "SLAB", slab)
         counts = count_volume(ArrayVolume(labels), ArrayVolume(mask), target)
         assert np.array_equal(counts.positive, whole.positive)
         assert np.array_equal(counts.negative, whole.negative)

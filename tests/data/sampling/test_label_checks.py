@@ -20,7 +20,7 @@ from znnpy.data.sampling.targets import (
     Target,
 )
 from znnpy.data.scene import Scene
-from znnpy.data.values import normalization
+from znnpy.data.values import moments
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.learning.readings import CLASSES, LOGITS, VALUES
@@ -134,7 +134,7 @@ def test_labels_of_which_a_mask_leaves_one_value_are_doubted() -> None:
 
 
 def test_object_numbers_are_read_until_a_second_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalization, "SLAB", 1)
+    monkeypatch.setattr(moments, "SLAB", 1)
     labels = Counted(np.arange(20, dtype=np.uint64).reshape(1, 20, 1, 1) // 3)
     check_labels(BoundaryTarget(), labels, None)
     assert labels.reads == 4
@@ -158,8 +158,8 @@ def test_other_labels_are_not_doubted(
 def test_slabs_of_a_large_volume_tell_nothing_of_the_rest(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    monkeypatch.setattr(normalization, "SLAB", 1)
-    monkeypatch.setattr(normalization, "SAMPLED", 2)
+    monkeypatch.setattr(moments, "SLAB", 1)
+    monkeypatch.setattr(moments, "SAMPLED", 2)
     values = np.zeros((9, 1, 2), np.uint8)
     values[:, :, 1] = 255
     check_labels(ClassesTarget(2, ignore=255), ArrayVolume(values), None)
@@ -185,7 +185,7 @@ def test_a_place_counts_from_the_volume_in_every_piece(monkeypatch: pytest.Monke
     array = np.zeros((1, 9, 8, 7), np.uint8)
     array[0, 6, 5, 4] = 2
     array[0, 8, 7, 6] = 9
-    monkeypatch.setattr(normalization, "SLAB", 100)
+    monkeypatch.setattr(moments, "SLAB", 100)
     with pytest.raises(VolumeError, match=r"from 0 to 9, and 2 .* 2 at \(z, y, x\) = \(6, 5, 4\)"):
         check_labels(ImageTarget(1, BINOMIAL), ArrayVolume(array), None)
     with pytest.raises(VolumeError, match=r"9 at \(z, y, x\) = \(8, 7, 6\)"):
@@ -195,8 +195,8 @@ def test_a_place_counts_from_the_volume_in_every_piece(monkeypatch: pytest.Monke
 def test_what_no_slab_showed_is_found_when_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.zeros((1, 9, 1, 1), np.uint8)
     array[0, 4] = 255
-    monkeypatch.setattr(normalization, "SLAB", 1)
-    monkeypatch.setattr(normalization, "SAMPLED", 2)
+    monkeypatch.setattr(moments, "SLAB", 1)
+    monkeypatch.setattr(moments, "SAMPLED", 2)
     scene = Scene({"in": ArrayVolume(array)}, {"out": ArrayVolume(array, "out.tif")})
     output = OutputPatch((1, 1, 1), ImageTarget(1, BINOMIAL))
     sampler = Sampler([scene], {"in": InputPatch((1, 1, 1))}, {"out": output})
@@ -214,8 +214,8 @@ def test_in_batches_of_slices_the_place_is_that_of_the_slice(
 ) -> None:
     array = np.zeros((1, 9, 1, 1), np.uint8)
     array[0, 4] = 255
-    monkeypatch.setattr(normalization, "SLAB", 1)
-    monkeypatch.setattr(normalization, "SAMPLED", 2)
+    monkeypatch.setattr(moments, "SLAB", 1)
+    monkeypatch.setattr(moments, "SAMPLED", 2)
     scene = Scene({"in": ArrayVolume(array)}, {"out": ArrayVolume(array, "out.tif")})
     output = OutputPatch((1, 1, 1), ImageTarget(1, BINOMIAL))
     sampler = Sampler([scene], {"in": InputPatch((1, 1, 1))}, {"out": output}, order="shuffled")

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from znnpy.data.opening import load, open_volume
-from znnpy.data.values import normalization
+from znnpy.data.values import moments
+from znnpy.data.values.moments import statistics_slabs
 from znnpy.data.values.normalization import (
     Fixed,
-    moments,
     normalisation,
-    statistics_slabs,
     unlikely,
 )
 from znnpy.data.values.sampled_range import glance
@@ -28,10 +27,10 @@ RANDOM = np.random.default_rng(0)
 @pytest.mark.parametrize("slab", [1, 500, 1 << 26])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
 def test_mean_and_deviation(monkeypatch: pytest.MonkeyPatch, slab: int, dtype: type) -> None:
-    monkeypatch.setattr(normalization, "SLAB", slab)
+    monkeypatch.setattr(moments, "SLAB", slab)
     array = RANDOM.integers(0, 200, (2, 11, 5, 6)).astype(dtype)
     array[1] //= 3
-    mean, deviation = moments(ArrayVolume(array))
+    mean, deviation = moments.moments(ArrayVolume(array))
     assert np.allclose(mean, array.mean(axis=(1, 2, 3)))
     assert np.allclose(deviation, array.std(axis=(1, 2, 3)))
     out = normalisation(ArrayVolume(array)).apply(array)
@@ -42,7 +41,7 @@ def test_mean_and_deviation(monkeypatch: pytest.MonkeyPatch, slab: int, dtype: t
 
 def test_large_offset_keeps_its_digits() -> None:
     array = RANDOM.normal(1e6, 1, (20, 30, 30))
-    assert moments(ArrayVolume(array))[1][0] == pytest.approx(array.std(), rel=1e-9)
+    assert moments.moments(ArrayVolume(array))[1][0] == pytest.approx(array.std(), rel=1e-9)
 
 
 @pytest.mark.parametrize(("dtype", "top"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
@@ -59,20 +58,20 @@ def test_none_and_constant() -> None:
 
 
 def test_large_volumes_are_judged_by_spread_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalization, "SLAB", 60)
-    monkeypatch.setattr(normalization, "SAMPLED", 5)
+    monkeypatch.setattr(moments, "SLAB", 60)
+    monkeypatch.setattr(moments, "SAMPLED", 5)
     ranges = statistics_slabs(ArrayVolume(np.zeros((101, 5, 6), np.uint8)))
     assert ranges == [(0, 2), (24, 26), (50, 52), (76, 78), (100, 101)]
 
 
 def test_memory_and_file_agree_bitwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalization, "SLAB", 3000)
+    monkeypatch.setattr(moments, "SLAB", 3000)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         data = RANDOM.normal(size=(23, 10, 11)).astype(np.float32)
         file.create_dataset("raw", data=data, chunks=(4, 4, 4))
     with open_volume(tmp_path / "a.h5") as volume:
-        by_file = moments(volume)
-        in_memory = moments(load(volume, "memory"))
+        by_file = moments.moments(volume)
+        in_memory = moments.moments(load(volume, "memory"))
     assert np.array_equal(by_file, in_memory)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from znnpy.data.opening import open_volume
-from znnpy.data.values import normalization
+from znnpy.data.values import moments
 from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
@@ -27,7 +27,7 @@ def image(seed: int = 0) -> np.ndarray:
 def test_the_first_and_the_number_of_unusable_voxels_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, bad: float
 ) -> None:
-    monkeypatch.setattr(normalization, "SLAB", 4 * 2400)
+    monkeypatch.setattr(moments, "SLAB", 4 * 2400)
     array = image().astype(np.float64)
     array[1, 3, 4, 5] = array[0, 5, 0, 1] = bad
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -247,7 +247,7 @@ def test_limit_of_the_caller(folder: Path) -> None:
 
 def test_names(folder: Path) -> None:
     refused(f"{folder}:00", "a.zarr", "no array 00", "It holds: 0")
-    refused(folder.parent, "no Zarr folder")
+    refused(folder.parent, "no Zarr, N5 or precomputed one")
     (folder.parent / "b.zarr").mkdir()
     refused(folder.parent / "b.zarr", "no Zarr folder", "zarr.json")
     zarr.open_group(folder.parent / "c.zarr", mode="w")

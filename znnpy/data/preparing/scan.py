@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from znnpy.config.prepare_section import DeviationScheme, PrepareSection
+from znnpy.config.prepare_section import DeviationScheme, PlainScheme, PrepareSection
 from znnpy.data.preparing.resampling import (
     Float32,
     Resampling,
@@ -49,9 +49,10 @@ class Prepared:
 
 def prepare(volume: Volume, section: PrepareSection) -> Prepared:
     """Return a scan prepared; reads all of it. Raises VolumeError where it has other channels than the section."""
-    if volume.channels != len(section.normalize):
+    schemes = section.normalize or (PlainScheme(kind="none"),) * volume.channels
+    if volume.channels != len(schemes):
         raise VolumeError(
-            f"{volume.name} has {volume.channels} channel(s), but data.prepare.normalize names {len(section.normalize)}"
+            f"{volume.name} has {volume.channels} channel(s), but data.prepare.normalize names {len(schemes)}"
         )
     raw = _turned(volume.read_all(), section)
     before = _turned_size(volume.resolution, section)
@@ -67,7 +68,7 @@ def prepare(volume: Volume, section: PrepareSection) -> Prepared:
         )
     found = np.empty((len(kept), *how.wanted), np.float32)
     inside = _inside(kept, section)
-    for channel, made, scheme in zip(kept, found, section.normalize, strict=True):
+    for channel, made, scheme in zip(kept, found, schemes, strict=True):
         values = np.array(channel, np.float32, order="C")
         normalise(values, scheme, inside, volume.name)
         made[...] = how.applied(values)
@@ -131,7 +132,7 @@ def _ends(flags: Array) -> slice:
 
 def _inside(kept: Array, section: PrepareSection) -> Mask | None:
     """Return the voxels where any channel is not 0, holes filled; None where nobody asks."""
-    if not any(isinstance(it, DeviationScheme) and it.inside for it in section.normalize):
+    if not any(isinstance(it, DeviationScheme) and it.inside for it in section.normalize or ()):
         return None
     from scipy.ndimage import binary_fill_holes
 

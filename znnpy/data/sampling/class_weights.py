@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.targets import Target
-from znnpy.data.values.normalization import statistics_slabs
+from znnpy.data.values.moments import statistics_slabs
 from znnpy.data.volume import Triple, Volume
 
 Float32 = NDArray[np.float32]

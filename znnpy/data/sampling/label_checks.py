@@ -11,7 +11,7 @@ import numpy as np
 from znnpy.data.samples.image_labels import stored
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.targets import Bool, Target
-from znnpy.data.values.normalization import pieces
+from znnpy.data.values.moments import pieces
 from znnpy.data.values.sampled_range import looked_at
 from znnpy.data.volume import Array, Triple, Volume, clipped
 from znnpy.errors import VolumeError

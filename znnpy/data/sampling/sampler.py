@@ -20,7 +20,8 @@ from znnpy.data.sampling.scene_patches import Material, are_slices, check, read_
 from znnpy.data.sampling.shuffle import shuffled
 from znnpy.data.sampling.volume_statistics import as_they_are, examined
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Mode, Normalisation
+from znnpy.data.values.normalization import Mode
+from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.distributed.world import World
 from znnpy.errors import VolumeError

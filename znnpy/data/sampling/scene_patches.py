@@ -15,8 +15,8 @@ from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Normalisation
-from znnpy.data.volume import Array, Triple, Volume, mirror_read
+from znnpy.data.values.scaling import Normalisation
+from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
 from znnpy.errors import VolumeError
 
 
@@ -38,17 +38,17 @@ class Material:
             volume, norm = scene.images[node], self.norms[node]
             lower = placing.lower(scene, node, volume, position, turn.flips)
             upper = plus(lower, placing.boxes[node].extent)
-            finite = not norm.replace
             if drawn is None:
-                raw = mirror_read(volume, lower, upper, finite=finite)
-                images[node] = norm.apply(turn.apply(raw))
+                if norm.by_slice:  # before what was z lies elsewhere
+                    read = normalised(norm, volume, lower, upper)
+                    images[node] = np.ascontiguousarray(turn.apply(read))
+                else:
+                    raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+                    images[node] = norm.apply(turn.apply(raw))
                 continue
             corner = scene.corner(volume)
-            parts = [
-                mirror_read(volume, *part, finite=finite)
-                for part in moved(drawn, lower, upper, corner)
-            ]
-            values = norm.apply(np.concatenate(parts, axis=1))
+            parts = moved(drawn, lower, upper, corner)
+            values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -84,6 +84,14 @@ class Material:
             for size, step in zip(extent, output.stride, strict=True)
         )
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
+
+
+def normalised(norm: Normalisation, volume: Volume, lower: Triple, upper: Triple) -> Float32:
+    """Return the normalised voxels of a region (channels, z, y, x), which may reach beyond the volume."""
+    raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+    if not norm.by_slice:
+        return norm.apply(raw)
+    return norm.apply(raw, planes=mirrored_indices(lower[0], upper[0], volume.extent[0]))
 
 
 def moved(
@@ -153,7 +161,9 @@ def _add(
         volume = scene.images[node]
         lowers = [placing.lower(scene, node, volume, position) for position in positions]
         raw = _planes(placing, volume, node, lowers, finite=not norm.replace)
-        _put(found.images, node, norm.apply(raw), where, count)
+        depth = volume.extent[0]
+        planes = np.array([int(mirrored_indices(z, z + 1, depth)[0]) for z, _, _ in lowers])
+        _put(found.images, node, norm.apply(raw, planes=planes), where, count)
     for node, output in placing.outputs.items():
         volume = scene.labels[node]
         lowers = [placing.lower(scene, node, volume, position) for position in positions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from znnpy.data.sampling.label_checks import check_labels
 from znnpy.data.sampling.patch_positions import mask_shift
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import Mode, Normalisation, normalisation, unexamined
+from znnpy.data.values.normalization import Mode, normalisation, unexamined
+from znnpy.data.values.own_statistics import Own
+from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.distributed.serialization import Value
 from znnpy.distributed.work_division import Job, divided
@@ -44,7 +47,7 @@ def examined(
     found = divided(world, {_name(place, *look): look[1] for place, look in looks.items()})
     at = dict(zip(looks, found.values(), strict=True))
     norms = [
-        {node: _normalisation(at["image", number, node], replace) for node in scene.images}
+        {node: _normalisation(at["image", number, node], mode, replace) for node in scene.images}
         for number, scene in enumerate(scenes)
     ]
     counts = [
@@ -100,14 +103,15 @@ def _name(place: Place, volume: Volume, _: Job) -> str:
     return f"{volume.name} {volume.shape} {volume.dtype} ({what} {number} of {node})"
 
 
-def _numbers(mode: Mode, replace: bool, volume: Volume) -> list[list[float]]:
+def _numbers(mode: Mode, replace: bool, volume: Volume) -> Value:
     found = normalisation(volume, mode, replace=replace)
-    return [found.shift.tolist(), found.scale.tolist()]
+    return [it.tolist() for it in (found.shift, found.scale, *(found.limits or ()))]
 
 
-def _normalisation(numbers: list[list[float]], replace: bool) -> Normalisation:
-    shift, scale = numbers
-    return Normalisation(np.array(shift), np.array(scale), replace)
+def _normalisation(numbers: list[Any], mode: Mode, replace: bool) -> Normalisation:
+    shift, scale, *ends = map(np.array, numbers)
+    limits = (ends[0], ends[1]) if ends else None
+    return Normalisation(shift, scale, replace, limits, isinstance(mode, Own) and mode.nonzero)
 
 
 def _classes(

@@ -17,7 +17,17 @@ from znnpy.data.flat_array import FlatArray
 from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import COMPRESSION, SMALL
 from znnpy.data.tiff.codecs import explained, refuse_codec
-from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, nanometres
+from znnpy.data.tiff.ome import ome_noted, ome_place, ome_size
+from znnpy.data.volume import (
+    Array,
+    Shape4,
+    Triple,
+    Triple64,
+    Volume,
+    directions_of,
+    nanometres,
+    neighbours_of,
+)
 from znnpy.errors import VolumeError, refuse_own
 
 # What tifffile may call the axis along which pages are stacked, best first.
@@ -62,8 +72,12 @@ class TiffVolume(Volume):
         dtype = np.dtype(series.dtype)
         if dtype.kind not in "uifb" or dtype.itemsize > 8:
             raise VolumeError(f"{path}: TIFF of type {dtype}; expected integers or floats")
-        self._order = _order(str(series.axes), tuple(series.shape), path)
-        super().__init__(str(path), self._shape4(), dtype, _voxel_size(self._tiff, path))
+        self._order = _order(str(series.axes), tuple(series.shape), path, named=self._tiff.is_ome)
+        text = self._tiff.ome_metadata if self._tiff.is_ome else ""
+        size = _voxel_size(self._tiff, path)
+        super().__init__(str(path), self._shape4(), dtype, size, ome_place(text))
+        self.directions = directions_of(ome_noted(text, "directions"))
+        self.neighbours = neighbours_of(ome_noted(text, "offsets"), self.channels)
         _check_size(self, path, max_bytes)
         refuse_codec(series.keyframe, str(path))
         if series.dataoffset is not None:
@@ -169,13 +183,16 @@ def _files(series: Any, path: Path) -> set[Path]:
     return {path, *(Path(page.parent.filehandle.path) for page in series.pages)}
 
 
-def _order(axes: str, shape: tuple[int, ...], path: Path) -> list[int | None]:
-    """Return the positions of C, Z, Y, X among the series' axes; None for one that is absent."""
+def _order(axes: str, shape: tuple[int, ...], path: Path, *, named: bool) -> list[int | None]:
+    """Return the positions of C, Z, Y, X among the series' axes; None for one that is absent.
+
+    `named`: who wrote the file has named them.
+    """
     if 0 in shape:
         raise VolumeError(f"{path}: the volume is empty, its TIFF pages have shape {shape}")
     stack = [a for a in _STACK_AXES if a in axes and shape[axes.index(a)] > 1]
     channel = [a for a in _CHANNEL_AXES if a in axes and shape[axes.index(a)] > 1]
-    if not stack and channel == ["C"]:
+    if not stack and channel == ["C"] and not named:
         # ImageJ's name for the pages of a stack that was saved without naming its axes.
         stack, channel = channel, []
     used = [*stack[:1], *channel[:1], "Y", "X"]
@@ -200,25 +217,12 @@ def _check_size(volume: Volume, path: Path, max_bytes: int | None) -> None:
 
 
 def _voxel_size(tiff: Any, path: Path) -> Triple64:
-    size = _ome_size(tiff.ome_metadata) if tiff.is_ome else _imagej_size(tiff)
+    size = ome_size(tiff.ome_metadata) if tiff.is_ome else _imagej_size(tiff)
     if size is None:
         return (1.0, 1.0, 1.0)
     if not all(0 < s < float("inf") for s in size):
         raise VolumeError(f"{path}: the voxel size {size} (z, y, x, nm) must be positive")
     return size
-
-
-def _ome_size(text: str) -> Triple64 | None:
-    sizes = [_ome_axis(text, axis) for axis in "ZYX"]
-    z, y, x = sizes
-    return (z, y, x) if z is not None and y is not None and x is not None else None
-
-
-def _ome_axis(text: str, axis: str) -> float | None:
-    size = re.search(rf'PhysicalSize{axis}="([-+0-9.eE]+)"', text)
-    unit = re.search(rf'PhysicalSize{axis}Unit="([^"]+)"', text)
-    scale = nanometres(unit[1] if unit else "µm")
-    return float(size[1]) * scale if size and scale else None
 
 
 def _imagej_size(tiff: Any) -> Triple64 | None:

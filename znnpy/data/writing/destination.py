@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from znnpy.data.writing.output_format import OutputFormat, by_suffix, output_format
-from znnpy.dataset_path import joined, split_source
+from znnpy.dataset_path import address, joined, split_source
 from znnpy.errors import VolumeError
 
 
@@ -35,6 +35,8 @@ class Destination:
         Raises VolumeError for names of other formats.
         """
         path, dataset = split_source(source)
+        if url := address(path):
+            raise VolumeError(f"{url} is read, not written: name a file here, and copy it there")
         if dataset is None and ":" in path.name and by_suffix(path) is None:
             file, _, rest = path.name.partition(":")
             raise VolumeError(

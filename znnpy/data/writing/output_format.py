@@ -89,7 +89,16 @@ MRC = OutputFormat(
     ready="znnpy.data.flat.mrc:mrcfile",
     has_datasets=False,
 )
-OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC))
+TIFF = OutputFormat(
+    name="tiff",
+    title="OME-TIFF",
+    suffixes=(".tif", ".tiff"),
+    blocks="znnpy.data.writing.tiff_output:TiffOutput",
+    whole="znnpy.data.writing.tiff_output:write_tiff",
+    owns="znnpy.data.tiff.ome:is_tiff",
+    has_datasets=False,
+)
+OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC, TIFF))
 
 
 def by_suffix(path: Path) -> OutputFormat | None:

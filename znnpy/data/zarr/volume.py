@@ -21,11 +21,13 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from zarr.core.sync import sync
 
+from znnpy.data.chunk_folder import METADATA_LIMIT
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_of, neighbours_of
 from znnpy.data.zarr import ome
 from znnpy.data.zarr.safety import Declared, bound, check_size, declared
-from znnpy.data.zarr.store import MARKS, METADATA_LIMIT, Node, ZarrFolder, root_of
+from znnpy.data.zarr.store import MARKS, Node, ZarrFolder, root_of
+from znnpy.dataset_path import joined
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end
@@ -45,7 +47,7 @@ class ZarrVolume(Volume):
         folder = ZarrFolder(root, trust.external)
         wanted = "/".join(part for part in (inner, (dataset or "").strip("/")) if part)
         picked = _pick(folder, wanted, names, labels)
-        name = f"{root}:{picked.node.path}" if picked.node.path else str(root)
+        name = joined(root, picked.node.path)
         found = declared(picked.node, name, trust)
         axes = (picked.level.axes if picked.level else None) or _named(found)
         self._lead = ome.order(axes or _usual(found), found.shape, name)
@@ -55,7 +57,6 @@ class ZarrVolume(Volume):
         super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
         self.unnamed = axes is None and len(shape) == 4
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
-        self.directions = directions_of(picked.node.attributes.get("directions"))
         self.directions = directions_of(picked.node.attributes.get("directions"))
         check_size(found, folder, picked.node, name, trust)
         self._chunk = found.chunk[-3:]
@@ -147,7 +148,7 @@ def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
     path = _joined(group.path, found[0].path)
     node = folder.node(path)
     if node is None or node.kind != "array":
-        raise VolumeError(f"{folder.path}: the OME metadata name {path}, which is no array")
+        raise VolumeError(f"{folder.name}: the OME metadata name {path}, which is no array")
     return _Picked(node, found[0])
 
 
@@ -175,10 +176,10 @@ def _only(folder: ZarrFolder, group: Node) -> _Picked:
     if len(candidates) == 1:
         return _Picked(candidates[0], _level_of(folder, candidates[0].path))
     if not found:
-        raise VolumeError(f"{folder.path}: the Zarr folder holds no array")
+        raise VolumeError(f"{folder.name}: the Zarr folder holds no array")
     listed = ", ".join(n.path for n in (candidates or found)[:20])
     what = "several arrays could be meant" if candidates else "no array has 3 or 4 axes"
-    raise VolumeError(f"{folder.path}: {what}: {listed}. Name one as FOLDER:ARRAY")
+    raise VolumeError(f"{folder.name}: {what}: {listed}. Name one as FOLDER:ARRAY")
 
 
 def _level_of(folder: ZarrFolder, path: str) -> ome.Level | None:
@@ -240,11 +241,11 @@ def _has_nodes(folder: ZarrFolder) -> bool:
 
 def _missing(folder: ZarrFolder, path: str) -> str:
     if not path:
-        return f"{folder.path} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
+        return f"{folder.name} is no Zarr folder: it holds no zarr.json, .zarray or .zgroup"
     names = [node.path for node in folder.nodes()]
     close = difflib.get_close_matches(path, names, 1, 0.5)
     hint = f"did you mean {close[0]}? It holds" if close else "it holds"
-    return f"{folder.path} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
+    return f"{folder.name} has no array {path}; {hint}: {', '.join(names[:20]) or 'none'}"
 
 
 def _joined(group: str, name: str) -> str:

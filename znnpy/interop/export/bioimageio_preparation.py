@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.config.data_section import DataSection, FixedNormalize
-from znnpy.config.prepare_section import ClipScheme, DeviationScheme, PrepareSection, Scheme
+from znnpy.config.data_section import DataSection
+from znnpy.config.normalize_section import (
+    ClipNormalize,
+    DeviationNormalize,
+    FixedNormalize,
+    PercentilesNormalize,
+    RangeNormalize,
+)
+from znnpy.config.prepare_section import ClipScheme, DeviationScheme, Scheme
 from znnpy.errors import ExportError
 from znnpy.layers.types import AXES
 
@@ -23,13 +30,43 @@ def preprocessing(data: DataSection, channels: int) -> list[Said]:
 
     What a type's largest value divides (`unit`), axes, cropping and resampling stay in words.
     """
-    if data.prepare is not None:
-        return _schemes(data.prepare, channels)
-    if isinstance(data.normalize, FixedNormalize):
-        return [_fixed(data.normalize.mean, data.normalize.deviation, channels)]
-    if data.normalize.kind == "mean_std":
-        return [_DEVIATION]
-    return []
+    if data.prepare is not None and data.prepare.normalize is not None:
+        return _schemes(data.prepare.normalize)
+    match data.normalize:
+        case FixedNormalize(mean=mean, deviation=deviation):
+            return [_fixed(mean, deviation, channels)]
+        case ClipNormalize() as window:
+            return _window(window, channels)
+        case DeviationNormalize() | RangeNormalize() | PercentilesNormalize() as own:
+            return [_own(own)]
+        case _:
+            return []
+
+
+def _window(window: ClipNormalize, channels: int) -> list[Said]:
+    if len(set(window.low)) > 1 or len(set(window.high)) > 1:
+        raise ExportError(
+            "data.normalize: a bioimage.io package cuts all channels to one window; take --format onnx"
+        )
+    limits = {"min": window.low[0], "max": window.high[0]}
+    return [{"id": "clip", "kwargs": limits}, _fixed(window.mean, window.deviation, channels)]
+
+
+def _own(own: DeviationNormalize | RangeNormalize | PercentilesNormalize) -> Said:
+    if own.nonzero:
+        raise ExportError(
+            "data.normalize.nonzero: a bioimage.io package cannot leave voxels of 0 out; take --format onnx"
+        )
+    if isinstance(own, PercentilesNormalize) and own.clip:
+        raise ExportError(
+            "data.normalize.clip: percentiles of a bioimage.io package do not cut; take --format onnx"
+        )
+    axes = _SPACE if own.per == "volume" else _SPACE[1:]
+    if isinstance(own, DeviationNormalize):
+        return {"id": "zero_mean_unit_variance", "kwargs": {"axes": axes, "eps": 1e-6}}
+    low, high = (own.low, own.high) if isinstance(own, PercentilesNormalize) else (0.0, 100.0)
+    kwargs = {"axes": axes, "min_percentile": low, "max_percentile": high}
+    return {"id": "scale_range", "kwargs": kwargs}
 
 
 _DEVIATION: Said = {"id": "zero_mean_unit_variance", "kwargs": {"axes": _SPACE, "eps": 1e-6}}
@@ -54,14 +91,13 @@ def _fixed(mean: Sequence[float], deviation: Sequence[float], channels: int) -> 
     return {"id": "fixed_zero_mean_unit_variance", "kwargs": kwargs}
 
 
-def _schemes(prepare: PrepareSection, channels: int) -> list[Said]:
-    schemes: Sequence[Scheme] = prepare.normalize
+def _schemes(schemes: Sequence[Scheme]) -> list[Said]:
     first = schemes[0]
     clipped = [it for it in schemes if isinstance(it, ClipScheme)]
     if len(clipped) == len(schemes) and len({(it.low, it.high) for it in clipped}) == 1:
         limits = {"min": clipped[0].low, "max": clipped[0].high}
         deviations = [max(it.deviation, 1e-8) for it in clipped]
-        fixed = _fixed([it.mean for it in clipped], deviations, channels)
+        fixed = _fixed([it.mean for it in clipped], deviations, len(schemes))
         return [{"id": "clip", "kwargs": limits}, fixed]
     if any(it != first for it in schemes) or clipped:
         raise ExportError(
@@ -81,7 +117,8 @@ def prepared(image: NDArray[np.float32], steps: Sequence[Said]) -> NDArray[np.fl
     """Return an image (batch, channel, z, y, x) after these steps, as the format defines them."""
     found = image.astype(np.float64)
     for step in steps:
-        kwargs, over = step.get("kwargs", {}), (2, 3, 4)
+        kwargs = step.get("kwargs", {})
+        over = tuple(2 + _SPACE.index(axis) for axis in kwargs.get("axes", _SPACE))
         match step["id"]:
             case "zero_mean_unit_variance":
                 away = found - found.mean(over, keepdims=True)
@@ -97,6 +134,7 @@ def prepared(image: NDArray[np.float32], steps: Sequence[Said]) -> NDArray[np.fl
             case "scale_linear":
                 found = found * kwargs["gain"]
             case "scale_range":
-                low, high = (some(found, over, keepdims=True) for some in (np.min, np.max))
+                ends = [kwargs["min_percentile"], kwargs["max_percentile"]]
+                low, high = np.percentile(found, ends, over, keepdims=True)
                 found = (found - low) / (high - low + 1e-6)
     return found.astype(np.float32)

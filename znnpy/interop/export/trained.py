@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import znnpy
-from znnpy.config.data_section import DataSection, FixedNormalize
+from znnpy.config.data_section import DataSection
+from znnpy.config.normalize_section import (
+    ClipNormalize,
+    DeviationNormalize,
+    FixedNormalize,
+    PercentilesNormalize,
+    RangeNormalize,
+)
 from znnpy.geometry import fit
 from znnpy.geometry.receptive_field import lattice_of
 from znnpy.interop.export.computation import Computation, Tensor
@@ -20,7 +27,6 @@ from znnpy.train.members import further_members
 from znnpy.train.start import SavedRun
 
 _ALONE = {
-    "mean_std": "each channel of a volume minus its mean, by its standard deviation",
     "unit": "integers divided by the largest value of their type, floats as they are",
     "none": "values as they are",
 }
@@ -100,9 +106,36 @@ class Trained:
 
 def normalisation_words(data: DataSection) -> str:
     """Return what a run does to images before its network sees them, in words."""
-    if data.prepare is not None:
+    if data.prepare is not None and data.prepare.normalize is not None:
         return "scans turned, cropped, normalised and resampled (data.prepare)"
-    if isinstance(data.normalize, FixedNormalize):
-        mean, deviation = list(data.normalize.mean), list(data.normalize.deviation)
-        return f"(value - mean) / deviation, mean {mean}, deviation {deviation}"
-    return _ALONE[data.normalize.kind]
+    if data.prepare is not None:
+        return f"scans turned, cropped and resampled (data.prepare), then {_words(data)}"
+    return _words(data)
+
+
+def _words(data: DataSection) -> str:
+    match data.normalize:
+        case FixedNormalize() as by:
+            return (
+                f"(value - mean) / deviation, mean {list(by.mean)}, deviation {list(by.deviation)}"
+            )
+        case ClipNormalize() as by:
+            return (
+                f"values cut to {list(by.low)} and {list(by.high)}, then (value - mean) / deviation, mean "
+                f"{list(by.mean)}, deviation {list(by.deviation)}"
+            )
+        case DeviationNormalize() | RangeNormalize() | PercentilesNormalize() as own:
+            return _own_words(own)
+        case other:
+            return _ALONE[other.kind]
+
+
+def _own_words(own: DeviationNormalize | RangeNormalize | PercentilesNormalize) -> str:
+    done = "minus its mean, by its standard deviation"
+    if isinstance(own, RangeNormalize):
+        done = "from 0 to 1 by its least and largest value"
+    if isinstance(own, PercentilesNormalize):
+        cut = ", cut to them" if own.clip else ""
+        done = f"from 0 to 1 by its percentiles {own.low:g} and {own.high:g}{cut}"
+    zeros = "; of voxels that are not 0, which stay 0" if own.nonzero else ""
+    return f"each channel of a {own.per} {done}{zeros}"
