@@ -139,6 +139,7 @@ training:
   batch: 1                         # patches per update
   # microbatch: auto               # patches computed at once (default: batch); auto: by cores and memory; or a number
   order: random                    # random, or shuffled: every place once an epoch
+  oversample_foreground: 0         # share of the patches that are centred on foreground, of any class alike
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # <loss names>
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)

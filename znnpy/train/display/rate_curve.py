@@ -87,7 +87,8 @@ def curves(found: RangeTest) -> list[Line]:
     """Return the losses, the smoothed ones, and a dot at the rate that is suggested."""
     smoothed = found.suggestion.smoothed.tolist()
     # A loss that has diverged would flatten all others.
-    top = max(smoothed, default=0.0)
+    low = smoothed.index(min(smoothed))
+    top = max(found.losses[: low + 1])
     shown = [(rate, min(loss, top)) for rate, loss in zip(found.rates, found.losses, strict=True)]
     lines = [
         Line("loss", "blue", shown, faint=True),
