@@ -133,6 +133,9 @@ augment:
   # dropout: {probability: 0.3, boxes: 4, size: [2, 8, 8]}
   # slip: {probability: 0.3, shift: 8}
   # step: {probability: 0.3, shift: 8}
+  # rotate: {probability: 0.3, angle: [-180, 180], axis: z}             # axis: z or any
+  # affine: {probability: 0.3, scale: [0.8, 1.25], shear: [-0.1, 0.1], axes: yx}
+  # elastic: {probability: 0.3, spacing: 32, deviation: [0, 4], axes: yx}
 
 training:
   iterations: 1000                 # updates in all

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
+from znnpy.config.augment_section import MOVES
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.config_volumes import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.data.samples.image_labels import OneEach
@@ -120,11 +121,11 @@ def _refuse_foreground(config: Config, targets: Mapping[str, Target]) -> None:
 
 
 def _refuse_moves(config: Config, *, training: bool) -> None:
-    """Raise ConfigError for sections that move beyond the blocks that ranks hold."""
-    for key in ("slip", "step") if training and config.data.shards else ():
+    """Raise ConfigError for patches that read beyond the blocks that ranks hold."""
+    for key in MOVES if training and config.data.shards else ():
         if getattr(config.augment, key) is not None:
             raise ConfigError(
-                f"{config.place('augment', key)}: moves sections beyond the blocks of data.shards; leave out either"
+                f"{config.place('augment', key)}: reads beyond the blocks of data.shards; leave out either"
             )
 
 

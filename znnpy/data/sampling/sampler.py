@@ -221,7 +221,7 @@ class Sampler:
         node = next(iter(self._placing.inputs))
         scene, extent = material.scene, self._placing.boxes[node].extent
         lower = self._placing.lower(scene, node, scene.reference, position, turn.flips)
-        return Drawn.of(settings, random, lower, extent)
+        return Drawn.of(settings, random, lower, extent, scene.resolution)
 
     def verify(self) -> None:
         """Raise ChangedError unless all samples so far are of the files that were opened."""
