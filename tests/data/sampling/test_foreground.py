@@ -114,7 +114,7 @@ def test_patches_hold_their_voxel_in_the_middle_or_at_the_border(
     values = labels((12, 13, 14))
     whole = scene(values)
     options = {"mirror": mirror, "offset": offset, "stride": stride}
-    found = counted([whole], ClassesTarget(3), (3, 2, 2), (6, 7, 8), **options)
+    found = counted([whole], ClassesTarget(3), (3, 3, 2), (6, 7, 8), **options)
     placing = found._placing
     extent = placing.boxes["out"].extent
     middles = 0
@@ -125,7 +125,7 @@ def test_patches_hold_their_voxel_in_the_middle_or_at_the_border(
             assert all(a <= p < b for a, p, b in zip(low, at, high, strict=True))
             box = placing.lower(whole, "out", whole.labels["out"], at, flips)
             place = voxel - box
-            middle = np.array([3, 2, 2]) // 2 * np.array(stride)
+            middle = np.array([3, 3, 2]) // 2 * np.array(stride)
             inside = (place >= 0) & (place < extent)
             middles += bool((place == middle).all())
             # Off the middle only where the valid positions end.
@@ -165,6 +165,13 @@ def test_the_share_of_rare_classes_is_exactly_as_expected() -> None:
         assert sum(found) in (wanted, wanted + 1)  # one voxel of 5832 by chance, at this seed
         assert all(found[n] for n in range(300) if due(n, share))
     assert sum(rare(sampler([values], 0.0), 300)) <= 1
+
+
+def test_samples_are_centred_on_voxels_of_their_own() -> None:
+    made = sampler([labels((16, 16, 16))], 1.0)
+    assert len({made.sample(n).targets["out"].tobytes() for n in range(40)}) > 35
+    where = {made._draw(np.random.default_rng(0), n)[1] for n in range(40)}  # turned alike
+    assert len(where) > 30
 
 
 def test_others_are_the_samples_without_it_and_all_depend_on_seed_and_number_alone() -> None:

@@ -162,6 +162,25 @@ def test_labels_move_with_their_image(keys: dict[str, Any], flips: str) -> None:
         assert not np.array_equal(patch.images["in"], plain.sample(index).images["in"])
 
 
+@pytest.mark.parametrize("flips", ["", "zyx"])
+def test_labels_that_lie_within_the_image_move_with_it(flips: str) -> None:
+    labels = (IMAGE > 0).astype(np.uint8)[4:24, 6:36, 5:40]
+    inside = ArrayVolume(labels, offset=(4.0, 6.0, 5.0))
+    made = Sampler(
+        [Scene({"in": ArrayVolume(IMAGE)}, {"out": inside})],
+        {"in": InputPatch((12, 14, 16))},
+        {"out": OutputPatch((10, 12, 14), MaskTarget())},
+        augmentation=Augmentation(flips, "none", settings(EACH[-1])),
+        normalise="none",
+    )
+    for index in range(6):
+        patch = made.sample(index)
+        image = patch.images["in"][0, 1:-1, 1:-1, 1:-1]
+        known = (patch.weights["out"][0] > 0) & (abs(image) > 0.25)
+        assert known.sum() > 30
+        assert ((image > 0) == (patch.targets["out"][0] > 0.5))[known].mean() > 0.97
+
+
 def test_numbers_of_objects_stay_whole_beyond_what_doubles_hold() -> None:
     places = drawn(ROTATE).places(LOWER, (12, 14, 16))
     assert places is not None
