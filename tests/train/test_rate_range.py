@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 from small_run import Forked, short, write_config, znnpy
 
+from znnpy.engine.model import Model
 from znnpy.errors import TrainingError
 from znnpy.learning.optimizers import OPTIMIZERS
 from znnpy.train.progress import Quiet
@@ -67,6 +69,23 @@ def test_it_stops_where_the_loss_diverges(tmp_path: Path) -> None:
     # The first loss that is too high is that after the update with this rate.
     assert rates.index(found.diverged) in (len(found.losses) - 2, len(found.losses) - 1)
     assert found.suggestion.rate is None or found.suggestion.rate <= found.diverged / 10
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), 1e9])
+def test_divergence_is_that_of_the_update_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """A loss is that of the weights which the update before it has made."""
+    result = Model.result
+    monkeypatch.setattr(
+        Model,
+        "result",
+        lambda self, ticket: replace(result(self, ticket), loss=wrong if ticket == 6 else 1.0),
+    )
+    rates = rising(1e-6, 1e-5, 10)
+    found = range_test(short(tmp_path, tmp_path / "run"), rates, Quiet())
+    assert found.diverged == rates[5]
+    assert len(found.losses) == (6 if np.isnan(wrong) else 7)
 
 
 def test_the_command_writes_loss_over_rate_and_leaves_no_run(tmp_path: Path) -> None:
@@ -135,14 +154,10 @@ def test_missing_volumes_are_named(tmp_path: Path) -> None:
 
 
 def test_non_finite_first_losses_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from znnpy.engine.model import Model
-
     config = short(tmp_path, tmp_path / "run")
     result = Model.result
 
     def lost(self: Model, ticket: int) -> object:
-        from dataclasses import replace
-
         return replace(result(self, ticket), loss=float("nan"))
 
     monkeypatch.setattr(Model, "result", lost)
