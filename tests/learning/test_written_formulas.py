@@ -129,7 +129,7 @@ def test_the_schema_the_template_and_the_model_know_what_is_listed(
     words = "{kind: added, beta1: 0.9, beta2: 0.999, eps: 1e-08, weight_decay: 0}"
     assert f"  # optimizer: {words}\n" in template()
     assert Optimizer("added", beta1=0.5).state_names == ("mean", "variance")
-    with pytest.raises(ZnnpyError, match="'other' is not one of sgd, adam, adamw, added"):
+    with pytest.raises(ZnnpyError, match="'other' is not one of sgd, adam, adamw, lamb, added"):
         Optimizer("other")
 
 
@@ -203,6 +203,19 @@ def adamw(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
     return shrunk + adam(plain, p, g, t, rate) - p
 
 
+def lamb(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
+    """You et al. 2020, algorithm 2 with phi the identity; biases, which do not decay, are steps of Adam."""
+    one, two = own.of("beta1", 0.9), own.of("beta2", 0.999)
+    m = one * own.kept.get("m", 0.0) + (1 - one) * g
+    v = two * own.kept.get("v", 0.0) + (1 - two) * g**2
+    own.kept |= {"m": m, "v": v}
+    r = (m / (1 - one**t)) / (np.sqrt(v / (1 - two**t)) + own.of("eps", 1e-6))
+    if p.ndim == 1:
+        return p - rate * r
+    r = r + own.of("weight_decay", 0.01) * p
+    return p - rate * np.sqrt((p**2).sum()) / np.sqrt((r**2).sum()) * r
+
+
 STEPS = [
     Steps("sgd", {}, sgd),
     Steps("sgd", {"momentum": 0.0, "weight_decay": 0.1}, sgd),
@@ -212,6 +225,9 @@ STEPS = [
     Steps("adam", {"beta1": 0.5, "weight_decay": 0.3, "decoupled": True}, adam),
     Steps("adamw", {}, adamw),
     Steps("adamw", {"beta2": 0.8, "eps": 1e-3, "weight_decay": 0.3}, adamw),
+    Steps("lamb", {}, lamb),
+    Steps("lamb", {"beta1": 0.6, "beta2": 0.8, "eps": 1e-3, "weight_decay": 0.3}, lamb),
+    Steps("lamb", {"weight_decay": 0.0}, lamb),
 ]
 
 

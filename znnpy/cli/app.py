@@ -22,6 +22,7 @@ from znnpy.cli import (
     config,
     evaluate,
     export,
+    find_rate,
     import_,
     plot,
     predict,
@@ -48,6 +49,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("segment")(segment.segment)
 app.command("score")(score.score)
 app.command("view")(view.view)
+app.command("find-rate")(find_rate.find_rate)
 app.command("plot")(plot.plot)
 app.command("import")(import_.import_)
 app.command("export")(export.export)

@@ -7,15 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from znnpy.config.distortion_section import (
+    AffineSection,
     BlurSection,
     BrightnessSection,
     ContrastSection,
     DarkSection,
     DropoutSection,
+    ElasticSection,
     GammaSection,
     LowResolutionSection,
     MissingSection,
     NoiseSection,
+    RotateSection,
     ShiftSection,
 )
 from znnpy.fields import Bool, Strict
@@ -34,8 +37,11 @@ def _swaps(value: Any) -> Any:
 
 DISTORTIONS = (
     "contrast", "brightness", "gamma", "noise", "blur", "low_resolution", "missing", "dark", "dropout", "slip", "step",
+    "rotate", "affine", "elastic",
 )  # fmt: skip
 """Keys of `augment` that distort patches."""
+MOVES = ("slip", "step", "rotate", "affine", "elastic")
+"""Those by which patches read elsewhere."""
 
 
 class AugmentSection(Strict):
@@ -70,6 +76,15 @@ class AugmentSection(Strict):
     )
     step: ShiftSection | None = Field(
         default=None, description="Move all sections from one on, with their labels."
+    )
+    rotate: RotateSection | None = Field(
+        default=None, description="Rotate by any angle, with the labels."
+    )
+    affine: AffineSection | None = Field(
+        default=None, description="Scale and shear, with the labels."
+    )
+    elastic: ElasticSection | None = Field(
+        default=None, description="Deform elastically, with the labels."
     )
 
     @property

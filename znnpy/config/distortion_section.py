@@ -116,3 +116,51 @@ class ShiftSection(Distortion):
     """Sections that lie elsewhere, images and labels alike."""
 
     shift: Counted = Field(default=8, description="Voxels along y and x, at most.")
+
+
+class RotateSection(Distortion):
+    """Rotation by any angle, interpolated; labels by the nearest voxel."""
+
+    angle: Annotated[
+        tuple[
+            Annotated[Float, Field(ge=-180, le=180)],
+            Annotated[Float, Field(ge=-180, le=180)],
+        ],
+        AfterValidator(_rising),
+    ] = Field(default=(-180.0, 180.0), description="Least and largest angle, in degrees.")
+    axis: Literal["z", "any"] = Field(
+        default="z", description="About which axis: z, within sections; or any, drawn for each."
+    )
+
+
+_Scale = Annotated[Float, Field(ge=0.25, le=4)]
+_Shear = Annotated[Float, Field(ge=-0.5, le=0.5)]
+
+
+class AffineSection(Distortion):
+    """Scaling and shear, of each axis by itself, interpolated; labels by the nearest voxel."""
+
+    scale: Annotated[tuple[_Scale, _Scale], AfterValidator(_rising)] = Field(
+        default=(0.8, 1.25),
+        description="Least and largest share of itself that is read along an axis: below 1, things grow.",
+    )
+    shear: Annotated[tuple[_Shear, _Shear], AfterValidator(_rising)] = Field(
+        default=(-0.1, 0.1), description="Least and largest shear, of an axis by another."
+    )
+    axes: Literal["yx", "zyx"] = Field(default="yx", description="Axes that are changed.")
+
+
+class ElasticSection(Distortion):
+    """Elastic deformation: random displacements between which splines run; labels by the nearest voxel."""
+
+    spacing: Annotated[Float, Field(ge=4, le=1024)] = Field(
+        default=32.0, description="Distance of the displacements, in the smallest voxels."
+    )
+    deviation: Annotated[
+        tuple[Annotated[Float, Field(ge=0, le=64)], Annotated[Float, Field(ge=0, le=64)]],
+        AfterValidator(_rising),
+    ] = Field(
+        default=(0.0, 4.0),
+        description="Least and largest deviation of displacements, in the smallest voxels.",
+    )
+    axes: Literal["yx", "zyx"] = Field(default="yx", description="Axes along which things move.")

@@ -137,12 +137,16 @@ augment:
   # dropout: {probability: 0.3, boxes: 4, size: [2, 8, 8]}
   # slip: {probability: 0.3, shift: 8}
   # step: {probability: 0.3, shift: 8}
+  # rotate: {probability: 0.3, angle: [-180, 180], axis: z}             # axis: z or any
+  # affine: {probability: 0.3, scale: [0.8, 1.25], shear: [-0.1, 0.1], axes: yx}
+  # elastic: {probability: 0.3, spacing: 32, deviation: [0, 4], axes: yx}
 
 training:
   iterations: 1000                 # updates in all
   batch: 1                         # patches per update
   # microbatch: auto               # patches computed at once (default: batch); auto: by cores and memory; or a number
   order: random                    # random, or shuffled: every place once an epoch
+  oversample_foreground: 0         # share of the patches that are centred on foreground, of any class alike
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # <loss names>
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)

@@ -13,6 +13,7 @@ from znnpy.fields import (
     Count,
     Factor,
     FilePath,
+    Float,
     Fraction,
     Int,
     Positive,
@@ -107,6 +108,11 @@ class TrainingSection(Strict):
         default="random",
         description="random: each patch lies at a random position; shuffled: every position comes once an epoch, in "
         "an order drawn anew for each epoch.",
+    )
+    oversample_foreground: Annotated[Float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Share of the patches that are centred on a voxel of foreground, of a class drawn among those that "
+        "there are (nnU-Net: 0.33); the others lie anywhere. Needs order: random.",
     )
     output_shape: Size3 = Field(
         description="Size of an output patch in voxels, z y x; the input patch follows from it and the receptive "

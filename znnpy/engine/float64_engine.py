@@ -22,7 +22,7 @@ from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
-from znnpy.learning.optimizers import AVERAGE
+from znnpy.learning.optimizers import AVERAGE, adapted
 from znnpy.network import learned, parameter_shapes
 from znnpy.network.objectives import total_factor
 from znnpy.network.types import Edge
@@ -276,13 +276,17 @@ class DoubleEngine:
             return
         # Filters have five axes; biases and norms are never decayed.
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
+        adapts = optimizer.entry.adapts
         if optimizer.decoupled:
             # AdamW: weights shrink by themselves, and the moments never see the decay.
             value *= 1 - learning_rate * decay
-        else:
+        elif not adapts:
             gradient = gradient + decay * value
         states = {state: self._states[f"{name}/{state}"] for state in optimizer.own_states}
-        value -= learning_rate * optimizer.entry.step(optimizer.keys, gradient, states, update)
+        step = optimizer.entry.step(optimizer.keys, gradient, states, update)
+        if adapts and value.ndim == 5:
+            step = adapted(value, step + decay * value)
+        value -= learning_rate * step
         if optimizer.ema is not None:
             average = self._states[f"{name}/{AVERAGE}"]
             average += optimizer.share(update) * (value - average)

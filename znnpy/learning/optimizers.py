@@ -1,4 +1,4 @@
-"""The optimisers (sgd, adam, adamw): keys, states kept for each parameter, float64 formulas as in PyTorch."""
+"""The optimisers (sgd, adam, adamw, lamb): keys, states kept for each parameter, float64 formulas as in PyTorch."""
 
 from __future__ import annotations
 
@@ -61,6 +61,17 @@ class AdamW(Adam):
     )
 
 
+class Lamb(Adam):
+    """Adam's step, scaled layer by layer to the norm of the filters, for large batches (LAMB, You et al. 2020)."""
+
+    kind: Literal["lamb"] = Field(description="Optimizer.")  # type: ignore[assignment]
+    eps: Positive = Field(default=1e-6, description="Added to the root of the mean of squares.")
+    weight_decay: NonNegative = Field(
+        default=0.01,
+        description="Weight decay: this times the filters is added to the step, before it is scaled (biases: none).",
+    )
+
+
 AVERAGE = "average"
 """The state that an exponential moving average of a parameter is kept in, beside those of the optimiser."""
 
@@ -114,6 +125,8 @@ class OptimizerKind:
     libraries' names for it. `remembered(keys, states, update)`: squares of recent gradients as the states after so many
     updates tell them, for charts; None where they do not.
 
+    `adapts`: the step of an edge's filters, with the decay in it, is scaled to the norm of the filters (`adapted`).
+
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
     """
@@ -125,7 +138,9 @@ class OptimizerKind:
     squares: tuple[str, ...] = ()
     decouples: bool = False
     decoupled: bool = False
+    adapts: bool = False
     kernel: Any = None
+    norms: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
     aliases: tuple[str, ...] = ()
     remembered: Callable[[Any, Mapping[str, Any], int], Any] = lambda keys, states, update: None
@@ -160,6 +175,16 @@ def _adam(keys: Any, gradient: Doubles, states: States, update: int) -> Doubles:
     root = np.sqrt(variance / (1 - keys.beta2**update)) + keys.eps
     step: Doubles = mean / (1 - keys.beta1**update) / root
     return step
+
+
+def adapted(filters: Doubles, step: Doubles) -> Doubles:
+    """Return a step that is as long as the filters of the edge: times their Euclidean norm over its own.
+
+    As it is where either is 0.
+    """
+    size, length = np.linalg.norm(filters), np.linalg.norm(step)
+    scaled: Doubles = step * (size / length) if size > 0 and length > 0 else step
+    return scaled
 
 
 def _sgd_remembered(keys: Any, states: Mapping[str, Any], update: int) -> Any:
@@ -219,6 +244,18 @@ _ALL = (
         decouples=True,
         decoupled=True,
         kernel="znnpy_kernels.layers.optimizers:adam",
+        hyper=_adam_hyper,
+        remembered=_adam_remembered,
+    ),
+    OptimizerKind(
+        name="lamb",
+        keys=Lamb,
+        states=lambda keys: ("mean", "variance"),
+        step=_adam,
+        squares=("variance",),
+        adapts=True,
+        kernel="znnpy_kernels.layers.layer_adaptation:lamb",
+        norms="znnpy_kernels.layers.layer_adaptation:lamb_norms",
         hyper=_adam_hyper,
         remembered=_adam_remembered,
     ),

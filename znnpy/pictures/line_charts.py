@@ -1,4 +1,4 @@
-"""Charts of curves over iterations, as SVG that fits any width: light or dark by the page's colours."""
+"""Charts of curves over iterations or rates, as SVG that fits any width: light or dark by the page's colours."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def line_chart(
     *,
     height: float = HEIGHT,
     span: tuple[float, float] | None = None,
+    rates: bool = False,
 ) -> Markup:
     """Return a chart of lines over iterations; nothing of lines without a point. `label` says what it shows.
+
+    `rates`: over learning rates, on a logarithmic scale.
 
     Values stand left of the picture, for which its place leaves room (page.css: `.chart`). `span`: the values that are
     shown, at least; None: those that there are.
@@ -44,7 +47,7 @@ def line_chart(
     points = [point for line in shown for point in line.points]
     if not points:
         return Markup()
-    across, up = _scale([x for x, _ in points], False), _scale_of(shown, span)
+    across, up = _scale([x for x, _ in points], rates), _scale_of(shown, span)
     drawn = [*_level_marks(up, height), *_iteration_marks(across, height)]
     curves = [_curve(line, across, up) for line in sorted(shown, key=lambda it: not it.faint)]
     drawn.append(svg.stretched(EDGE, height - EDGE, curves))
@@ -108,7 +111,8 @@ def _curve(line: Line, across: _Scale, up: _Scale) -> Markup:
 
 
 def _dot(line: Line, point: Point, across: _Scale, up: _Scale, height: float) -> Markup:
-    title = svg.element("title", f"{line.name}: {point[1]:.4g} at iteration {point[0]:,.0f}")
+    where = f"rate {point[0]:.3g}" if across.log else f"iteration {point[0]:,.0f}"
+    title = svg.element("title", f"{line.name}: {point[1]:.4g} at {where}")
     y = EDGE + (height - EDGE) * (1 - up.at(point[1]))
     x = svg.percent(across.at(point[0]))
     return svg.element("circle", title, cx=x, cy=y, r=3.5, class_=f"c-{line.colour}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 
+from znnpy.config.augment_section import MOVES
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.config_volumes import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.data.samples.image_labels import OneEach
@@ -77,6 +78,8 @@ def make_sampler(
         refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
     varied = training and augment.enabled
     _refuse_moves(config, training=varied)
+    if training:
+        _refuse_foreground(config, targets)
     augmentation = Augmentation(
         "".join(augment.flips), augment.swaps, augment if augment.distorts else None
     )
@@ -95,15 +98,34 @@ def make_sampler(
         examine=examine,
         possible=partial(largest, network),
         world=world,
+        foreground=section.oversample_foreground if training else 0.0,
     )
 
 
+def _refuse_foreground(config: Config, targets: Mapping[str, Target]) -> None:
+    """Raise ConfigError where patches cannot be centred on foreground."""
+    if not config.training.oversample_foreground:
+        return
+    place = config.place("training", "oversample_foreground")
+    if config.training.order == "shuffled":
+        raise ConfigError(f"{place}: draws at random; training.order: shuffled takes each once")
+    if config.data.shards:
+        raise ConfigError(
+            f"{place}: draws from whole volumes, not from the blocks of data.shards; leave out either"
+        )
+    if all(target.values for target in targets.values()):
+        raise ConfigError(
+            f"{place}: outputs are values of any size, which have no foreground; it needs boundaries, affinities, "
+            "masks, classes or probabilities"
+        )
+
+
 def _refuse_moves(config: Config, *, training: bool) -> None:
-    """Raise ConfigError for sections that move beyond the blocks that ranks hold."""
-    for key in ("slip", "step") if training and config.data.shards else ():
+    """Raise ConfigError for patches that read beyond the blocks that ranks hold."""
+    for key in MOVES if training and config.data.shards else ():
         if getattr(config.augment, key) is not None:
             raise ConfigError(
-                f"{config.place('augment', key)}: moves sections beyond the blocks of data.shards; leave out either"
+                f"{config.place('augment', key)}: reads beyond the blocks of data.shards; leave out either"
             )
 
 

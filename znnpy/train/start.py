@@ -121,7 +121,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """
     best = best_of(config, trained_network(config))
     if not run.started:
-        return Standing(None, None, best=best, first=_first_state(config, reporter))
+        return Standing(None, None, best=best, first=first_state(config, reporter))
     # The config first: everything after it is read by what it says.
     before = load_config(run / CONFIG)
     _refuse_changes(run, before, config)
@@ -140,7 +140,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
             f"{checkpoint.next_sample}, and batches of {config.training.batch} have come to {trained}; "
             "put the file back, or start anew with --overwrite"
         )
-    first = None if checkpoint else _first_state(config, reporter)
+    first = None if checkpoint else first_state(config, reporter)
     standing = Standing(plan, checkpoint, first=first)
     if plan is None and 0 < standing.iteration < config.training.iterations:
         reporter.note(lost(run / PLAN, "algorithms are"))
@@ -157,7 +157,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     return replace(standing, validated=validated, best=best, changed=changed)
 
 
-def _first_state(config: Config, reporter: Reporter) -> Checkpoint | None:
+def first_state(config: Config, reporter: Reporter) -> Checkpoint | None:
     """Return the state that a run begins with by `training.start_from`, which is noted."""
     contents = contents_of(config)
     found = first_weights(config, trained_network(config), contents)

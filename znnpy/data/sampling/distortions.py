@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from znnpy.config.augment_section import AugmentSection
 from znnpy.config.distortion_section import Distortion, ShiftSection, Whole
@@ -20,6 +21,7 @@ from znnpy.data.sampling.intensities import (
     contrasted,
     noisy,
 )
+from znnpy.data.sampling.warps import Warp, draw_warp
 from znnpy.data.volume import Triple, Triple64
 
 Span = tuple[int, int]
@@ -33,7 +35,8 @@ class Drawn:
     """How one patch is distorted. Places are voxels z, y, x of the scene, before the patch is turned.
 
     `moved`: sections and how far along y and x they read beside their place. `missing`: sections; `dark`: a section,
-    factor and shift; `boxes`: what is left out. `random` draws what is done to values, image by image.
+    factor and shift; `boxes`: what is left out; `warp`: where all is read. `random` draws what is done to values, image
+    by image.
     """
 
     settings: AugmentSection
@@ -42,12 +45,21 @@ class Drawn:
     missing: Span = (0, 0)
     dark: tuple[int, float, float] | None = None
     boxes: tuple[Region, ...] = ()
+    warp: Warp | None = None
 
     @classmethod
     def of(
-        cls, settings: AugmentSection, random: np.random.Generator, lower: Triple, extent: Triple
+        cls,
+        settings: AugmentSection,
+        random: np.random.Generator,
+        lower: Triple,
+        extent: Triple,
+        resolution: Triple64 = (1.0, 1.0, 1.0),
     ) -> Drawn:
-        """Draw the distortions of a patch that begins at `lower`; all that happen elsewhere are drawn, too."""
+        """Draw the distortions of a patch that begins at `lower`; all that happen elsewhere are drawn, too.
+
+        `resolution`: nanometres of a voxel along z, y, x.
+        """
         z, deep = lower[0], extent[0]
         moved = []
         if found := _chosen(settings.step, random):
@@ -72,7 +84,21 @@ class Drawn:
                 corner = [a + int(random.integers(n)) for a, n in zip(lower, extent, strict=True)]
                 begin = [a - n // 2 for a, n in zip(corner, size, strict=True)]
                 boxes.append((_triple(begin), _triple(np.add(begin, size))))
-        return cls(settings, random, tuple(moved), missing, dark, tuple(boxes))
+        warp = draw_warp(settings, random, lower, extent, resolution)
+        return cls(settings, random, tuple(moved), missing, dark, tuple(boxes), warp)
+
+    def places(self, lower: Triple, upper: Triple) -> NDArray[np.float64] | None:
+        """Return where the voxels of a region are read, (3, z, y, x) in voxels of the scene; None without a warp."""
+        if self.warp is None:
+            return None
+        y, x = (
+            np.arange(a, b, dtype=np.float64) for a, b in zip(lower[1:], upper[1:], strict=True)
+        )
+        parts = [
+            self.warp.over(np.arange(first, last, dtype=np.float64), y + down, x + across)
+            for (first, last), (down, across) in self.runs(lower[0], upper[0])
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def runs(self, lower: int, upper: int) -> Iterator[tuple[Span, Shift]]:
         """Yield sections of the scene, as runs that read alike, and how far along y and x beside their place."""

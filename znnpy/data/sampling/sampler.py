@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.data.sampling.augmentation import Augmentation, Turn, draw_order
 from znnpy.data.sampling.class_weights import Rebalance, count_patch, rebalance
 from znnpy.data.sampling.distortions import Drawn
+from znnpy.data.sampling.foreground import Foreground, due
 from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift
 from znnpy.data.sampling.position_index import NO_FLIPS, Flips, Places, Range, hull
@@ -49,7 +50,8 @@ class Sampler:
     volume, `replace` as there. `sample` reads the scenes; several threads may call it at once. `possible`: returns,
     for shapes by output, the largest possible ones that are no larger. Without `examine` no volume is looked through
     beforehand, and images stay as they are; ranks of a `world`, which all make the same sampler, look through some
-    each. Raises VolumeError and ShapeError for what does not fit.
+    each. `foreground`: the share of the samples that are centred on foreground (`Foreground`), of a random order.
+    Raises VolumeError and ShapeError for what does not fit.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Sampler:
         examine: bool = True,
         possible: Possible = dict,
         world: World | None = None,
+        foreground: float = 0.0,
     ) -> None:
         if not scenes:
             raise VolumeError("there is no volume to take patches from")
@@ -99,6 +102,11 @@ class Sampler:
         else:
             norms, counts = as_they_are(scenes, replace=replace)
         self._material = list(map(Material, scenes, norms, groups, counts))
+        self._foreground: Foreground | None = None
+        self._share = foreground
+        if foreground:
+            flips = self._augmentation.all_flips
+            self._foreground = Foreground.counted(scenes, placing, flips, world or World())
 
     @property
     def normalisations(self) -> Sequence[Mapping[str, Normalisation]]:
@@ -164,6 +172,8 @@ class Sampler:
         number `turn(index)` in an order of the seed `key`. `where` says in messages which positions these are, after
         what is lacking.
         """
+        if self._foreground:
+            raise ValueError("foreground is counted over all positions, not some")
         found = copy(self)
         found._places = {f: Places.of([it.ranges[f] for it in excerpts]) for f in self._places}
         found._material = [replace(self._material[it.scene], scene=it.held) for it in excerpts]
@@ -212,7 +222,7 @@ class Sampler:
         node = next(iter(self._placing.inputs))
         scene, extent = material.scene, self._placing.boxes[node].extent
         lower = self._placing.lower(scene, node, scene.reference, position, turn.flips)
-        return Drawn.of(settings, random, lower, extent)
+        return Drawn.of(settings, random, lower, extent, scene.resolution)
 
     def verify(self) -> None:
         """Raise ChangedError unless all samples so far are of the files that were opened."""
@@ -230,6 +240,11 @@ class Sampler:
         """Return scene, position and turn; `index` is the sample's number, or None to draw at random."""
         flips = self._augmentation.draw_flips(random)
         places = self._places[flips]
+        if self._foreground and index is not None and due(index, self._share):
+            # By draws of its own: what else is drawn of this sample stays.
+            own = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 2, index]))
+            number, position = self._foreground.draw(own, self.scenes, flips)
+            return number, position, Turn(flips, draw_order(self._material[number].groups, random))
         if self._order == "shuffled" and index is not None:
             drawn = self._shuffled(index, places)
         else:

@@ -14,6 +14,7 @@ from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_unta
 from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
+from znnpy.data.sampling.warps import ROOM, interpolated, nearest, region_of
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
@@ -47,8 +48,15 @@ class Material:
                     images[node] = norm.apply(turn.apply(raw))
                 continue
             corner = scene.corner(volume)
-            parts = moved(drawn, lower, upper, corner)
-            values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
+            places = drawn.places(plus(lower, corner), plus(upper, corner))
+            if places is None:
+                parts = moved(drawn, lower, upper, corner)
+                values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
+            else:
+                places -= np.reshape(corner, (3, 1, 1, 1))
+                region = region_of(places, ROOM)
+                read = normalised(norm, volume, *region)
+                values = interpolated(read, region[0], places)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -63,7 +71,7 @@ class Material:
     ) -> tuple[Float32, Float32]:
         """Return target and weights of an output.
 
-        Labels are read with a margin, moved where `drawn` moves sections, and turned; the target made of them is
+        Labels are read with a margin, where `drawn` says, and turned; the target made of them is
         cropped, and every stride-th voxel taken.
         """
         output, extent, scene = placing.outputs[node], placing.boxes[node].extent, self.scene
@@ -71,13 +79,20 @@ class Material:
         lower = placing.lower(scene, node, labels, position, turn.flips)
         wide = (margin, margin, margin)
         region = minus(lower, wide), plus(plus(lower, extent), wide)
-        parts = [region] if drawn is None else moved(drawn, *region, scene.corner(labels))
         mask, shift = scene.masks.get(node), mask_shift(scene, node)
+        corner = scene.corner(labels)
+        places = drawn and drawn.places(plus(region[0], corner), plus(region[1], corner))
+        if places is not None:
+            places -= np.reshape(corner, (3, 1, 1, 1))
+            region = region_of(places)
+        parts = moved(drawn, *region, corner) if drawn and places is None else [region]
         found = [read_taken(output.target, labels, mask, *part, shift) for part in parts]
         values, known = found[0]
         if len(found) > 1:
             values = np.concatenate([it for it, _ in found], axis=1)
             known = np.concatenate([it for _, it in found], axis=0)
+        if places is not None:
+            values, known = (nearest(it, region[0], places) for it in (values, known))
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)

@@ -73,6 +73,13 @@ class Target(ABC):
         Labels that `wrong` finds must not be known.
         """
 
+    def sought(self, values: Float32, weights: Float32, *, whole: bool = False) -> Bool:
+        """Return which voxels are foreground of each class (classes, z, y, x), by what `compute` returned.
+
+        `whole`: images have one label each, so that no class is background.
+        """
+        return (values > 0.5) & (weights > 0)
+
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
         """Return whether no label of a type can be wrong: object numbers never are."""
         return True
@@ -167,6 +174,10 @@ class AffinityTarget(Target):
             values[index][here] = (ids[here] == ids[there]) & (ids[here] != 0)
             weights[index][here] = known[here] & known[there]
         return values * weights, weights
+
+    def sought(self, values: Float32, weights: Float32, *, whole: bool = False) -> Bool:
+        """Return where neighbours are apart, by offset: within objects, which are most of a volume, they are not."""
+        return (values <= 0.5) & (weights > 0)
 
 
 @dataclass(frozen=True)
@@ -314,6 +325,13 @@ class ClassesTarget(Target):
         numbers = np.arange(self.first, self.first + self.classes)
         one_hot: Bool = (numbers[:, None, None, None] == labels[0]) & known
         return one_hot.astype(np.float32), np.broadcast_to(known, one_hot.shape).astype(np.float32)
+
+    def sought(self, values: Float32, weights: Float32, *, whole: bool = False) -> Bool:
+        """Return the voxels of each class; class 0 is background and none of them, unless images are of a class."""
+        found = super().sought(values, weights)
+        if self.first == 0 and not whole:
+            found[0] = False
+        return found
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
         """Return False: every type holds numbers that are no class."""

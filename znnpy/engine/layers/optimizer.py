@@ -48,10 +48,11 @@ class Optimizer:
     """An optimiser: one of `OPTIMIZERS` with its keys, which are its attributes too; definitions as in PyTorch.
 
     `numbers`: keys of its kind as a config holds them; those of other kinds are checked and ignored. sgd: `momentum`
-    0.9, `nesterov`; adam, adamw: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8; sgd, adam: `weight_decay` 0, which is added
-    to the gradient of filters, never of biases; adamw: `weight_decay` 0.01, which shrinks filters directly, as adam's
-    does with `decoupled`. `ema`: decay, in [0, 1), of an exponential moving average of what is learned
-    (`Model.averaged_parameters`); early on it is at most (1 + n) / (10 + n) after n updates. None: there is none.
+    0.9, `nesterov`; adam, adamw, lamb: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8 (lamb: 1e-6); sgd, adam: `weight_decay`
+    0, which is added to the gradient of filters, never of biases; adamw: `weight_decay` 0.01, which shrinks filters
+    directly, as adam's does with `decoupled`; lamb: 0.01, in the step. `ema`: decay, in [0, 1), of an exponential
+    moving average of what is learned (`Model.averaged_parameters`); early on it is at most (1 + n) / (10 + n) after n
+    updates. None: there is none.
     Raises ZnnpyError for a value that a config could not hold.
     """
 
@@ -122,6 +123,12 @@ class Optimizer:
                 f"optimizer {self.kind} has no kernel in float32; precision float64 runs it"
             )
         found: Kernel = resolved(self.entry.kernel)
+        return found
+
+    @property
+    def norms(self) -> Kernel | None:
+        """The kernel that comes before, over all of a parameter; None: there is none."""
+        found: Kernel | None = resolved(self.entry.norms) if self.entry.norms else None
         return found
 
     @property

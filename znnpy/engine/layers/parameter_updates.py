@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from znnpy_kernels.layers.gradient_norms import clip_scale, sum_of_squares
 from znnpy_kernels.layers.moving_averages import moving_average
+from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.engine.layers.normalization import move_running
 from znnpy.engine.layers.optimizer import Optimizer
@@ -22,6 +23,7 @@ from znnpy.plan.cost import MEMORY_RATE
 
 NORM_PARTIALS = Use("partial norms", SMALL)
 SCALE = Use("clip scale", SMALL)
+LAYER_NORMS = Use("norms of a layer", SMALL)
 
 
 def emit_updates(
@@ -51,54 +53,97 @@ def emit_updates(
 def _emit_update(
     step: Step, build: Build, parameter: Parameter, optimizer: Optimizer, scale: Buffer | None
 ) -> None:
-    hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
-    pieces = parameter.pieces
     # About five floats read or written for each weight: value twice, gradient, one or two states.
-    for low, high in ranges(len(pieces), parameter.floats * 20 / MEMORY_RATE):
-        begin, last = pieces[low].start, pieces[high - 1]
-        length = last.start + last.floats - begin
+    cuts = ranges(len(parameter.pieces), parameter.floats * 20 / MEMORY_RATE)
+    parts = [_Range(build, parameter, optimizer, scale, low, high) for low, high in cuts]
+    norms, of_layer = optimizer.norms, {}
+    regions = []
+    if norms:
+        # Two float64 for each range; read when all of them are there, as each moves states too.
+        partials = build.scratch(Name(LAYER_NORMS, parameter.name), 4 * len(cuts))
+        for number, part in enumerate(parts):
+            step.add(
+                norms,
+                part.words(norms) | {"partial": partials.address + 16 * number},
+                what=Identity(parameter.name, Pass.UPDATE, Part.NORM),
+                cost=part.length * 20 / MEMORY_RATE,
+                reads=part.reads,
+                writes=[partials.region(number, number + 1)],
+            )
+        counted = len(cuts) if parameter.is_filters else 0
+        of_layer = {"partials": partials.address, "count": counted}
+        regions = [partials.region(0, len(cuts))]
+    for part in parts:
+        step.add(
+            optimizer.kernel,
+            part.words(optimizer.kernel) | of_layer,
+            what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
+            cost=part.length * 20 / MEMORY_RATE,
+            reads=[*part.reads, *regions],
+            writes=[part.stored],
+        )
+        if part.average is not None:
+            _emit_average(step, build, part)
+
+
+class _Range:
+    """Pieces low..high of a parameter, as the kernels of an update take them."""
+
+    def __init__(
+        self,
+        build: Build,
+        parameter: Parameter,
+        optimizer: Optimizer,
+        scale: Buffer | None,
+        low: int,
+        high: int,
+    ) -> None:
+        begin, last = parameter.pieces[low].start, parameter.pieces[high - 1]
+        self.parameter, self.length = parameter, last.start + last.floats - begin
+        self.hyper = build.staged.hyper if parameter.is_filters else build.staged.hyper_biases
         states = {
             name: address + 4 * begin
             for name, address in zip(optimizer.state_names, parameter.states, strict=True)
         }
-        average = states.pop(AVERAGE, None)
-        step.add(
-            optimizer.kernel,
-            {
-                **dict.fromkeys(optimizer.kernel.fields, 0),  # of states that are not kept
-                "parameters": parameter.stored.address + 4 * begin,
-                "gradient": parameter.gradient + 4 * begin,
-                **states,
-                "hyper": hyper,
-                "scale": scale.address if scale else 0,
-                "length": length,
-            },
-            what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
-            cost=length * 20 / MEMORY_RATE,
-            reads=[
-                parameter.gradient_region(low, high),
-                parameter.stored_region(low, high),
-                build.staged.given.region(),
-                *([scale.region()] if scale else []),
-            ],
-            writes=[parameter.stored_region(low, high)],
-        )
-        if average is None:
-            continue
-        step.add(
-            moving_average,
-            {
-                "values": parameter.stored.address + 4 * begin,
-                "average": average,
-                "share": hyper + 8 * SHARE_AT,
-                "length": length,
-            },
-            what=Identity(parameter.name, Pass.UPDATE, Part.AVERAGE),
-            cost=length * 12 / MEMORY_RATE,
-            # Nobody else touches an average, and the next update waits until this has read the values.
-            reads=[parameter.stored_region(low, high), build.staged.given.region()],
-            writes=[],
-        )
+        self.average = states.pop(AVERAGE, None)
+        self.values = parameter.stored.address + 4 * begin
+        self._given = {
+            "parameters": self.values,
+            "gradient": parameter.gradient + 4 * begin,
+            **states,
+            "hyper": self.hyper,
+            "scale": scale.address if scale else 0,
+            "length": self.length,
+        }
+        self.stored = parameter.stored_region(low, high)
+        self.reads = [
+            parameter.gradient_region(low, high),
+            self.stored,
+            build.staged.given.region(),
+            *([scale.region()] if scale else []),
+        ]
+
+    def words(self, kernel: Kernel) -> dict[str, float]:
+        """Return the arguments of a kernel; 0 for states that are not kept."""
+        return {**dict.fromkeys(kernel.fields, 0), **self._given}
+
+
+def _emit_average(step: Step, build: Build, part: _Range) -> None:
+    assert part.average is not None
+    step.add(
+        moving_average,
+        {
+            "values": part.values,
+            "average": part.average,
+            "share": part.hyper + 8 * SHARE_AT,
+            "length": part.length,
+        },
+        what=Identity(part.parameter.name, Pass.UPDATE, Part.AVERAGE),
+        cost=part.length * 12 / MEMORY_RATE,
+        # Nobody else touches an average, and the next update waits until this has read the values.
+        reads=[part.stored, build.staged.given.region()],
+        writes=[],
+    )
 
 
 def _emit_clip(

@@ -1,0 +1,242 @@
+"""Rotated, affine and elastic patches, against SciPy on whole volumes; labels exact, whatever their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.interpolate import BSpline
+from scipy.ndimage import gaussian_filter, map_coordinates
+from scipy.spatial.transform import Rotation
+
+from znnpy.config.augment_section import AugmentSection
+from znnpy.data.sampling.augmentation import Augmentation
+from znnpy.data.sampling.distortions import Drawn
+from znnpy.data.sampling.sample import InputPatch, OutputPatch
+from znnpy.data.sampling.sampler import Sampler
+from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget, Target
+from znnpy.data.sampling.warps import draw_warp, interpolated, nearest, region_of
+from znnpy.data.scene import Scene
+from znnpy.data.volume import ArrayVolume
+
+ROTATE: dict[str, Any] = {"rotate": {"probability": 1.0, "axis": "any"}}
+AFFINE: dict[str, Any] = {"affine": {"probability": 1.0, "axes": "zyx"}}
+ELASTIC: dict[str, Any] = {
+    "elastic": {"probability": 1.0, "spacing": 8, "deviation": [2, 3], "axes": "zyx"}
+}
+EACH = [ROTATE, AFFINE, ELASTIC, ROTATE | AFFINE | ELASTIC]
+NAMES = ["rotate", "affine", "elastic", "all"]
+SHAPE = (28, 40, 44)
+IMAGE = gaussian_filter(np.random.default_rng(0).standard_normal(SHAPE), 1.0).astype(np.float32)
+BIG = np.random.default_rng(1).integers(2**60, 2**63, SHAPE, dtype=np.uint64)
+LOWER, EXTENT = (8, 10, 12), (10, 12, 14)
+
+
+def settings(keys: dict[str, Any]) -> AugmentSection:
+    return AugmentSection.model_validate(keys)
+
+
+def sampler(
+    keys: dict[str, Any] | None,
+    image: np.ndarray = IMAGE,
+    labels: np.ndarray | None = None,
+    target: Target | None = None,
+    flips: str = "",
+    seed: int = 0,
+) -> Sampler:
+    known = (image > 0).astype(np.uint8) if labels is None else labels
+    return Sampler(
+        [Scene({"in": ArrayVolume(image)}, {"out": ArrayVolume(known)})],
+        {"in": InputPatch((12, 14, 16))},
+        {"out": OutputPatch((10, 12, 14), target or MaskTarget())},
+        augmentation=Augmentation(flips, "none", settings(keys) if keys else None),
+        normalise="none",
+        seed=seed,
+    )
+
+
+def drawn(keys: dict[str, Any], seed: int = 0, resolution: Any = (1.0, 1.0, 1.0)) -> Drawn:
+    random = np.random.default_rng(seed)
+    return Drawn.of(settings(keys), random, LOWER, EXTENT, resolution)
+
+
+@pytest.mark.parametrize("keys", EACH, ids=NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_values_and_labels_are_those_of_scipy_on_the_whole_volume(
+    keys: dict[str, Any], seed: int
+) -> None:
+    upper = tuple(a + n for a, n in zip(LOWER, EXTENT, strict=True))
+    places = drawn(keys, seed).places(LOWER, upper)
+    assert places is not None
+    low, high = region_of(places, 8)
+    index = [np.arange(a, b) for a, b in zip(low, high, strict=True)]
+    padded = np.pad(IMAGE, 60, mode="reflect")
+    read = padded[np.ix_(*(it + 60 for it in index))]
+    wanted = map_coordinates(IMAGE.astype(np.float64), places, order=3, mode="mirror")
+    np.testing.assert_allclose(interpolated(read[None], low, places)[0], wanted, atol=2e-4)
+    assert (np.array(region_of(places)[0]) - 8 == low).all()
+    inside = np.stack([(a + 0.5 >= 0) & (a + 0.5 < n) for a, n in zip(places, SHAPE, strict=True)])
+    small = (BIG % 1000).astype(np.uint16)
+    flat = map_coordinates(small, places, order=0, mode="nearest")
+    voxels = np.pad(small, 60, mode="edge")[np.ix_(*(it + 60 for it in index))]
+    found = nearest(voxels, low, places)
+    np.testing.assert_array_equal(found[inside.all(0)], flat[inside.all(0)])
+
+
+@pytest.mark.parametrize("axis", ["z", "any"])
+@pytest.mark.parametrize("resolution", [(1.0, 1.0, 1.0), (40.0, 4.0, 8.0)])
+def test_a_rotation_keeps_lengths_in_space(axis: str, resolution: Any) -> None:
+    found = drawn({"rotate": {"probability": 1.0, "axis": axis}}, 3, resolution).warp
+    assert found is not None
+    size = np.array(resolution)
+    space = found.matrix * size[:, None] / size
+    np.testing.assert_allclose(space @ space.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(space) == pytest.approx(1)
+    if axis == "z":
+        random = np.random.default_rng(3)
+        random.random()
+        angle = random.uniform(-180, 180)
+        # SciPy's axes are x, y, z.
+        turned = Rotation.from_euler("z", -angle, degrees=True).as_matrix()[::-1, ::-1]
+        np.testing.assert_allclose(space, turned, atol=1e-12)
+    np.testing.assert_allclose(found.over(*found.centre[:, None]).ravel(), found.centre)
+    place = np.array([3.0, 5.0, 7.0])
+    wanted = found.centre + found.matrix @ (place - found.centre)
+    np.testing.assert_allclose(found.over(*place[:, None]).ravel(), wanted)
+
+
+def test_scale_and_shear_are_within_what_is_asked() -> None:
+    keys = {"probability": 1.0, "scale": [0.5, 2.0], "shear": [-0.2, 0.1]}
+    for seed in range(30):
+        for axes in ("yx", "zyx"):
+            found = drawn({"affine": {**keys, "axes": axes}}, seed).warp
+            assert found is not None
+            diagonal, beside = np.diag(found.matrix), found.matrix[~np.eye(3, dtype=bool)]
+            assert ((diagonal >= 0.5) & (diagonal <= 2)).all()
+            assert ((beside >= -0.2) & (beside <= 0.1)).all()
+            if axes == "yx":
+                np.testing.assert_array_equal(found.matrix[0], [1, 0, 0])
+                np.testing.assert_array_equal(found.matrix[:, 0], [1, 0, 0])
+
+
+def test_displacements_are_cubic_b_splines() -> None:
+    """By SciPy's basis functions, summed over all points."""
+    found = drawn(ELASTIC, 5, (2.0, 1.0, 1.0)).warp
+    assert found is not None
+    assert found.control is not None
+    random = np.random.default_rng(6)
+    basis = BSpline.basis_element([-2, -1, 0, 1, 2], extrapolate=False)
+    for _ in range(5):
+        place = np.array(LOWER) + random.random(3) * (np.array(EXTENT) - 1)
+        by = (place - found.origin) / found.spacing
+        parts = [
+            np.nan_to_num(basis(u - np.arange(n)))
+            for u, n in zip(by, found.control.shape[1:], strict=True)
+        ]
+        wanted = place + np.einsum("azyx,z,y,x->a", found.control, *parts)
+        np.testing.assert_allclose(found.over(*place[:, None]).ravel(), wanted, rtol=1e-9)
+    assert found.spacing.tolist() == [4, 8, 8]
+
+
+def test_only_planes_are_deformed_where_axes_say_so() -> None:
+    keys = {"elastic": {"probability": 1.0, "deviation": [2, 3], "axes": "yx"}}
+    places = drawn(keys).places((0, 0, 0), (3, 4, 5))
+    assert places is not None
+    assert (places[0] == np.arange(3)[:, None, None]).all()
+    assert (places[1] != np.arange(4)[:, None]).any()
+
+
+@pytest.mark.parametrize("keys", EACH, ids=NAMES)
+@pytest.mark.parametrize("flips", ["", "zyx"])
+def test_labels_move_with_their_image(keys: dict[str, Any], flips: str) -> None:
+    """The labels are where the image is above 0, so after a warp, too, but next to it."""
+    made, plain = sampler(keys, flips=flips), sampler(None, flips=flips)
+    for index in range(6):
+        patch = made.sample(index)
+        image = patch.images["in"][0, 1:-1, 1:-1, 1:-1]
+        known = (patch.weights["out"][0] > 0) & (abs(image) > 0.25)
+        assert known.sum() > 30
+        agreed = (image > 0) == (patch.targets["out"][0] > 0.5)
+        assert agreed[known].mean() > 0.97
+        assert not np.array_equal(patch.images["in"], plain.sample(index).images["in"])
+
+
+@pytest.mark.parametrize("flips", ["", "zyx"])
+def test_labels_that_lie_within_the_image_move_with_it(flips: str) -> None:
+    labels = (IMAGE > 0).astype(np.uint8)[4:24, 6:36, 5:40]
+    inside = ArrayVolume(labels, offset=(4.0, 6.0, 5.0))
+    made = Sampler(
+        [Scene({"in": ArrayVolume(IMAGE)}, {"out": inside})],
+        {"in": InputPatch((12, 14, 16))},
+        {"out": OutputPatch((10, 12, 14), MaskTarget())},
+        augmentation=Augmentation(flips, "none", settings(EACH[-1])),
+        normalise="none",
+    )
+    for index in range(6):
+        patch = made.sample(index)
+        image = patch.images["in"][0, 1:-1, 1:-1, 1:-1]
+        known = (patch.weights["out"][0] > 0) & (abs(image) > 0.25)
+        assert known.sum() > 30
+        assert ((image > 0) == (patch.targets["out"][0] > 0.5))[known].mean() > 0.97
+
+
+def test_numbers_of_objects_stay_whole_beyond_what_doubles_hold() -> None:
+    places = drawn(ROTATE).places(LOWER, (12, 14, 16))
+    assert places is not None
+    low, high = region_of(places)
+    index = [np.arange(a, b).clip(0, n - 1) for a, b, n in zip(low, high, SHAPE, strict=True)]
+    found = nearest(BIG[np.ix_(*index)], low, places)
+    assert found.dtype == np.uint64
+    assert np.isin(found, BIG).all()
+
+
+def test_beyond_the_labels_nothing_counts_and_boundaries_are_made_afterwards() -> None:
+    labels = np.zeros(SHAPE, np.uint32) + 7
+    made = sampler(ROTATE, labels=labels, target=BoundaryTarget(1))
+    unknown = 0
+    for index in range(8):
+        patch = made.sample(index)
+        assert not patch.targets["out"].any()  # one object: what is beyond makes no boundary
+        unknown += int((patch.weights["out"] == 0).sum())
+    assert unknown > 0
+
+
+def test_samples_are_the_seeds_own_and_positions_those_without() -> None:
+    every = EACH[-1]
+    one, two, other = (sampler(every, flips="zyx", seed=s) for s in (3, 3, 4))
+    for index in (7, 0, 1234):
+        first, again = one.sample(index).images["in"], two.sample(index).images["in"]
+        assert np.array_equal(first, again)
+        assert first.dtype == np.float32
+        assert first.flags.c_contiguous
+        assert not np.array_equal(first, other.sample(index).images["in"])
+    never = {key: {"probability": 1e-12} for key in ("rotate", "affine", "elastic")}
+    same, plain = sampler(never, flips="zyx"), sampler(None, flips="zyx")
+    for index in range(5):
+        np.testing.assert_array_equal(
+            same.sample(index).images["in"], plain.sample(index).images["in"]
+        )
+
+
+def test_a_step_is_read_by_the_warp() -> None:
+    """Sections that move are warped from where they are read."""
+    keys = {"step": {"probability": 1.0, "shift": 5}, **AFFINE}
+    found = drawn(keys, 2)
+    assert found.warp is not None
+    ((span, (down, across)),) = found.moved
+    places = found.places(LOWER, (18, 14, 15))
+    assert places is not None
+    z, y, x = (np.arange(a, b) for a, b in zip(LOWER, (18, 14, 15), strict=True))
+    first = span[0] - LOWER[0]
+    assert 0 < first < 10
+    np.testing.assert_array_equal(places[:, :first], found.warp.over(z[:first], y, x))
+    after = found.warp.over(z[first:], y + down, x + across)
+    np.testing.assert_array_equal(places[:, first:], after)
+
+
+def test_constant_images_stay_constant_and_nothing_is_drawn_without_keys() -> None:
+    made = sampler(EACH[-1], np.full(SHAPE, 3.0, np.float32), target=ImageTarget())
+    np.testing.assert_allclose(made.sample(0).images["in"], 3.0, rtol=1e-5)
+    nothing = draw_warp(settings({}), np.random.default_rng(0), LOWER, EXTENT, (1.0, 1.0, 1.0))
+    assert nothing is None
