@@ -22,7 +22,7 @@ from znnpy.data.sampling.position_index import Flips, Range, minus, plus
 from znnpy.data.sampling.sample import OutputPatch
 from znnpy.data.sampling.targets import Bool, Target
 from znnpy.data.scene import Scene
-from znnpy.data.values.normalization import pieces
+from znnpy.data.values.moments import pieces
 from znnpy.data.volume import Array, Triple, Volume
 from znnpy.distributed.work_division import Job, divided
 from znnpy.distributed.world import World
