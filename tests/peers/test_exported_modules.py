@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from exported_runs import LAYERS, run_of
+from exported_runs import LAYERS, imported, loaded, run_of
 from model_settings import model_of
 from random_networks import random_inputs, random_network, random_parameters
 
 from znnpy.geometry import fit
-from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.description import COMBINED, described
 from znnpy.interop.export.edges import EDGES
 from znnpy.interop.export.formats import export
 from znnpy.interop.export.identifiers import RESERVED
-from znnpy.interop.export.torch_module import module_text
 from znnpy.network import load_network
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Network
 from znnpy.reference.evaluate import forward
-from znnpy.weights.torch_writing import write_torch
 
 torch = pytest.importorskip("torch")
 Arrays = dict[str, np.ndarray]
-
-
-def loaded(computation: Computation, folder: Path) -> Any:
-    """The module, written and loaded as a user does it."""
-    path = folder / "net.py"
-    path.write_text(module_text(computation, "A net", "From a test"))
-    with path.with_suffix(".pth").open("wb") as file:
-        write_torch(file, computation.tensors)
-    return imported(path).load()
-
-
-def imported(path: Path) -> Any:
-    """The module of a file."""
-    spec = importlib.util.spec_from_file_location("net", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
