@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from carried import shuffled, tamed
 from dynamic_network_architectures.architectures.unet import PlainConvUNet, ResidualEncoderUNet
 from monai.networks.nets import (
     AttentionUnet,
@@ -105,12 +109,12 @@ class NormFirst(nn.Module):
 class Odd(nn.Module):
     """Grouped transposed filters, averages, halves of channels, the larger of two, replicated borders, two outputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, around: tuple[int, int, int] = (1, 0, 0)) -> None:
         super().__init__()
         self.a = nn.Conv3d(1, 8, 3, padding=1, padding_mode="replicate")
         self.b = nn.ConvTranspose3d(8, 8, 3, stride=2, padding=1, output_padding=1, groups=2)
         self.norm = nn.InstanceNorm3d(8)
-        self.c, self.d = nn.Conv3d(4, 2, (3, 1, 1), padding=1), nn.Conv3d(8, 1, 1)
+        self.c, self.d = nn.Conv3d(4, 2, (3, 1, 1), padding=around), nn.Conv3d(8, 1, 1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = torch.tanh(self.a(x))
@@ -172,3 +176,32 @@ LEARNED = (
     "squeeze and excitation", "valid", "norm first", "UNet, relu", "SegResNet", "PlainConvUNet",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
+
+
+def made(name: str) -> tuple[Any, Any]:
+    """A net with values that no net starts with, and an image."""
+    make, shape = NETS[name]
+    torch.manual_seed(0)
+    net = make()
+    shuffled(net, 1)
+    tamed(net)
+    return net.eval(), torch.from_numpy(
+        np.random.default_rng(2).standard_normal((1, *shape))
+    ).float()
+
+
+def expected(net: Any, image: Any) -> list[Any]:
+    with torch.no_grad():
+        found = net(image)
+    arrays = [found.numpy()] if torch.is_tensor(found) else [one.numpy() for one in found]
+    for array in arrays:  # a net whose relus are all 0 would be equal to anything
+        assert (array.std(axis=tuple(range(2, array.ndim))) > 1e-2 * array.std()).all()
+    return arrays
+
+
+def exported(net: Any, image: Any, path: Path, dynamo: bool, **more: Any) -> Path:
+    if dynamo:
+        torch.onnx.export(net, (image,), path, dynamo=True, verbose=False, **more)
+    else:
+        torch.onnx.export(net, (image,), path, dynamo=False, **more)
+    return path

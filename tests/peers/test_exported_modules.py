@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from exported_runs import run_of
+from exported_runs import LAYERS, imported, loaded, run_of
 from model_settings import model_of
 from random_networks import random_inputs, random_network, random_parameters
 
-from znnpy.errors import ExportError
 from znnpy.geometry import fit
-from znnpy.interop.export.computation import Computation
-from znnpy.interop.export.description import described
+from znnpy.interop.export.description import COMBINED, described
 from znnpy.interop.export.edges import EDGES
 from znnpy.interop.export.formats import export
 from znnpy.interop.export.identifiers import RESERVED
-from znnpy.interop.export.torch_module import module_text
 from znnpy.network import load_network
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Network
 from znnpy.reference.evaluate import forward
-from znnpy.weights.torch_writing import write_torch
 
 torch = pytest.importorskip("torch")
 Arrays = dict[str, np.ndarray]
-
-
-def loaded(computation: Computation, folder: Path) -> Any:
-    """The module, written and loaded as a user does it."""
-    path = folder / "net.py"
-    path.write_text(module_text(computation, "A net", "From a test"))
-    with path.with_suffix(".pth").open("wb") as file:
-        write_torch(file, computation.tensors)
-    return imported(path).load()
-
-
-def imported(path: Path) -> Any:
-    """The module of a file."""
-    spec = importlib.util.spec_from_file_location("net", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
@@ -69,17 +45,14 @@ def compare(network: Network, shape: Any, seed: int, folder: Path) -> None:
 @pytest.mark.parametrize("seed", range(70))
 def test_any_network_is_the_same_there(seed: int, tmp_path: Path) -> None:
     network, shape = random_network(seed)
-    if any(edge.kind not in EDGES for edge in network.edges):
-        with pytest.raises(ExportError, match="is not one that other programs have"):
-            described(network, {}, {})
-        return
     compare(network, shape, seed, tmp_path)
 
 
 def test_these_networks_have_all_kinds() -> None:
     networks = [random_network(seed)[0] for seed in range(70)]
     assert {edge.kind for net in networks for edge in net.edges} >= EDGES.keys()
-    assert {node.kind for net in networks for node in net.nodes} >= {"max", "concat", "sum"}
+    assert {node.kind for net in networks for node in net.nodes} == COMBINED.keys()
+    assert {edge.mode for net in networks for edge in net.edges} >= {"nearest", "linear"}
     norms = {node.norm.kind for net in networks for node in net.nodes if node.norm}
     assert norms == {"batch", "instance", "group", "layer"}
     assert any(edge.weight_standardization for net in networks for edge in net.edges)
@@ -117,7 +90,7 @@ def test_a_bias_without_filters_and_averages_of_sparse_voxels(tmp_path: Path) ->
     compare(load_network({"nodes": nodes, "edges": edges}), 4, 2, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["sum", "max", "concat"])
+@pytest.mark.parametrize("kind", ["sum", "product", "max", "concat"])
 def test_many_edges_into_a_node(kind: str, tmp_path: Path) -> None:
     """More than Python nests."""
     count, edges = 300, dict[str, Any]()
@@ -128,6 +101,12 @@ def test_many_edges_into_a_node(kind: str, tmp_path: Path) -> None:
         edges[f"i{number}"] = {"kind": "identity", "from": f"n{number}", "to": "reduce"}
     nodes["reduce"] = {"kind": kind, "channels": count if kind == "concat" else 1}
     compare(load_network({"nodes": nodes, "edges": edges}), 3, 0, tmp_path)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_of_nets_taken_over(layer: str, tmp_path: Path) -> None:
+    network = load_network({"input": 2, "layers": LAYERS[layer]})
+    compare(network, 1 if "one voxel" in layer else 6, 3, tmp_path)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exported_runs import LAYERS
 from nnunet_model import folder_of
 from nnunet_plans import Recipe
 from random_networks import random_inputs, random_network, random_parameters
@@ -17,7 +18,6 @@ from znnpy.errors import ExportError, VolumeError
 from znnpy.geometry import fit, fit_input
 from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.description import described
-from znnpy.interop.export.edges import EDGES
 from znnpy.interop.export.formats import export
 from znnpy.interop.export.onnx_model import onnx_model
 from znnpy.interop.export.trained import Trained
@@ -69,10 +69,6 @@ def parameters_of(network: Network, seed: int) -> Arrays:
 @pytest.mark.parametrize("seed", range(70))
 def test_any_network_is_the_same_there(seed: int) -> None:
     network, shape = random_network(seed)
-    if any(edge.kind not in EDGES for edge in network.edges):
-        with pytest.raises(ExportError, match="is not one that other programs have"):
-            described(network, {}, {})
-        return
     compare(network, parameters_of(network, seed), fit(network, shape), seed, ROUNDING)
 
 
@@ -86,6 +82,13 @@ def test_averages_whose_taps_lie_apart() -> None:
         ]
         network = load_network({"input": 2, "layers": layers})
         compare(network, parameters_of(network, 0), fit(network, 5), 0, 1e-5)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_of_nets_taken_over(layer: str) -> None:
+    network = load_network({"input": 2, "layers": LAYERS[layer]})
+    geometry = fit(network, 1 if "one voxel" in layer else 6)
+    compare(network, parameters_of(network, 3), geometry, 3, 1e-5)
 
 
 SMALL = Recipe(patch=(8, 16, 16), widths=(4, 6), mirrored=None)

@@ -16,8 +16,7 @@ pytest.importorskip("dynamic_network_architectures")
 pytest.importorskip("onnxscript")
 runtime = pytest.importorskip("onnxruntime")
 
-from carried import shuffled, tamed  # noqa: E402
-from taken_nets import LEARNED, NETS  # noqa: E402
+from taken_nets import LEARNED, NETS, Odd, expected, exported, made  # noqa: E402
 from torch import nn  # noqa: E402
 
 import znnpy  # noqa: E402
@@ -38,24 +37,6 @@ def quietly() -> Iterator[None]:
         yield
 
 
-def made(name: str) -> tuple[Any, Any]:
-    """A net with values that no net starts with, and an image."""
-    make, shape = NETS[name]
-    torch.manual_seed(0)
-    net = make()
-    shuffled(net, 1)
-    tamed(net)
-    return net.eval(), torch.from_numpy(
-        np.random.default_rng(2).standard_normal((1, *shape))
-    ).float()
-
-
-def expected(net: Any, image: Any) -> list[Any]:
-    with torch.no_grad():
-        found = net(image)
-    return [found.numpy()] if torch.is_tensor(found) else [one.numpy() for one in found]
-
-
 def solid(array: Any) -> Any:
     return array if array.ndim == 5 else array[:, :, None]
 
@@ -73,14 +54,6 @@ def compare(model: Model, image: Any, wanted: list[Any]) -> None:
             and np.abs(by_name[name] - solid(array)).max() <= NEAR * np.ptp(array)
         ]
         assert near
-
-
-def exported(net: Any, image: Any, path: Path, dynamo: bool, **more: Any) -> Path:
-    if dynamo:
-        torch.onnx.export(net, (image,), path, dynamo=True, verbose=False, **more)
-    else:
-        torch.onnx.export(net, (image,), path, dynamo=False, **more)
-    return path
 
 
 @pytest.mark.quick(6)
@@ -136,6 +109,21 @@ def test_an_update(name: str) -> None:
             np.testing.assert_allclose(
                 model.parameters[key], array, rtol=1e-4, atol=1e-5, err_msg=key
             )
+
+
+def test_outputs_of_different_size(tmp_path: Path) -> None:
+    """A model takes them, each with its own target; a run does not."""
+    torch.manual_seed(0)
+    net, image = Odd(around=(1, 1, 1)).eval(), torch.randn(1, 1, 8, 10, 12)
+    wanted = expected(net, image)
+    with from_torch(net, image, threads=1, training=False) as model:
+        compare(model, image, wanted)
+    path = exported(net, image, tmp_path / "net.onnx", dynamo=False)
+    with pytest.raises(
+        ModelFileError,
+        match=r"net.onnx: outputs have different sizes, \S+ of 8 x 12 x 14, \S+ of 8 x 10 x 12",
+    ):
+        read_model(path)
 
 
 @pytest.mark.parametrize("dynamo", [True, False])

@@ -26,8 +26,9 @@ class Operation:
     - `conv_transpose`: the same and `output_padding`; weight (in, out / groups, z, y, x).
     - `max_pool`, `avg_pool`: `size`, `stride`, `dilation`, `padding`; averages also `sides` (padding as pairs, in
       place of `padding`) and `count_padding`.
-    - `upsample`: `factor`, `mode`, nearest or linear. `crop`: `sides`. `dropout`: `keep`.
-    - `bias`: bias (channels,). `add`, `maximum`, `concat`: of all inputs. `identity`: nothing.
+    - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`. `dropout`: `keep`.
+    - `bias`: bias (channels,). `add`, `multiply`, `maximum`, `concat`: of all inputs. `identity`: nothing.
+    - `mean`: of a channel over all voxels, at each of them.
     - `batch_norm`, `instance_norm`, `group_norm`: `epsilon`, `momentum`, `groups`; weight and bias (channels,) if they
       are learned; running_mean, running_var and num_batches_tracked of batches.
     - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`; weight (channels,) of prelu.

@@ -23,12 +23,14 @@ SAID = frozenset(
      "soft_sign", "silu", "hard_swish", "gelu", "gelu_tanh"}
 )  # fmt: skip
 """Functions that every writer knows."""
-COMBINED = {"input": "", "transfer": "add", "sum": "add", "max": "maximum", "concat": "concat"}
+COMBINED = {
+    "input": "", "transfer": "add", "sum": "add", "product": "multiply", "max": "maximum", "concat": "concat",
+}  # fmt: skip
 """What becomes of several edges into a node, by its kind."""
 NORMS = {
     "batch": "batch_norm", "instance": "instance_norm", "group": "group_norm", "layer": "group_norm",
 }  # fmt: skip
-_WORDS = {"border": ("zeros", "replicate", "reflect"), "mode": ("nearest", "linear")}
+WORDS = {"border": ("zeros", "replicate", "reflect"), "mode": ("nearest", "linear", "corners")}
 _NORM_TENSORS = {
     "scale": "weight", "shift": "bias", "running_mean": "running_mean", "running_variance": "running_var",
 }  # fmt: skip
@@ -56,7 +58,7 @@ def _refuse_unknown(network: Network) -> None:
     for edge in network.edges:
         place = f"edge {edge.name!r}"
         said.append((place, "kind", edge.kind, EDGES.keys()))
-        said += [(place, key, getattr(edge, key), known) for key, known in _WORDS.items()]
+        said += [(place, key, getattr(edge, key), known) for key, known in WORDS.items()]
     for node in network.nodes:
         place = f"node {node.name!r}"
         said.append((place, "kind", node.kind, COMBINED.keys()))

@@ -105,6 +105,13 @@ def _crop(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     return [Step("crop", {"sides": tuple((cut, cut) for cut in edge.offset)})]
 
 
+def _pad(edge: Numbers, dilation: Triple, _: Tensor | None) -> list[Step]:
+    padding = sides(edge, dilation)
+    if padding == BARE:
+        return []
+    return [Step("pad", {"sides": padding, "border": edge.border, "fill": 0.0})]
+
+
 def _dropout(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     return [Step("dropout", {"keep": edge.keep})]
 
@@ -119,4 +126,6 @@ EDGES: Mapping[str, Told] = {
     "identity": lambda edge, dilation, filters: [],
     "dropout": _dropout,
     "crop": _crop,
+    "pad": _pad,
+    "mean": lambda edge, dilation, filters: [Step("mean")],
 }

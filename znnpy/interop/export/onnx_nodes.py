@@ -23,6 +23,13 @@ _PLAIN = {
 """Functions that are an operator without attributes."""
 
 
+_RESIZED = {
+    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    "linear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
+    "corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+}  # fmt: skip
+
+
 def _pad(graph: Graph, it: Operation, _: Tensors) -> None:
     pairs, border = it.attributes["sides"], it.attributes["border"]
     ends = [0, 0, *(before for before, _ in pairs), 0, 0, *(after for _, after in pairs)]
@@ -82,15 +89,7 @@ def _avg_pool(graph: Graph, it: Operation, _: Tensors) -> None:
 def _upsample(graph: Graph, it: Operation, _: Tensors) -> None:
     factors = np.array([1, 1, *it.attributes["factor"]], np.float32)
     inputs = [it.inputs[0], "", graph.constant(f"{it.name}.factor", factors)]
-    if it.attributes["mode"] == "linear":
-        how = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
-    else:
-        how = {
-            "mode": "nearest",
-            "coordinate_transformation_mode": "asymmetric",
-            "nearest_mode": "floor",
-        }
-    graph.node("Resize", inputs, it.output, **how)
+    graph.node("Resize", inputs, it.output, **_RESIZED[it.attributes["mode"]])
 
 
 def _crop(graph: Graph, it: Operation, _: Tensors) -> None:
@@ -108,6 +107,22 @@ def _bias(graph: Graph, it: Operation, tensors: Tensors) -> None:
 
 def _add(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Add" if len(it.inputs) == 2 else "Sum", it.inputs, it.output)
+
+
+def _multiply(graph: Graph, it: Operation, _: Tensors) -> None:
+    """Two at a time: no operator of ONNX multiplies more."""
+    value, *others = it.inputs
+    for number, other in enumerate(others, start=1):
+        last = number == len(others)
+        value = graph.node("Mul", [value, other], it.output if last else f"{it.name}.{number}")
+
+
+def _mean(graph: Graph, it: Operation, _: Tensors) -> None:
+    (value,), name = it.inputs, it.name
+    axes = graph.numbers(f"{name}.axes", 2, 3, 4)
+    one = graph.node("ReduceMean", [value, axes], f"{name}.one", keepdims=1)
+    shape = graph.node("Shape", [value], f"{name}.shape")
+    graph.node("Expand", [one, shape], it.output)
 
 
 def _maximum(graph: Graph, it: Operation, _: Tensors) -> None:
@@ -213,6 +228,8 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "identity": _same,
     "bias": _bias,
     "add": _add,
+    "multiply": _multiply,
+    "mean": _mean,
     "maximum": _maximum,
     "concat": _concat,
     "batch_norm": _batch_norm,

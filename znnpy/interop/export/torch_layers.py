@@ -40,6 +40,12 @@ CLASSES = {
             x, ones, stride=self.stride, dilation=self.dilation, groups=channels
         )
 ''',
+    "SpreadMean": '''class SpreadMean(nn.Module):
+    """The mean of each channel over all voxels, at each of them."""
+
+    def forward(self, x):
+        return x.mean((2, 3, 4), keepdim=True).expand_as(x)
+''',
     "ScaledTanh": '''class ScaledTanh(nn.Module):
     """amplitude * tanh(gain * x)."""
 
@@ -165,7 +171,8 @@ def _upsample(it: Operation) -> str:
     factor = tuple(map(float, it.attributes["factor"]))
     if it.attributes["mode"] == "nearest":
         return _called("nn.Upsample", scale_factor=factor)
-    return _called("nn.Upsample", scale_factor=factor, mode="trilinear", align_corners=False)
+    corners = it.attributes["mode"] == "corners"
+    return _called("nn.Upsample", scale_factor=factor, mode="trilinear", align_corners=corners)
 
 
 def _norm(it: Operation) -> str:
@@ -215,6 +222,7 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
     "upsample": _upsample,
+    "mean": lambda it: "SpreadMean()",
     "dropout": lambda it: f"nn.Dropout({round(1 - it.attributes['keep'], 12)!r})",
     "bias": lambda it: f"Bias({it.channels[0]})",
     "batch_norm": _norm,
@@ -225,6 +233,7 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
 _PLAIN: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "crop": _cropped,
     "add": _combined(4, " + ", "torch.add"),
+    "multiply": _combined(4, " * ", "torch.mul"),
     "maximum": _combined(2, "", "torch.maximum"),
     "concat": lambda it, values: f"torch.cat(({', '.join(values)}), 1)",
     "identity": lambda it, values: values[0],

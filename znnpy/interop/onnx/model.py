@@ -27,15 +27,15 @@ def read_model(path: Path) -> ImportedModel:
     graph = read_graph(path)
     try:
         found = network_of(graph, str(path))
+        (sizes,) = graph.inputs.values()
+        training = training_keys(found, fixed=all(n is not None for n in sizes[2:]))
     except ModelFileError as error:
         text = str(error)
         raise ModelFileError(text if str(path) in text else f"{path}: {text}") from error
-    (sizes,) = graph.inputs.values()
-    fixed = all(n is not None for n in sizes[2:])
     config = {
         "network": dict(found.section),
         "data": {"normalize": "none", "target": target_for(found.network)},
-        "training": training_keys(found, fixed=fixed),
+        "training": training,
     }
     title = f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes"
     return ImportedModel(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from znnpy.errors import ModelFileError
+from znnpy.geometry.axes import describe
+from znnpy.geometry.finest_outputs import finest
 from znnpy.geometry.shape_inference import largest
 from znnpy.interop.operators.described import Described
 from znnpy.network.types import Network, Triple
@@ -14,7 +16,11 @@ LOSSES = {"logistic": "binomial_cross_entropy", "softmax": "softmax"}
 
 
 def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
-    """Return keys of training; `fixed`: patches are as large as the example that the net was read with."""
+    """Return keys of training; `fixed`: patches are as large as the example that the net was read with.
+
+    Raises ModelFileError for outputs that differ in size though not in voxel size: patches of a run have one size.
+    """
+    _refuse_apart(found)
     shapes = dict(found.shapes) if fixed else _smaller(found)
     first, *others = shapes.values()
     keys: dict[str, Any] = {
@@ -38,6 +44,15 @@ def target_for(network: Network) -> Any:
     """Return a target that the outputs go with: class numbers for softmax, else a mask of as many channels."""
     classes = all(node.function == "softmax" for node in network.outputs)
     return {"kind": "labels"} if classes else "mask"
+
+
+def _refuse_apart(found: Described) -> None:
+    names = [node.name for node in finest(found.network).outputs]
+    if len({found.shapes[name] for name in names}) > 1:
+        told = ", ".join(f"{name} of {describe(found.shapes[name])}" for name in names)
+        raise ModelFileError(
+            f"outputs have different sizes, {told} voxels (z, y, x), and those of a run have one; crop them in the net"
+        )
 
 
 def _smaller(found: Described) -> dict[str, Triple]:
