@@ -18,7 +18,7 @@ from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, ClassesTarget, Target
 from znnpy.data.scene import Scene
-from znnpy.data.values import normalization
+from znnpy.data.values import moments
 from znnpy.data.volume import ArrayVolume
 from znnpy.distributed.world import World
 from znnpy.errors import VolumeError
@@ -222,7 +222,7 @@ def test_counting_reads_no_more_than_a_piece_at_a_time(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(foreground, "SIDE", 4)
     monkeypatch.setattr(ArrayVolume, "chunk", (3, 5, 40), raising=False)
-    monkeypatch.setattr(normalization, "PIECE", 9 * 10 * 40)
+    monkeypatch.setattr(moments, "PIECE", 9 * 10 * 40)
     monkeypatch.setattr(ArrayVolume, "_read", noted)
     found = counted([whole], ClassesTarget(3))
     assert 1 < len(read) <= 4
