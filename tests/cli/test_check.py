@@ -329,7 +329,12 @@ def test_microbatches_are_said_with_what_they_take(check: Check) -> None:
         json.loads(check("--json", config=config)[1])
         for config in (several, several.replace("microbatch: 2", "microbatch: 8"))
     )
-    assert found["microbatches"] == {"patches": 2, "count": 4, "in_flight": 2}
+    assert found["microbatches"] == {
+        "patches": 2,
+        "count": 4,
+        "in_flight": 2,
+        "chosen": False,
+    }
     assert found["memory_bytes"] < 0.8 * whole["memory_bytes"]
     assert "microbatches" not in check()[1]
 

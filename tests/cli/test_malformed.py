@@ -409,7 +409,7 @@ def test_predict_refusals(capsys: Capture, trained: Path) -> None:
     no("is a folder", output=".", input_="data.hd")
     no("no/out.h5", "no folder", output="no/out.h5", input_="data.hd")  # before the input is read
     no("data.h5", "exists already", "--overwrite", output="data.h5")
-    no("out.TIF", "HDF5", "out.h5", "out.zarr", output="out.TIF")
+    no("out.XYZ", "HDF5", "out.h5", "out.zarr", output="out.XYZ")
     refused(capsys, trained, ["predict", "ran", *predict()[2:]], "ran", "not a run directory")
     refused(capsys, trained, predict("--border", "mirrored"), "--border", "mirror", code=2)
     refused(capsys, trained, predict("--max-memory", "10kB"), "at least", "KiB")

@@ -1,12 +1,14 @@
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from znnpy.train.signals import Stopped, StopSignals
+from znnpy.train.signals import CALLING_BACK, Stopped, StopSignals
 
 TWICE = """
 import os, signal
@@ -37,6 +39,20 @@ def test_deferred_is_noted_and_not_deferred_is_raised(number):
     with StopSignals(), pytest.raises(Stopped, match=number.name):
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_within_a_callback_comes_again_behind_it(capfd):
+    """Ctypes prints and drops what a callback raises, so the signal would be lost."""
+    told: list[int | None] = []
+    names = {"__name__": CALLING_BACK, "os": os, "signal": signal, "told": told}
+    exec("def callback():\n    os.kill(os.getpid(), signal.SIGTERM)\n    told.append(1)", names)
+    with StopSignals() as stop:
+        ctypes.CFUNCTYPE(None)(names["callback"])()
+        assert told == [1]
+        assert stop.requested is None
+        with pytest.raises(Stopped, match="SIGTERM"):
+            time.sleep(30)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_hangup_that_is_ignored_still_is():

@@ -14,6 +14,10 @@ from typing import Any, Protocol, Self
 # Longer: a process that hangs in a library keeps the terminal. Shorter: temporary files stay
 # behind.
 GRACE = 1.0  # seconds to clean up in where nothing needs to be saved
+AGAIN = 0.01  # seconds after which a signal is sent again that came where nothing can be raised
+CALLING_BACK = (
+    "llvmlite.binding.executionengine"  # the module whose functions compiled code is loaded by
+)
 # The terminal's own sequence: a progress bar has hidden the cursor, and cannot clean up any more.
 _SHOW_CURSOR = b"\x1b[?25h"
 _LEFT = b"znnpy: stopped at once; run the same command again to go on\n"
@@ -95,13 +99,18 @@ class StopSignals:
         """Return nothing."""
         return {}
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         # A second one: whoever asks twice does not want to wait for the step.
         if self.requested is not None:
             if number == signal.SIGHUP:
                 return
             # 128 + number is what a shell reports for a process that a signal has ended.
             leave_at_once(128 + number)
+        if not self._deferring and _in_callback(frame):
+            again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         self.requested = number
         if not self._deferring:
             self._watch = threading.Timer(GRACE, leave_at_once, (128 + number,))
@@ -109,6 +118,15 @@ class StopSignals:
             self._watch.daemon = True
             self._watch.start()
             raise Stopped(number)
+
+
+def _in_callback(frame: FrameType | None) -> bool:
+    """Return whether the main thread may be in a callback of LLVM's, where ctypes swallows what is raised."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == CALLING_BACK:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def leave_at_once(code: int) -> None:

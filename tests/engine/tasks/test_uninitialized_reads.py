@@ -22,7 +22,7 @@ from znnpy.graph import GraphError
 from znnpy.learning.losses import AnyLoss
 from znnpy.network import logits_network, objectives
 from znnpy.plan import ALGORITHMS, LayerPlan, Method, Plan
-from znnpy.plan.cost import convolutions
+from znnpy.plan.cost import convolutions, is_depthwise
 
 A, FILTERS, GIVEN = buffer("a"), buffer("w", Filled.EARLIER), buffer("x", Filled.OUTSIDE)
 NETWORKS = {
@@ -119,6 +119,8 @@ def planned(network, method=METHODS[0]):
         if method.algorithm == "winograd" and edge.source in inputs:
             takes = False
         here = method if takes else Method("direct")
+        # As plans have it: each channel by a filter of its own is packed otherwise.
+        here = Method("depthwise") if is_depthwise(edge, network) else here
         layers[edge.name] = LayerPlan.of(here, here, here)
     return Plan(layers)
 

@@ -108,5 +108,5 @@ def by_suffix(path: Path) -> OutputFormat | None:
 
 
 def output_format(path: Path) -> OutputFormat:
-    """Return the format of an output of this name: HDF5 where no format has its suffix."""
+    """Return the format of an output of this name: HDF5 without a suffix; others are refused before."""
     return by_suffix(path) or HDF5

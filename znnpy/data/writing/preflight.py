@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from znnpy.data.formats import FORMATS, other_format, plain_stem
+from znnpy.data.formats import plain_stem
 from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, journal_of
@@ -14,12 +14,6 @@ from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_fo
 from znnpy.dataset_path import split_source
 from znnpy.errors import VolumeError
 from znnpy.registry import resolved
-
-
-def _is_read_only(path: Path) -> bool:
-    """Return whether a name is that of a format that is read and never written."""
-    suffix = path.suffix.lower()
-    return by_suffix(path) is None and any(suffix in it.suffixes for it in FORMATS.values())
 
 
 def refuse_output(destination: Destination) -> None:
@@ -32,7 +26,7 @@ def refuse_output(destination: Destination) -> None:
 def refuse_place(path: Path) -> None:
     """Raise VolumeError where no output can be written, whatever it replaces."""
     folder = path.parent
-    if _is_read_only(path) or other_format(path):
+    if path.suffix and not by_suffix(path):
         stem, (*titles, last) = plain_stem(path), [it.title for it in OUTPUTS.values()]
         raise VolumeError(
             f"{path} would be no {path.suffix} file: {', '.join(titles)} and {last} are written, name a file "
