@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,11 @@ from znnpy.train.run_directory import LOG
 
 PATCH = "8,16,16"
 BLOCK = "8,32,32"
+
+
+def _untimed(records: Iterable[bytes]) -> list[bytes]:
+    """Records without the time at which they were written, in which runs differ."""
+    return [re.sub(rb', "time": [0-9.e+]+', b"", record) for record in records]
 
 
 class Job(ABC):
@@ -115,16 +122,20 @@ class Training(Job):
         different = [name for name in {**whole, **found} if found.get(name) != whole.get(name)]
         if different:
             raise WrongError(f"train differs in {', '.join(different)}")
-        ours, theirs = self.log.read_bytes().splitlines(), whole[LOG].splitlines()
+        ours, theirs = (
+            _untimed(self.log.read_bytes().splitlines()),
+            _untimed(whole[LOG].splitlines()),
+        )
+        harmed, broken = set(_untimed(self.harmed)), set(_untimed(self.broken))
         missing = [line for line in theirs if line not in set(ours)]
         strange = [line for line in ours if line not in set(theirs)]
-        if set(missing) - set(self.harmed) or [x for x in ours if x not in strange] != [
+        if set(missing) - harmed or [x for x in ours if x not in strange] != [
             x for x in theirs if x not in missing
         ]:
             raise WrongError(f"records were lost from {self.log}: {missing[:3]}")
         kept = b"".join(path.read_bytes() for path in self.run.glob("*") if path.is_file())
         gone = [line for line in self.broken if line not in kept]
-        if strange and set(strange) - set(self.broken):
+        if set(strange) - broken:
             raise WrongError(f"records nobody wrote are in {self.log}: {strange[:3]}")
         if missing and len(gone) == len(self.broken):
             raise WrongError(f"damaged records of {self.log} are kept nowhere: {gone[:3]}")

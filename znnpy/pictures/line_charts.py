@@ -49,8 +49,10 @@ def line_chart(
         return Markup()
     across, up = _scale([x for x, _ in points], rates), _scale_of(shown, span)
     drawn = [*_level_marks(up, height), *_iteration_marks(across, height)]
-    curves = [_curve(line, across, up) for line in sorted(shown, key=lambda it: not it.faint)]
-    drawn.append(svg.stretched(EDGE, height - EDGE, curves))
+    behind = sorted(shown, key=lambda it: not it.faint)
+    curves = [_curve(line, across, up) for line in behind if len(line.points) > 1]
+    if curves:
+        drawn.append(svg.stretched(EDGE, height - EDGE, curves))
     for line in shown:
         if line.dots or len(line.points) == 1:
             drawn += [_dot(line, point, across, up, height) for point in line.points]

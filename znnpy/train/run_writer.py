@@ -180,7 +180,8 @@ class RunKeeper:
                 }
             )
         seconds = time.monotonic() - self._started
-        if seconds - self._timed >= TIMING_INTERVAL:
+        # The last one always: a run that takes less has a line, too.
+        if seconds - self._timed >= TIMING_INTERVAL or iteration == self._pace.iterations:
             self._timed = seconds
             record = {
                 "iteration": iteration,
