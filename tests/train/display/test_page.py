@@ -11,6 +11,7 @@ import time
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_run import Forked, write_config, znnpy
 
@@ -148,6 +149,17 @@ def test_whatever_ends_a_run_its_page_is_whole(
     text = page.read_text()
     assert text.endswith("</html>")
     assert number == signal.SIGKILL or ("stopped at" in text and 'http-equiv="refresh"' not in text)
+
+
+def test_the_norm_of_all_weights_is_of_what_is_learned(trained: Path) -> None:
+    look = json.loads((trained / "looks.jsonl").read_text().splitlines()[-1])
+    newest = max((trained / "checkpoints").glob("iteration-*.npz"))
+    with np.load(newest) as file:
+        arrays = {name: file[name] for name in file.files if name.startswith("parameters/")}
+    kept = [name for name in arrays if "running" in name]
+    assert kept
+    squares = sum(float(np.square(it).sum()) for name, it in arrays.items() if name not in kept)
+    assert look["weights"][""] == pytest.approx(squares**0.5, rel=1e-5)
 
 
 @pytest.mark.parametrize("broken", ["run.html", "slices.json", "looks.jsonl"])

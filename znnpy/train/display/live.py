@@ -17,6 +17,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import told
 from znnpy.learning.loss import Objective
+from znnpy.network.parameters import learned
 from znnpy.network.types import Network
 from znnpy.train.display.finished import facts_of
 from znnpy.train.display.history import History, read_history
@@ -113,7 +114,9 @@ class Display:
     def look(self, iteration: int, parameters: Arrays, states: Arrays) -> None:
         """Show norms of a checkpoint's weights, and its living channels where these take little of the time."""
         with self._safe():
-            record: Record = {"iteration": iteration, "weights": weight_norms(parameters)}
+            # Running statistics, which nobody learns, grow with the values of a net.
+            weights = weight_norms({name: parameters[name] for name in learned(self._network)})
+            record: Record = {"iteration": iteration, "weights": weights}
             if norms := gradient_norms(self._optimizer, states, iteration):
                 record["gradients"] = norms
             if self._patch is not None and self._affordable():

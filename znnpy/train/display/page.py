@@ -134,7 +134,7 @@ def charts(facts: Facts, history: History) -> Iterable[Chart]:
     living = Line("share", "forest", history.living.points, dots=True)
     yield _chart("Living channels", [living], words, (0.0, 1.0))
     for title, curves, colour, words in (
-        ("Norm of the weights", history.weights, "cyan", "Euclidean, of all parameters."),
+        ("Norm of the weights", history.weights, "cyan", "Euclidean, of all that is learned."),
         (
             "Norm of the gradients",
             history.gradients,
