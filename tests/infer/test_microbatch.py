@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from znnpy.config.models import Config
+from znnpy.distributed.errors import DistributedError
 from znnpy.infer.config_model import training_model
 from znnpy.infer.microbatch import with_microbatch_chosen
 from znnpy.network import trained_network
@@ -61,6 +62,11 @@ def test_a_batch_is_cut_until_it_fits_into_the_memory():
 def test_every_rank_gets_a_microbatch():
     assert chosen(config_of(batch=12), ranks=5) <= 2
     assert chosen(config_of(batch=7), ranks=3) == 1
+
+
+def test_more_ranks_than_samples_are_refused():
+    with pytest.raises(DistributedError, match="9 ranks were started"):
+        chosen(config_of(batch=8), ranks=9)
 
 
 @pytest.mark.parametrize(

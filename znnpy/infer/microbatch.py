@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from znnpy.config.models import Config
+from znnpy.distributed.reduction_tree import largest_microbatch
 from znnpy.engine.autotune import planned
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.feature_maps import Layout
@@ -34,16 +35,14 @@ def with_microbatch_chosen(
     """Return the config with a number for `training.microbatch: auto`; itself if it has one.
 
     By `workers` (0: those of the config, or all cores) on each rank, and memory. `network`: the config's
-    `trained_network`. Where statistics are over the samples of a microbatch it is the whole batch.
+    `trained_network`. Where statistics are over the samples of a microbatch it is the whole batch. Raises
+    DistributedError for more ranks than samples.
     """
     training = config.training
     if training.microbatch != "auto":
         return config
-    sizes = [
-        size
-        for size in range(training.batch, 0, -1)
-        if training.batch % size == 0 and training.batch // size >= ranks
-    ]
+    largest = largest_microbatch(training.batch, ranks)
+    sizes = [size for size in range(largest, 0, -1) if training.batch % size == 0]
     if indivisible(config, network) or len(sizes) == 1 or training.precision != "float32":
         chosen = sizes[0]
     else:

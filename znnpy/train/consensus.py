@@ -69,7 +69,6 @@ def _microbatch(config: Config, run: RunDirectory, world: World, reporter: Repor
 
 
 def _by_cores_and_memory(config: Config, ranks: int, reporter: Reporter) -> int:
-    largest_microbatch(config.training.batch, ranks)  # only for its error: more ranks than samples
     chosen = with_microbatch_chosen(config, trained_network(config), ranks).training.at_once
     reporter.note(
         f"training.microbatch: auto is {chosen}, by cores and memory; the run keeps it, so that it computes the same "
