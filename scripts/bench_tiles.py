@@ -108,6 +108,7 @@ class Case:
         return {
             end: self.filters.ctypes.data, f"{end}_input": math.prod(self.kernel) * LANES,
             "inputs": self.tiles, **words(end, steps), **words("taps", self.kernel),
+            "first": 0, "each": self.tiles, f"{end}_each": 0,
         }  # fmt: skip
 
     def filters_in(self) -> Callable[[], None]:

@@ -310,6 +310,7 @@ def piece(
     found = {
         end: address + 4 * offset,
         f"{end}_input": 1 if transposed else width,
+        **one_piece(end, width),
         "inputs": o_count if transposed else i_count,
         **words(end, (taps[1] * taps[2] * x, taps[2] * x, x)),
     }
@@ -317,6 +318,11 @@ def piece(
         found |= {"source_lane": width if transposed else 1}
         found |= {"lanes": i_count if transposed else LANES}
     return found
+
+
+def one_piece(end: str, tiles: int) -> dict[str, int]:
+    """Words of a task within the first piece, of so many tiles at most."""
+    return {"first": 0, "each": tiles, f"{end}_each": 0}
 
 
 def check_filter_gradients(

@@ -23,8 +23,11 @@ from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.scheduler import SerialExecutor
 
-MOST_SECONDS = 0.15  # of all passes, by estimate: what takes longer is measured on a smaller patch
+# Of all passes, by estimate: what takes longer is measured on a smaller patch, then on fewer samples.
+MOST_SECONDS = 0.1
 SMALLEST = 24  # voxels along an axis: patches are not made smaller
+# Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
+FEWEST_SAMPLES = 3
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
 FLUSHED_BYTES = 1 << 25  # touched between runs: in a network other layers use the caches as well
@@ -131,8 +134,11 @@ def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> 
     Another size may fill tiles differently, so a fast layer is measured as it is.
     """
     # First by time, then by memory: the second loop begins with what the first one left.
-    while estimated_seconds(shape, method) > MOST_SECONDS and max(shape.places) > SMALLEST:
-        shape = _shorter(shape)
+    while estimated_seconds(shape, method) > MOST_SECONDS:
+        less = _shrunk(shape)
+        if less == shape or less.batch < min(FEWEST_SAMPLES, shape.batch):
+            break
+        shape = less
     if max_memory is None:
         return shape
     most = max_memory - _set_aside(max_memory)

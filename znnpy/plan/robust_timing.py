@@ -28,6 +28,8 @@ FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate di
 CLOSE = 1.2  # times the least cost: may be chosen
 # Times the least cost: not looked at twice, as no disturbance that is likely makes so much of it.
 LOST = 2.0
+# The same after two looks, of which the least times count.
+DOUBTFUL = 1.5
 STEADY = 0.01  # of the least cost: less changes nothing
 
 
@@ -47,7 +49,7 @@ def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method],
         # Only passes that the layer needs may decide which method is close.
         costs = needed(_costs(least), shape)
         close, best = _close(methods, costs, CLOSE)
-        left = _close(methods, costs, LOST)[0] if looks < FEWEST else close
+        left = _close(methods, costs, LOST if looks < FEWEST else DOUBTFUL)[0]
         if looks >= FEWEST:
             for method in waiting:
                 steady[method] = _saved(method, before, costs) <= STEADY * best
@@ -55,7 +57,7 @@ def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method],
             method
             for method in waiting
             if (looks < FEWEST and method in left)
-            or (looks < SECOND_LOOKS and method in promising)
+            or (looks < SECOND_LOOKS and method in promising & left)
             or (looks < MOST and method in close and not steady[method])
         ]
     return _costs(least)

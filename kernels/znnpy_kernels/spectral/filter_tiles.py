@@ -5,8 +5,10 @@ A filter tile is the spectrum of the filters of one channel with LANES others, i
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
 
-    source, source_input, source_z, source_y, source_x      (spectra) tap (0, 0, 0) of the first tile's
-                                lane 0; stride from tile to tile; strides of the taps
+    source, source_input, source_z, source_y, source_x      (spectra) tap (0, 0, 0) of lane 0 of tile 0;
+                                stride from tile to tile; strides of the taps
+    each, source_each, first    tiles of a piece of packed filters, and stride from piece to piece; the
+                                tile with which the task begins (gradients: `target_each`)
     source_lane, lanes          1: the lanes lie side by side and whole vectors are read; else the
                                 stride from lane to lane, and how many there are: the others are 0
     source, source_frequency, source_input      (gradients) spectra of the first tile
@@ -14,7 +16,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     taps_z, taps_y, taps_x      size of the filters, at most the tile's
     size_z, size_y, size_x      points of a tile
     target, target_frequency, target_input      (spectra) of the first tile
-    target, target_input, target_z, target_y, target_x      (gradients) tap (0, 0, 0) of the first tile
+    target, target_input, target_z, target_y, target_x      (gradients) tap (0, 0, 0) of tile 0
     conjugate                   1: the conjugate spectra
     accumulate                  1: added to the target
     scale, scratch, scratch_worker      as in `tile_spectra`
@@ -54,14 +56,14 @@ from znnpy_kernels.spectral.tile_transforms import (
 )
 
 FILTERS = words(
-    "source source_input source_z source_y source_x source_lane lanes inputs taps_z taps_y "
-    "taps_x size_z size_y size_x target target_frequency target_input conjugate scratch "
+    "source source_input source_each each first source_z source_y source_x source_lane lanes inputs "
+    "taps_z taps_y taps_x size_z size_y size_x target target_frequency target_input conjugate scratch "
     "scratch_worker",
 )
 GRADIENT = words(
     "source source_frequency source_input inputs taps_z taps_y taps_x size_z size_y size_x "
-    "target target_input target_z target_y target_x accumulate scale:float scratch "
-    "scratch_worker",
+    "target target_input target_each each first target_z target_y target_x accumulate scale:float "
+    "scratch scratch_worker",
 )
 
 
@@ -69,6 +71,12 @@ GRADIENT = words(
 def _are_few(taps: Any) -> Any:
     # x does not matter: only whole planes and columns are left out.
     return taps[0] <= FEW and taps[1] <= FEW
+
+
+@inlined
+def _place(tile: int, each: int, piece: int, step: int) -> int:
+    """Return the bytes before a tile: filters lie piece by piece, in each one after the other."""
+    return 4 * (tile // each * piece + tile % each * step)
 
 
 @kernel(FILTERS)
@@ -91,7 +99,13 @@ def filter_tiles(args: Any, worker: int) -> None:
     for start in range(0, args[at.inputs], most):
         tiles = min(most, args[at.inputs] - start)
         for number in range(tiles):
-            source, strides = args[at.source] + 4 * (start + number) * args[at.source_input], steps
+            place = _place(
+                args[at.first] + start + number,
+                args[at.each],
+                args[at.source_each],
+                args[at.source_input],
+            )
+            source, strides = args[at.source] + place, steps
             # Lanes that lie apart are gathered first, as transforms read whole vectors.
             if args[at.source_lane] != 1:
                 source, strides = gathered(
@@ -157,7 +171,12 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
             backward_lines(size[axis], columns, 1.0)
         for number in range(tiles):
             here = work + number * tile_bytes(size)
-            target = args[at.target] + 4 * (start + number) * args[at.target_input]
+            target = args[at.target] + _place(
+                args[at.first] + start + number,
+                args[at.each],
+                args[at.target_each],
+                args[at.target_input],
+            )
             if few:
                 few_inverse_planes(here, size, taps, target, steps, (0, stored), scale, scratch)
             else:

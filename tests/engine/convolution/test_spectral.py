@@ -29,6 +29,19 @@ def test_layers(channels, size, sparsity, output, batch):
     assert max(found.values()) < 2e-5, found
 
 
+@pytest.mark.parametrize("back", [(6, 6, 6), (8, 6, 6)], ids=["shared filters", "exchanged filters"])
+@pytest.mark.parametrize("cut_for", [1, 5, 64])
+def test_filters_of_wide_layers_in_tasks_of_any_length(back, cut_for):
+    # Panels of two vectors and of one; a last block of few channels: tasks begin and end within pieces.
+    network = two_layers((3, 40, 88), (3, 3, 3))
+    names = ("forward_tile", "gradient_tile", "weight_tile")
+    plan = dict.fromkeys(("forward", "gradient", "weight"), "spectral")
+    plan |= dict(zip(names, [(6, 6, 6), back, (6, 6, 6)], strict=True))
+    plan = {edge.name: plan for edge in network.edges}
+    found = errors(network, (5, 6, 7), plan, cut_for=cut_for)
+    assert max(found.values()) < 2e-5, found
+
+
 PACKED = [
     (1, (3, 3, 3), ONE, (9, 8, 17), (8, 8, 8), (8, 8, 8)),
     (1, (3, 3, 3), (2, 1, 2), (9, 8, 11), (6, 8, 6), (8, 6, 8)),

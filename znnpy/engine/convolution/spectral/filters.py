@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from operator import mul
 from typing import NamedTuple
 
@@ -61,9 +63,17 @@ class _Taps(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Filters that lie in a row within a piece: `offset` floats into it, for images from `first` on."""
+    """Filters in a row: through pieces of one form, `apart` floats from one to the next, `each` in a piece.
 
+    `piece`: the first one, as number `index`; `offset`: floats into it. `channels` filters with `block`, from image
+    `first` on.
+    """
+
+    piece: Piece
+    index: int
     offset: int
+    each: int
+    apart: int
     first: int
     channels: int
     block: int
@@ -144,41 +154,52 @@ def _make_phase(
 ) -> None:
     """Declare the spectra of the taps that meet a phase; idle lanes before the next phase get those of no tap."""
     parameter = build.parameters[edge.name]
-    outputs, inputs = parameter.packed_shape[:2]
-    taps = _Taps.of(build, edge, first)
-    seconds = tile_seconds(w.tile, FILTER_RATE)
-    for piece in parameter.pieces:
-        # Run by run of filters that lie in a row, as the kernel reads them with one stride.
-        for run in _runs(piece, outputs, channels, exchanged=exchanged):
-            least = max(1, min(TOGETHER, run.channels // FEWEST))
-            for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
-                own = _Run(run.offset, run.first + low, high - low, run.block)
-                source = parameter.values + 4 * (piece.start + run.offset)
-                # Exchanged, a run goes along outputs, which lie side by side; otherwise along
-                # inputs.
-                source += 4 * low * (1 if exchanged else piece.width)
-                _transform(
-                    step, build, edge, w, serves, piece, own, source, taps, exchanged=exchanged
-                )
+    taps, seconds = _Taps.of(build, edge, first), tile_seconds(w.tile, FILTER_RATE)
+    for run in _runs(parameter, channels, exchanged=exchanged):
+        least = max(1, min(TOGETHER, run.channels // FEWEST))
+        for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
+            _transform(step, build, edge, w, serves, run, low, high, taps, exchanged=exchanged)
+    inputs = parameter.packed_shape[1]
     idle = _apart(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
-        own, piece = _Run(0, channels + inputs, idle, block), parameter.pieces[0]
+        own = _Run(parameter.pieces[0], 0, 0, idle, 0, channels + inputs, idle, block)
         # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
-        _transform(
-            step, build, edge, w, serves, piece, own, parameter.values, none, exchanged=False
-        )
+        _transform(step, build, edge, w, serves, own, 0, idle, none, exchanged=False)
 
 
-def _runs(piece: Piece, outputs: int, before: int, *, exchanged: bool) -> list[_Run]:
-    """Return the runs of filters of a piece; `before`: images of other phases that lie before its inputs."""
-    if exchanged:
-        images = min(piece.width, outputs - piece.first_output)
-        return [_Run(0, piece.first_output, images, (before + piece.first_input) // LANES)]
-    return [
-        _Run(v * LANES, before + piece.first_input, piece.inputs, piece.first_output // LANES + v)
-        for v in range(piece.width // LANES)
-    ]
+def _runs(parameter: Parameter, before: int, *, exchanged: bool) -> Iterator[_Run]:
+    """Yield the runs of filters; `before`: images of other phases that lie before its inputs.
+
+    They go along inputs, with a run for each vector of outputs; exchanged, along outputs, which lie side by side in a
+    piece, with a run for each block of inputs.
+    """
+    outputs = parameter.packed_shape[0]
+    for row in _rows(parameter, exchanged=exchanged):
+        index, piece = row[0]
+        apart = row[1][1].start - piece.start if len(row) > 1 else 0
+        if exchanged:
+            last = row[-1][1]
+            images = min(last.first_output + last.width, outputs) - piece.first_output
+            block = (before + piece.first_input) // LANES
+            yield _Run(piece, index, 0, piece.width, apart, piece.first_output, images, block)
+            continue
+        first, images = before + piece.first_input, piece.inputs * len(row)
+        for vector in range(piece.width // LANES):
+            block = piece.first_output // LANES + vector
+            yield _Run(piece, index, vector * LANES, piece.inputs, apart, first, images, block)
+
+
+def _rows(parameter: Parameter, *, exchanged: bool) -> Iterable[list[tuple[int, Piece]]]:
+    """Return the numbered pieces of one form between the same outputs; exchanged, the same inputs.
+
+    They are equally far apart: a piece of another form can only be the last one of each row of pieces.
+    """
+    rows: dict[tuple[int, int, int], list[tuple[int, Piece]]] = defaultdict(list)
+    for index, piece in enumerate(parameter.pieces):
+        same = piece.first_input if exchanged else piece.first_output
+        rows[same, piece.width, piece.inputs].append((index, piece))
+    return rows.values()
 
 
 def _transform(
@@ -187,29 +208,33 @@ def _transform(
     edge: Edge,
     w: Filters,
     serves: Pass,
-    piece: Piece,
     run: _Run,
-    source: int,
+    low: int,
+    high: int,
     taps: _Taps,
     *,
     exchanged: bool,
 ) -> None:
-    parameter = build.parameters[edge.name]
+    """Declare the spectra of filters low..high of a run."""
+    parameter, piece = build.parameters[edge.name], run.piece
     before, strides = taps.places(parameter, piece)
     step.add(
         filter_tiles,
         {
-            "source": source + 4 * before,
+            "source": parameter.values + 4 * (piece.start + run.offset + before),
             **sizes("source", strides),
             # A piece lies [tap][input][lane of outputs]: lanes of the spectra go over outputs, or
             # exchanged over inputs.
             "source_input": 1 if exchanged else piece.width,
             "source_lane": piece.width if exchanged else 1,
+            "source_each": run.apart,
+            "each": run.each,
+            "first": low,
             "lanes": piece.inputs if exchanged else LANES,
-            "inputs": run.channels,
+            "inputs": high - low,
             **sizes("taps", taps.size),
             **sizes("size", w.tile),
-            "target": w.at(run.first, run.block),
+            "target": w.at(run.first + low, run.block),
             "target_frequency": w.frequency_stride,
             "target_input": w.input_stride,
             # Correlation multiplies with conjugates, the data gradient, a convolution, does not.
@@ -217,12 +242,12 @@ def _transform(
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
-        cost=run.channels * tile_seconds(w.tile, FILTER_RATE),
+        cost=(high - low) * tile_seconds(w.tile, FILTER_RATE),
         divides=True,
         reads=[parameter.values_region()],
         # A strand for each first image and block: all tasks write the same frequencies, side by
         # side.
-        writes=[w.place.region(strand=run.first * w.blocks + run.block)],
+        writes=[w.place.region(strand=(run.first + low) * w.blocks + run.block)],
     )
 
 
@@ -275,37 +300,40 @@ def _emit_phase(
 ) -> None:
     parameter = build.parameters[edge.name]
     seconds = tile_seconds(w.tile, FILTER_RATE)
-    for index, piece in enumerate(parameter.pieces):
-        before, strides = taps.places(parameter, piece)
-        vectors = piece.width // LANES
-        for vector in range(vectors):
-            block = piece.first_output // LANES + vector
-            for low, high in build.layout.grain.ranges(piece.inputs, piece.inputs * seconds):
-                step.add(
-                    filter_gradient_tiles,
-                    {
-                        "source": w.at(channels + piece.first_input + low, block),
-                        "source_frequency": w.frequency_stride,
-                        "source_input": w.input_stride,
-                        "inputs": high - low,
-                        **sizes("taps", taps.size),
-                        **sizes("size", w.tile),
-                        "target": parameter.gradient
-                        + 4 * (piece.start + before + vector * LANES + low * piece.width),
-                        "target_input": piece.width,
-                        **sizes("target", strides),
-                        "accumulate": 0,
-                        # Transforms do not normalise; the inverse of n points does it once.
-                        "scale": 1.0 / voxels(w.tile),
-                        **build.worker_scratch(scratch_floats(w.tile)),
-                    },
-                    what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
-                    cost=(high - low) * seconds,
-                    divides=True,
-                    reads=[w.place.region()],
-                    writes=[
-                        parameter.gradient_region(
-                            index, index + 1, (number * vectors + vector) * piece.inputs + low
-                        )
-                    ],
-                )
+    for run in _runs(parameter, channels, exchanged=False):
+        before, strides = taps.places(parameter, run.piece)
+        # Of one panel and phase: tasks of another write other taps or lanes of the same pieces.
+        strand = number * w.blocks + run.block
+        for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds):
+            step.add(
+                filter_gradient_tiles,
+                {
+                    "source": w.at(run.first + low, run.block),
+                    "source_frequency": w.frequency_stride,
+                    "source_input": w.input_stride,
+                    "inputs": high - low,
+                    **sizes("taps", taps.size),
+                    **sizes("size", w.tile),
+                    "target": parameter.gradient + 4 * (run.piece.start + before + run.offset),
+                    "target_input": run.piece.width,
+                    "target_each": run.apart,
+                    "each": run.each,
+                    "first": low,
+                    **sizes("target", strides),
+                    "accumulate": 0,
+                    # Transforms do not normalise; the inverse of n points does it once.
+                    "scale": 1.0 / voxels(w.tile),
+                    **build.worker_scratch(scratch_floats(w.tile)),
+                },
+                what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
+                cost=(high - low) * seconds,
+                divides=True,
+                reads=[w.place.region()],
+                writes=[
+                    parameter.gradient_region(
+                        run.index + low // run.each,
+                        run.index + -(-high // run.each),
+                        strand * w.inputs + run.first + low,
+                    )
+                ],
+            )
