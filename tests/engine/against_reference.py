@@ -102,9 +102,7 @@ def errors(network, output, conv, batch=1, seed=0, threads=1, **options):
     """Largest relative error of outputs and of each gradient."""
     parameters, x, target, _, wanted = drawn_case(network, output, "square", batch, seed)
     options |= {"conv": conv} if isinstance(conv, str) else {"plan": conv}
-    with model_of(
-        network, output, batch=batch, threads=threads, loss="square", **options
-    ) as model:
+    with model_of(network, output, batch=batch, threads=threads, loss="square", **options) as model:
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)}
         found |= model.loss_and_gradients(x, target)[1]

@@ -7,36 +7,39 @@ from functools import partial
 from itertools import product
 
 from znnpy_kernels.compile import compile_all
-from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.run import run_in_turn
 
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
-from znnpy.engine.memory.arena import Arena, Sharing
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import COMPILING, Report
-from znnpy.engine.step_tasks import Declarations, Settings, declare_all, declare_gradients
+from znnpy.engine.step_tasks import Declarations, Settings, all_steps, declare
 from znnpy.engine.tasks.buffer_sharing import gated
-from znnpy.engine.tasks.declaration import uncollected
+from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
 from znnpy.scheduler import Executor, SerialExecutor
 
 
-def compile_planned(layout: Layout, settings: Settings, report: Report | None) -> None:
+def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None) -> None:
     """Compile the kernels of a layout's graphs, without memory for them."""
+    layout = plan.layout
     build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
-    _compile(declare_all(build, settings, settings.exchange), settings, report)
+    name = "update" if layout.training else "forward"
+    steps = declare(name, build, settings, settings.exchange, updates=1)
+    _compile(steps, plan, settings, report)
 
 
-def _compile(declared: Declarations, settings: Settings, report: Report | None) -> None:
-    kernels: set[Kernel] = {
-        task.kernel for steps in declared.values() for it in steps for task in it
-    }
-    kernels.add(run_in_turn)
+def _compile(
+    steps: Sequence[Sequence[Declared]], plan: MemoryPlan, settings: Settings, report: Report | None
+) -> None:
+    """Compile the kernels of the main graph and of those that are declared later."""
+    # The plan knows all but those that add up several microbatches.
+    kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
     compile_all(kernels, max(1, settings.threads), tell)
 
@@ -44,29 +47,29 @@ def _compile(declared: Declarations, settings: Settings, report: Report | None) 
 class Graphs:
     """The graphs of one layout: `update` (an even and an odd step), `forward`, `derive`, `gradients` (no update).
 
-    They share all buffers: only one may run at a time. Executors are made on first use and keep their threads,
-    parked, until `close`. One caller at a time.
+    They share all buffers: only one may run at a time. What is not the main graph is declared on first use, as
+    declaring takes long for large networks. Executors are made on first use and keep their threads, parked, until
+    `close`. One caller at a time.
     """
 
     def __init__(
-        self, build: Build, sharing: Sharing, settings: Settings, report: Report | None
+        self, build: Build, plan: MemoryPlan, settings: Settings, report: Report | None
     ) -> None:
-        self._build, self._sharing, self._settings = build, sharing, settings
+        self._build, self._sharing, self._settings = build, plan.sharing, settings
         self._exchange = settings.exchange
-        self._declared = declare_all(build, settings, self._exchange)
-        _compile(self._declared, settings, report)
+        self.main = "update" if plan.layout.training else "forward"
+        self._declared: Declarations = {}
+        _compile(self._steps(self.main), plan, settings, report)
         self._executors: dict[str, Executor | SerialExecutor] = {}
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
 
-    def add_gradients(self) -> str:
-        """Declare the graph that computes gradients without an update, if it is new; return its name."""
-        name = "gradients"
-        # Declared on demand: a training run seldom asks, and the tasks would take memory for
-        # nothing.
-        if name not in self._declared and name not in self._executors:
-            self._declared[name] = [declare_gradients(self._build, self._settings)]
-            compile_all({task.kernel for task in self._declared[name][0]}, 1)
-        return name
+    def _steps(self, name: str) -> Sequence[Sequence[Declared]]:
+        """Return the declared steps of a graph whose executor is not made yet."""
+        if name not in self._declared:
+            with uncollected():
+                steps = declare(name, self._build, self._settings, self._exchange)
+            self._declared[name] = steps
+        return self._declared[name]
 
     def executor(self, name: str) -> Executor | SerialExecutor:
         """Return the executor of a graph, made on first use."""
@@ -76,13 +79,15 @@ class Graphs:
 
     @uncollected()
     def _make(self, name: str) -> None:
-        settings = self._settings
+        settings, steps = self._settings, self._steps(name)
+        # `gradients` may have others than were compiled.
+        compile_all({task.kernel for step in steps for task in step}, 1)
         # Gates are added here and not when tasks are declared: planning declares them without
         # places in memory.
         # Before leaves are joined: a run with a gate within it would hand over memory too early.
-        leaves = [gated(tasks, self._sharing) for tasks in self._declared[name]]
-        steps = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        graph = connect(steps).build(settings.policy)
+        leaves = [gated(tasks, self._sharing) for tasks in steps]
+        runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
+        graph = connect(all_steps(self._build, runs, name)).build(settings.policy)
         # Derived filters are made once in a while by few tasks: threads of their own would
         # mostly be parked.
         if settings.threads == 0 or name == "derive":
@@ -101,7 +106,7 @@ class Graphs:
         self.drain()
         # A network without derived filters has no tasks in `derive`, and no graph can be made of
         # none.
-        if name in self._executors or self._declared[name][0]:
+        if name in self._executors or self._steps(name)[0]:
             self.release(name, 0)
             self.finish(name, 0)
 

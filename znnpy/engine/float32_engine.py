@@ -41,14 +41,13 @@ class SingleEngine:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
             # compiling the same ones at once.
             if settings.party.rank == 0:
-                compile_planned(layout, settings, report)
+                compile_planned(plan, settings, report)
             settings.party.tell(layout.plan)  # the other ranks wait for it in `planned`
             # Windows cover parameters and gradients, which must have their addresses and hold
             # nothing yet.
             settings = replace(settings, party=settings.party.seeing(self._build))
             self.settings = settings
-        self._graphs = Graphs(self._build, plan.sharing, settings, report)
-        self._main = "update" if layout.training else "forward"
+        self._graphs = Graphs(self._build, plan, settings, report)
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
         self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
@@ -133,7 +132,7 @@ class SingleEngine:
         self.drain()
         self._stage(0, inputs, iteration)
         self._stage_normalizers(0, self._stage_targets(0, targets, weights, borrow=True))
-        self._graphs.run(self._graphs.add_gradients())
+        self._graphs.run("gradients")
         results = self._results_by_output(0, len(self.layout.numbers))
         gradients = {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
@@ -216,12 +215,12 @@ class SingleEngine:
 
     def task_graph(self) -> TaskGraph:
         """Return the task graph of an even and an odd update; of a forward pass without training."""
-        return self._graphs.executor(self._main).graph
+        return self._graphs.executor(self._graphs.main).graph
 
     def recording(self) -> list[WorkerRecording]:
         """Return what each worker did in runs of `task_graph` since the start."""
         self.drain()
-        return self._graphs.executor(self._main).recording()
+        return self._graphs.executor(self._graphs.main).recording()
 
     def close(self) -> None:
         """Stop the workers; the engine cannot be used afterwards."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
+from znnpy_kernels.machine.abi import Kernel
+
 from znnpy.data.process_memory import whole_memory
 from znnpy.engine.communication.outbox import by_layer
 from znnpy.engine.layers.gradient_accumulation import Total, totals
@@ -16,7 +18,14 @@ from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
-from znnpy.engine.step_tasks import Settings, declare_all, declare_gradients, declare_update
+from znnpy.engine.step_tasks import (
+    Settings,
+    all_steps,
+    declare,
+    declare_all,
+    declare_gradients,
+    declare_update,
+)
 from znnpy.engine.tasks.buffer_sharing import gated, share
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.dependencies import connect
@@ -56,7 +65,7 @@ class MemoryPlan:
 
     `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
     then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
-    without it.
+    without it. `kernels`: of all graphs of a single microbatch.
     """
 
     layout: Layout
@@ -66,6 +75,7 @@ class MemoryPlan:
     uses: Mapping[str, int]
     again: float
     kept: int
+    kernels: frozenset[Kernel]
 
     @property
     def arena(self) -> int:
@@ -84,6 +94,7 @@ class _OneMicrobatch:
     layout: Layout
     build: Build
     step: Sequence[Declared]
+    kernels: frozenset[Kernel]
     uses: Counter[str]
     own: Counter[str]
     kept: Sharing
@@ -98,6 +109,9 @@ class _OneMicrobatch:
         build = _alone(Build.new(arena, layout, settings.states, frozen=settings.frozen))
         declared = declare_all(build, settings, settings.exchange, updates=1)
         step = declared["update" if layout.training else "forward"][0]
+        kernels = frozenset(
+            task.kernel for steps in declared.values() for tasks in steps for task in tasks
+        )
         # Read after all tasks are declared: emitters reserve as they go.
         uses = Counter(arena.uses)
         runs = in_runs(step, layout.sharers, len(layout.numbers))
@@ -110,7 +124,9 @@ class _OneMicrobatch:
             # What all microbatches have in common comes off first; the rest is divided among those
             # in flight.
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
-        return cls(layout, build, step, uses, own, _share(arena, runs, layout, room), room)
+        return cls(
+            layout, build, step, kernels, uses, own, _share(arena, runs, layout, room), room
+        )  # fmt: skip
 
     def graph(self, settings: Settings, seconds: Callable[[Declared], float]) -> TaskGraph:
         """Return the graph of a microbatch's own tasks, with the gates of the memory that they share."""
@@ -138,7 +154,14 @@ class _OneMicrobatch:
         # Told beside the plan, so that users see what limit would spare the repeated work.
         kept = self.bytes(self.kept)
         return MemoryPlan(
-            layout, self.bytes(sharing), sharing, arena.most_scratch, uses, seconds, kept
+            layout,
+            self.bytes(sharing),
+            sharing,
+            arena.most_scratch,
+            uses,
+            seconds,
+            kept,
+            self.kernels,
         )
 
 
@@ -314,12 +337,13 @@ def declared_touches(plan: MemoryPlan, settings: Settings) -> Touched:
     return touched(_declared(plan, settings))
 
 
-def _declared(plan: MemoryPlan, settings: Settings) -> list[list[Declared]]:
+def _declared(plan: MemoryPlan, settings: Settings) -> Sequence[Sequence[Declared]]:
     """Return the tasks of an even and an odd update, or of a forward pass, without memory."""
-    declared = declare_all(_without_memory(plan, settings), settings, settings.exchange)
-    steps = declared["update" if plan.layout.training else "forward"]
+    build, name = _without_memory(plan, settings), "update" if plan.layout.training else "forward"
+    steps = declare(name, build, settings, settings.exchange)
     workers = plan.layout.sharers
-    return [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
+    runs = [in_runs(gated(tasks, plan.sharing), workers) for tasks in steps]
+    return all_steps(build, runs, name)
 
 
 def declared_layers(layout: Layout) -> list[list[Total]]:

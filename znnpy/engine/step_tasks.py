@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
 from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
 from znnpy.engine.layers.data_movement import unpack_output
+from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.odd_step import odd_step
 from znnpy.engine.tasks.step import Step
 from znnpy.network.objectives import Objectives
 
@@ -47,27 +50,55 @@ class Settings:
 def declare_all(
     build: Build, settings: Settings, exchange: Exchange | None = None, updates: int = STEPS
 ) -> Declarations:
-    """Return every graph of a layout as steps of declared tasks; also reserves all scratch.
+    """Return every graph of a layout but `gradients` as steps of declared tasks; also reserves all scratch.
 
-    `updates`: 2 declares an even and an odd one, 1 the even one alone, which needs the same memory.
+    `updates`: as in `declare`.
     """
-    # `derive` is a graph of its own for parameters that are set from outside; updates have the same
-    # tasks at their end.
-    derive = Step()
-    emit_derived(derive, build)
-    declared: Declarations = {"derive": [derive.tasks]}
-    if build.layout.training:
-        declared["update"] = [
-            declare_update(build, settings, parity, exchange) for parity in range(updates)
-        ]
-    # After the updates: the forward graph has the even step's staging and drops nothing.
-    build.parity, build.dropping = 0, False
-    declared["forward"] = [_declare_forward(build)]
-    return declared
+    names = ("derive", "update", "forward") if build.layout.training else ("derive", "forward")
+    return {name: declare(name, build, settings, exchange, updates) for name in names}
+
+
+def declare(
+    name: str,
+    build: Build,
+    settings: Settings,
+    exchange: Exchange | None = None,
+    updates: int = STEPS,
+) -> Sequence[Sequence[Declared]]:
+    """Return the steps of one graph: `derive`, `update`, `forward`, `gradients` (without an update).
+
+    Of updates, the even one, from which `all_steps` makes the odd one; with several ranks `updates` of them, as the
+    odd step's messages have numbers of their own.
+    """
+    if name == "update":
+        steps = range(updates if exchange else 1)
+        return [declare_update(build, settings, parity, exchange) for parity in steps]
+    if name == "gradients":
+        return [declare_gradients(build, settings)]
+    return [_declare_forward(build) if name == "forward" else _declare_derived(build)]
+
+
+def all_steps(
+    build: Build, steps: Sequence[Sequence[Declared]], name: str
+) -> Sequence[Sequence[Declared]]:
+    """Return the steps of a graph from those that `declare_all` declared, or from their tasks in runs."""
+    if name != "update" or len(steps) == STEPS:
+        return steps
+    move = Move.of(*build.staging)
+    return [steps[0], odd_step(steps[0], move, {loss_group(0): loss_group(1)})]
+
+
+def _declare_derived(build: Build) -> list[Declared]:
+    """Declare what is derived from filters that are set from outside; updates have the same tasks at their end."""
+    step = Step()
+    emit_derived(step, build)
+    return step.tasks
 
 
 def _declare_forward(build: Build) -> list[Declared]:
     """Declare the forward pass of as many microbatches as have feature maps of their own."""
+    # With the even step's staging, and nothing is dropped.
+    build.parity, build.dropping = 0, False
     step = Step()
     # Prediction keeps nothing for a backward pass, so only what runs at once needs to be declared;
     # `forward` calls it again for the rest.

@@ -29,7 +29,9 @@ def test_layers(channels, size, sparsity, output, batch):
     assert max(found.values()) < 2e-5, found
 
 
-@pytest.mark.parametrize("back", [(6, 6, 6), (8, 6, 6)], ids=["shared filters", "exchanged filters"])
+@pytest.mark.parametrize(
+    "back", [(6, 6, 6), (8, 6, 6)], ids=["shared filters", "exchanged filters"]
+)
 @pytest.mark.parametrize("cut_for", [1, 5, 64])
 def test_filters_of_wide_layers_in_tasks_of_any_length(back, cut_for):
     # Panels of two vectors and of one; a last block of few channels: tasks begin and end within pieces.

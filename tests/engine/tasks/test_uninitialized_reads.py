@@ -15,7 +15,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Filled
-from znnpy.engine.step_tasks import Settings, declare_all, declare_gradients
+from znnpy.engine.step_tasks import Settings, all_steps, declare_all, declare_gradients
 from znnpy.engine.tasks.dependencies import Accesses, connect
 from znnpy.geometry import fit
 from znnpy.graph import GraphError
@@ -138,8 +138,8 @@ def check(network, output, plan, loss, clip_norm=None):
         declared = declare_all(build, settings)
         if layout.training:
             declared["gradients"] = [declare_gradients(build, settings)]
-        for steps in declared.values():
-            Accesses.of(steps).refuse_unwritten()
+        for name, steps in declared.items():
+            Accesses.of(all_steps(build, steps, name)).refuse_unwritten()
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +184,7 @@ def unnoticed(network, output, plan):
     layout = Layout(network, fit(network, output), plan, 1, training=True)
     build = Build.new(Arena(), layout, 1)
     settings = Settings(objectives(network, "square"), Optimizer(), 1.0, 1)
-    steps = declare_all(build, settings)["update"]
+    steps = all_steps(build, declare_all(build, settings)["update"], "update")
     found = set()
     for what in {task.what for task in steps[0]}:
         try:

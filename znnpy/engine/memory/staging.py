@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.feature_maps import Layout
@@ -49,9 +51,40 @@ class Staging:
     given: Buffer
 
 
+@dataclass(frozen=True)
+class Move:
+    """From the staging of the even step to that of the odd one: `buffers` by those of the even step.
+
+    Addresses in `places`, all of the even step's staging, move by `distance` bytes.
+    """
+
+    buffers: dict[Buffer, Buffer]
+    places: range
+    distance: int
+
+    @classmethod
+    def of(cls, even: Sequence[Staging], odd: Sequence[Staging]) -> Move:
+        """Return the move between two sets of staging, reserved one behind the other in the same order."""
+        start, end = even[0].hyper, odd[0].hyper
+        pairs = zip(chain(*map(_buffers, even)), chain(*map(_buffers, odd)), strict=True)
+        return cls(dict(pairs), range(start, end), end - start)
+
+    def address(self, word: int) -> int:
+        """Return an argument word of the odd step: no number of another kind is as large as an address."""
+        return word + self.distance if word in self.places else word
+
+
+def _buffers(staging: Staging) -> list[Buffer]:
+    inputs = (tensor.buffer for tensor in staging.inputs.values())
+    return [staging.given, *inputs, *staging.results.values()]
+
+
 def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     """Reserve the staging of the even or odd step, by microbatch; targets and weights only for training."""
     network, reserve = layout.network, partial(arena.reserve, use=STAGED)
+    # First, and so the beginning of all: two sets, since weight decay is for filters alone; tasks read them by
+    # address, so a new learning rate changes no task.
+    hyper, hyper_biases, iteration = reserve(2 * HYPER_WORDS), reserve(2 * HYPER_WORDS), reserve(2)
     outputs = network.outputs if layout.training else ()
     sizes = {
         node.name: dense_floats(layout.batch, node.channels, layout.shape(node.name))
@@ -61,9 +94,6 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     classes = {node.name: reserve(node.channels) for node in outputs}
     # Three int64 a channel are six floats; float64 and int64 take two floats each below, too.
     tables = {node.name: reserve(6 * node.channels) for node in outputs}
-    # Two sets, since weight decay is for filters alone; tasks read them by address, so a new
-    # learning rate changes no task.
-    hyper, hyper_biases, iteration = reserve(2 * HYPER_WORDS), reserve(2 * HYPER_WORDS), reserve(2)
     given = Buffer(Name(STAGED, which=(parity,)), filled=Filled.OUTSIDE)
 
     def of(which: tuple[int, int]) -> Staging:

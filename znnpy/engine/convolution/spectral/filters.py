@@ -65,12 +65,12 @@ class _Taps(NamedTuple):
 class _Run(NamedTuple):
     """Filters in a row: through pieces of one form, `apart` floats from one to the next, `each` in a piece.
 
-    `piece`: the first one, as number `index`; `offset`: floats into it. `channels` filters with `block`, from image
+    `piece`: the first one, with its `number`; `offset`: floats into it. `channels` filters with `block`, from image
     `first` on.
     """
 
     piece: Piece
-    index: int
+    number: int
     offset: int
     each: int
     apart: int
@@ -331,8 +331,8 @@ def _emit_phase(
                 reads=[w.place.region()],
                 writes=[
                     parameter.gradient_region(
-                        run.index + low // run.each,
-                        run.index + -(-high // run.each),
+                        run.number + low // run.each,
+                        run.number + -(-high // run.each),
                         strand * w.inputs + run.first + low,
                     )
                 ],
