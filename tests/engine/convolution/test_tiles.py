@@ -116,6 +116,12 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
         for i, j in combinations(range(grid.tiles), 2)
     )
     assert set(squares_of(tiling, Stretch(grid, 3, 12, 0, 0))) == set().union(*squares[3:12])
+    few = [
+        set(squares_of(tiling, Stretch(grid, tile, tile + 1, 0, 0), 2))
+        for tile in range(grid.tiles)
+    ]
+    assert all(few[i] & few[j] for i, j in meet)
+    assert len(set().union(*few)) == 4
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,14 @@ from znnpy.network.types import Triple
 from znnpy.plan.tiles import frequencies, lattices
 
 PAIR = 2 * LANES  # floats of a complex vector
-# A band for each tile tells all tiles of a turn apart; more bands give tasks more strands to declare.
-MOST_BANDS = 16  # along an axis of a lattice, whose overlapping tiles are ordered apart
+# Bands along an axis of a lattice, whose overlapping tiles are ordered apart. A band for each tile tells all tiles of a
+# turn apart, but then tasks have as many strands to declare: few workers have large tasks, and wait for few of them.
+FEWEST_BANDS, BANDS_EACH, MOST_BANDS = 4, 2, 16
+
+
+def bands_for(workers: int) -> int:
+    """Return how many bands an axis has at most for so many workers."""
+    return min(MOST_BANDS, max(FEWEST_BANDS, BANDS_EACH * workers))
 
 
 @dataclass(frozen=True)
@@ -227,13 +233,13 @@ def planes_of(
 
 # All blocks of a task ask for the same ones.
 @lru_cache(maxsize=64)
-def squares_of(tiling: Tiling, stretch: Stretch) -> tuple[int, ...]:
-    """Return strands for the squares of a lattice along y and x that overlapping tiles touch.
+def squares_of(tiling: Tiling, stretch: Stretch, most: int = MOST_BANDS) -> tuple[int, ...]:
+    """Return strands for the squares of a lattice, of `most` bands along y and x, that overlapping tiles touch.
 
     Tiles without a square in common have no point in common, in whatever planes they lie.
     """
     counts = stretch.grid.counts
-    along_y, along_x = _bands(tiling, 1, counts[1]), _bands(tiling, 2, counts[2])
+    along_y, along_x = _bands(tiling, 1, counts[1], most), _bands(tiling, 2, counts[2], most)
     places = _places(tiling, counts)[stretch.low : stretch.high, 1:]
     found = {
         square
@@ -254,10 +260,10 @@ def _places(tiling: Tiling, counts: Triple) -> NDArray[np.int64]:
 
 
 @cache
-def _bands(tiling: Tiling, axis: int, tiles: int) -> list[range]:
+def _bands(tiling: Tiling, axis: int, tiles: int, most: int) -> list[range]:
     """Return the bands of new points that each tile along an axis touches."""
     new, size = tiling.new[axis], tiling.tile[axis]
-    band = -(-tiles // MOST_BANDS)  # in tiles
+    band = -(-tiles // most)  # in tiles
     last = (tiles - 1) // band
     return [
         # Behind the last tile's new points there is no other tile.

@@ -8,7 +8,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.spectral import blocked_transforms, packed_transforms
 from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN
-from znnpy.engine.convolution.tiles import Stretch, TileSpectra, Window, squares_of
+from znnpy.engine.convolution.tiles import Stretch, TileSpectra, Window, bands_for, squares_of
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.tasks.buffer_sharing import join
@@ -61,7 +61,7 @@ def emit_images(
     Bias and function of `node` are applied to points of tiles that do not overlap.
     """
     tiling, window = spectra.tiling, Window(ORIGIN, count)
-    strands = tiling.tiles * spectra.parts
+    strands, bands = tiling.tiles * spectra.parts, bands_for(build.layout.sharers)
     join(step, spectra.places[group])
     tasks_of = packed_transforms.image_tasks if spectra.packed else blocked_transforms.image_tasks
     for task in tasks_of(build, spectra, images, count, group):
@@ -87,13 +87,15 @@ def emit_images(
                 # Tiles that overlap are added one after the other; those of other lattices or phases never do.
                 region.as_strand(task.phase * strands + strand)
                 for stretch, region in task.touched(spectra, window)
-                for strand in (_shared(spectra, stretch) if count != tiling.new else (task.strand,))
+                for strand in (
+                    _shared(spectra, stretch, bands) if count != tiling.new else (task.strand,)
+                )
             ],
         )
 
 
-def _shared(spectra: TileSpectra, stretch: Stretch) -> Iterator[int]:
+def _shared(spectra: TileSpectra, stretch: Stretch, bands: int) -> Iterator[int]:
     """Yield strands for the squares and parts of channels that overlapping tiles touch."""
     parts = range(spectra.parts) if stretch.part is None else stretch.part
-    for square in squares_of(spectra.tiling, stretch):
+    for square in squares_of(spectra.tiling, stretch, bands):
         yield from (square * spectra.parts + part for part in parts)
