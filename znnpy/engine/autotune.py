@@ -13,6 +13,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy.data.process_memory import readable
 from znnpy.engine.progress import COMPILING, MEASURING, Report
 from znnpy.engine.single_layer import lone_kernels
+from znnpy.engine.tasks.declaration import uncollected
 from znnpy.engine.timing import (
     Memory,
     as_without_limit,
@@ -61,6 +62,7 @@ def planned(
     return choose(network, geometry, batch, conv, costs, training)
 
 
+@uncollected()
 def measure_all(
     shapes: Sequence[ConvShape], report: Report | None = None, max_memory: int | None = None
 ) -> None:

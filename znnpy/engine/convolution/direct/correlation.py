@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
@@ -143,8 +143,11 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             )
     if _by_planes(it, edge.size, len(panels), len(found)):
         found.sort(key=lambda leaf: (leaf.batch, leaf.low))
+    # Every panel reads the same planes of all blocks.
+    seen = cache(partial(_seen, it))
     for leaf in found:
-        _emit(step, build, edge, it, node, leaf)
+        read = seen(leaf.sources, leaf.batch, (leaf.low, leaf.high))
+        _emit(step, build, edge, it, node, leaf, read)
     for add_up in summed:
         add_up()
 
@@ -171,10 +174,24 @@ def _sources(it: Correlation, panel: _Panel, taps: int) -> list[range]:
     return [range(low, high) for low, high in evenly(blocks, parts)]
 
 
+def _seen(
+    it: Correlation, blocks: range, batch: int, planes: tuple[int, int]
+) -> tuple[Region, ...]:
+    """Return the regions of some blocks of the source that planes of the target read."""
+    low, high = it.seen(*planes)
+    return tuple(met for block in blocks for met in it.source.met(batch, block, low, high))
+
+
 def _emit(
-    step: Step, build: Build, edge: Edge, it: Correlation, node: Node | None, leaf: _Leaf
+    step: Step,
+    build: Build,
+    edge: Edge,
+    it: Correlation,
+    node: Node | None,
+    leaf: _Leaf,
+    seen: tuple[Region, ...],
 ) -> None:
-    """Declare one task."""
+    """Declare one task, which reads what is `seen` of the source."""
     panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, (leaf.low, leaf.high)
     filters, read = _filters(build, edge, it, panel, blocks)
     rows, whole = isinstance(it.target, Row), it.source
@@ -201,7 +218,7 @@ def _emit(
         cost=leaf.seconds * channels / whole.channels,
         reads=[
             read,
-            *(met for block in blocks for met in whole.met(batch, block, *it.seen(*planes))),
+            *seen,
             *met,
             *(written if blocks.start else ()),
         ],
