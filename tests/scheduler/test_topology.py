@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from znnpy.scheduler.topology import LastLevelCache, by_caches, last_level_caches, neighbours
+from znnpy.scheduler.topology import (
+    LastLevelCache,
+    by_caches,
+    last_level_caches,
+    neighbours,
+    numa_nodes,
+)
 
 TWO = [LastLevelCache(2**24, (0, 2, 4)), LastLevelCache(2**24, (1, 3))]
 
@@ -45,3 +51,14 @@ def test_workers_of_one_cache_follow_each_other() -> None:
 def test_nobody_is_nearer_where_one_cache_serves_all() -> None:
     assert neighbours([0, 2], TWO) == [(0, 0)] * 2
     assert neighbours([5, 6], []) == [(0, 0)] * 2
+
+
+def test_only_nodes_of_this_process_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for node, cores in enumerate(("0-1,6-7", "2-3", "4", "")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(cores + "\n")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 4, 7})
+    assert numa_nodes(tmp_path) == [0, 1, 2]
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {4})
+    assert numa_nodes(tmp_path) == [2]
+    assert numa_nodes(tmp_path / "none") == []

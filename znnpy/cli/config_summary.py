@@ -46,7 +46,7 @@ from znnpy.plan.partition import TARGET_SECONDS
 from znnpy.plan.types import Costs, LayerPlan, Method, PassName
 from znnpy.profile.machine import sgemm_rate
 from znnpy.scheduler.core_count import available_cores
-from znnpy.scheduler.topology import last_level_caches
+from znnpy.scheduler.topology import last_level_caches, numa_nodes
 from znnpy.train.best import best_of
 from znnpy.train.first_weights import first_weights
 from znnpy.train.patch_sources import nothing_in
@@ -245,6 +245,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "machine": {
             "cores": available_cores(),
             "caches": [cache._asdict() for cache in last_level_caches()],
+            "nodes": len(numa_nodes()),
         },
         "work_seconds": needs.work,
         "update_seconds": needs.work / threads,

@@ -82,7 +82,8 @@ def _machine(found: dict[str, Any]) -> str:
     cores = f"{found['cores']} core{'s' * (found['cores'] != 1)}"
     caches = [f"{readable(it['bytes'])} for {len(it['cores'])}" for it in found["caches"]]
     alike = [f"{caches.count(cache)} x {cache}" for cache in dict.fromkeys(caches)]
-    return f"{cores}; last-level caches: {', '.join(alike) or 'not told'}"
+    nodes = f"; {found['nodes']} NUMA nodes" if found["nodes"] > 1 else ""
+    return f"{cores}; last-level caches: {', '.join(alike) or 'not told'}{nodes}"
 
 
 def _microbatches(found: dict[str, Any]) -> str:

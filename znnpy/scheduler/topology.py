@@ -1,4 +1,4 @@
-"""The last-level caches that the cores of this process share, as Linux tells of them."""
+"""The last-level caches and NUMA nodes of the cores of this process, as Linux tells of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
 
 
 class LastLevelCache(NamedTuple):
@@ -39,6 +40,24 @@ def _cache(index: Path) -> Iterator[tuple[int, str, int]]:
     if all(file.exists() for file in files):
         level, shared, size = (file.read_text().strip() for file in files)
         yield int(level), shared, int(size.rstrip("KMG")) * units.get(size[-1:], 1)
+
+
+def numa_nodes(nodes: Path = NODES) -> list[int]:
+    """Return the numbers of the nodes whose cores this process may use; none if nobody tells."""
+    cores, found = os.sched_getaffinity(0), []
+    for folder in nodes.glob("node[0-9]*"):
+        told = folder / "cpulist"
+        if told.exists() and cores & _listed(told.read_text()):
+            found.append(int(folder.name.removeprefix("node")))
+    return sorted(found)
+
+
+def _listed(text: str) -> set[int]:
+    """Return the numbers of a list such as 0-3,8."""
+    ends = [part.split("-") for part in text.strip().split(",") if part]
+    return {
+        core for first, *last in ends for core in range(int(first), int((last or [first])[0]) + 1)
+    }
 
 
 def by_caches(cores: Sequence[int], caches: Sequence[LastLevelCache]) -> list[int]:

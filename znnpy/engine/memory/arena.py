@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from znnpy.engine.memory.numa import interleave
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
+from znnpy.scheduler.topology import numa_nodes
 
 LINE = 64  # bytes: a cache line, and the widest vector (AVX-512), so that loads may be aligned
 SLACK = 64  # floats behind each buffer, four of the widest vectors: loads may read past the last voxel, stores never do
@@ -73,8 +75,13 @@ class Arena:
 
     @classmethod
     def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
-        """Return an arena with `size` zeroed bytes behind it, aligned to a cache line."""
-        return cls(aligned_bytes(size), sharing)
+        """Return an arena with `size` zeroed bytes behind it, aligned to a cache line.
+
+        Parameters and all else that stays lie on the NUMA nodes in turn; feature maps, where workers touch them first.
+        """
+        memory = aligned_bytes(size)
+        interleave(memory[sharing.bytes * sharing.replicas if sharing else 0 :], numa_nodes())
+        return cls(memory, sharing)
 
     def again(self, replica: int) -> Sequence[Name]:
         """Return the buffers of a replica that are recomputed for the backward pass."""
