@@ -152,6 +152,7 @@ training:
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
   rebalance: none                  # none, patch or volume
 <optimizers>  learning_rate: 0.01
+  # base_batch: 8                  # batch that this rate is meant for: times batch / base_batch (linear scaling)
   schedule: constant
   # schedule: {kind: step, every: 500, factor: 0.1}
   # schedule: {kind: exponential, every: 1, factor: 0.999}

@@ -48,6 +48,7 @@ from znnpy.train.run_directory import (
 )
 from znnpy.train.run_writer import RunKeeper
 from znnpy.train.shards import PeriodicSource, Shards, training_source
+from znnpy.train.shared_forward import SharedForward
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
@@ -141,7 +142,8 @@ class _Session:
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
             begun = self._standing.checkpoint is not None
-            self._world.broadcast([done, begun, for_others(self._config)])
+            told = [done, begun, self._standing.validated, for_others(self._config)]
+            self._world.broadcast(told)
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
@@ -308,17 +310,17 @@ class _Session:
         training = self._config.training
         if sampler is None:
             return None
+        shared = self._world.size > 1
         return Validation(
-            model,
+            SharedForward(model, self._world) if shared else model.forward,
             sampler,
             self._losses,
             training.batch,
             training.validation.patches,
             self._stop,
-            len(model.samples),
             errors=self._errors,
             metric=metric_of(self._config, self._network),
-            during=partial(by_averages, model) if training.ema else nullcontext,
+            during=partial(by_averages, model, self._world) if training.ema else nullcontext,
             seen=self._display.patch_seen if self._display else None,
         )
 

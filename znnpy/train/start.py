@@ -170,7 +170,7 @@ def first_state(config: Config, reporter: Reporter) -> Checkpoint | None:
         name: np.zeros(kind.shape, kind.dtype) for name, kind in contents.optimizer_state.items()
     }
     return Checkpoint(
-        0, found.parameters, states, config.training.learning_rate, config.training.seed, 0
+        0, found.parameters, states, config.training.full_rate, config.training.seed, 0
     )
 
 
