@@ -29,11 +29,12 @@ from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_m
 from znnpy.train.display.finished import show_finished
 from znnpy.train.display.live import Display, display_of
 from znnpy.train.display.tensorboard import refuse_missing
+from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
-from znnpy.train.log import RunLog
+from znnpy.train.log import RunLog, up_to
 from znnpy.train.loop import Loop
 from znnpy.train.patch_sources import open_sampler
 from znnpy.train.progress import Reporter, choose_reporter
@@ -285,6 +286,7 @@ class _Session:
             network=contents_of(config).network,
             errors=self._errors,
             display=self._display,
+            drift=Drift(up_to(run / LOG, model.iteration)),
         )
         return Loop(
             model,
