@@ -25,6 +25,7 @@ from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
+from znnpy.train.calibration import Shifts, found_shifts, keep_shifts, kept_shifts, remark
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.display.finished import show_finished
 from znnpy.train.display.live import Display, display_of
@@ -135,11 +136,6 @@ class _Session:
             training, self._network
         ):
             self._reporter.note(f"warning: {text}")
-        if training.rebalance != "none":
-            self._reporter.note(
-                f"training.rebalance: {training.rebalance} weights classes alike, so that predicted probabilities are "
-                "those of equally frequent ones: 0.5 finds more of a rare class than is there; rebalance: none does not"
-            )
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
             begun = self._standing.checkpoint is not None
@@ -179,6 +175,7 @@ class _Session:
         # Opens the training volumes and draws one sample: what fails, fails before anything is
         # compiled or written.
         source = self._source(stack)
+        shifts = self._shifts(source)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
             if data.validation
@@ -202,6 +199,7 @@ class _Session:
         # The directory changes only once every rank has come as far.
         self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
+        keep_shifts(self._run.path, shifts)
         if (
             keep_wisdom(self._run.path, model.plan)
             and self._standing.plan
@@ -325,6 +323,16 @@ class _Session:
             during=partial(by_averages, model, self._world) if training.ema else nullcontext,
             seen=self._display.patch_seen if self._display else None,
         )
+
+    def _shifts(self, source: PeriodicSource) -> Shifts:
+        """Return the shifts of logits by weighted classes, those that the run has if it has any; says what they do."""
+        shifts = kept_shifts(self._run.path, self._network) if self._run.started else {}
+        # Of blocks each rank holds others: what they show would depend on the number of ranks.
+        if not shifts and not isinstance(source, Shards):
+            shifts = found_shifts(self._config, self._network, source)
+        if text := remark(self._config, self._network, shifts):
+            self._reporter.note(text)
+        return shifts
 
     def _source(self, stack: ExitStack) -> PeriodicSource:
         iteration = self._standing.iteration
