@@ -88,7 +88,7 @@ __all__ = [
 
 
 class InferenceSection(Strict):
-    """Sliding-window prediction, for networks with padding or with instance, group or layer norm; others need none."""
+    """How predictions are made: calibration, and windows of networks with padding, or instance, group or layer norm."""
 
     window: Size3 | None = Field(
         default=None,
