@@ -10,12 +10,19 @@ from numba import float32, int64
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import doubles, floats
 from znnpy_kernels.machine.native import native
-from znnpy_kernels.simd.quads import load_quad, quad_lanes, quad_sum, quad_times
+from znnpy_kernels.simd.quads import (
+    load_quad,
+    quad,
+    quad_lanes,
+    quad_product,
+    quad_splat,
+    quad_spread,
+    quad_sum,
+)
 
 POLE = float32(3**0.5 - 2)
 GAIN = float32(6)  # (1 - POLE) (1 - 1 / POLE)
 LAST = float32(POLE / (POLE * POLE - 1))
-SIXTH, TWO_THIRDS = float32(1 / 6), float32(2 / 3)
 REACH = 14  # voxels; beyond, powers of POLE are below what float32 has beside 1
 ROWS = 8  # that are filtered along x together: one alone would wait for each of its voxels
 
@@ -86,20 +93,20 @@ def spline_coefficients(target: int, depth: int, height: int, width: int, flat: 
 
 @part
 def _weights(place: float, point: int) -> Any:
-    """Return the weights of points -1, 0, 1, 2 beside one at a place from there to the next."""
-    t = float32(place - point)
-    rest = float32(1) - t
-    first, last = SIXTH * (rest * rest * rest), SIXTH * (t * t * t)
-    second = TWO_THIRDS - float32(0.5) * (t * t * (float32(2) - t))
-    return first, second, float32(1) - first - second - last, last
+    """Return the weights of points -1, 0, 1, 2 beside one at a place from there to the next, as four floats."""
+    t = quad_splat(float32(place - point))
+    found = quad_sum(quad(0.5, -1.0, 0.5, 0.0), quad_product(t, quad(-1 / 6, 0.5, -0.5, 1 / 6)))
+    found = quad_sum(quad(-0.5, 0.0, 0.5, 0.0), quad_product(t, found))
+    return quad_sum(quad(1 / 6, 2 / 3, 1 / 6, 0.0), quad_product(t, found))
 
 
 @part
-def _plane(source: int, row: int, a: float, b: float, c: float, d: float) -> Any:
+def _plane(source: int, row: int, weights: Any) -> Any:
     """Return four sums over y of coefficients: rows `row` bytes apart, the first of which lies at an address."""
-    upper = quad_sum(quad_times(load_quad(source), a), quad_times(load_quad(source + row), b))
+    a, b, c, d = weights
+    upper = quad_sum(quad_product(load_quad(source), a), quad_product(load_quad(source + row), b))
     lower = quad_sum(
-        quad_times(load_quad(source + 2 * row), c), quad_times(load_quad(source + 3 * row), d)
+        quad_product(load_quad(source + 2 * row), c), quad_product(load_quad(source + 3 * row), d)
     )
     return quad_sum(upper, lower)
 
@@ -127,16 +134,20 @@ def spline_values(
     for voxel in range(count):
         deep, down, across = at[voxel], at[count + voxel], at[2 * count + voxel]
         front, top, left = int64(floor(deep)), int64(floor(down)), int64(floor(across))
-        a, b, c, d = _weights(down, top)
+        along_y = quad_spread(_weights(down, top))
         here = source + (front - z) * plane + (top - y - 1) * row + 4 * (left - x - 1)
         if flat != 0:
-            total = _plane(here, row, a, b, c, d)
+            total = _plane(here, row, along_y)
         else:
-            first, second, third, last = _weights(deep, front)
-            before = quad_times(_plane(here - plane, row, a, b, c, d), first)
-            total = quad_sum(before, quad_times(_plane(here, row, a, b, c, d), second))
-            total = quad_sum(total, quad_times(_plane(here + plane, row, a, b, c, d), third))
-            total = quad_sum(total, quad_times(_plane(here + 2 * plane, row, a, b, c, d), last))
-        a, b, c, d = _weights(across, left)
-        one, two, three, four = quad_lanes(total)
-        found[voxel] = (one * a + two * b) + (three * c + four * d)
+            a, b, c, d = quad_spread(_weights(deep, front))
+            total = quad_sum(
+                quad_product(_plane(here - plane, row, along_y), a),
+                quad_product(_plane(here, row, along_y), b),
+            )
+            more = quad_sum(
+                quad_product(_plane(here + plane, row, along_y), c),
+                quad_product(_plane(here + 2 * plane, row, along_y), d),
+            )
+            total = quad_sum(total, more)
+        one, two, three, four = quad_lanes(quad_product(total, _weights(across, left)))
+        found[voxel] = (one + two) + (three + four)
