@@ -16,7 +16,7 @@ from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget, Target
-from znnpy.data.sampling.warps import draw_warp, interpolated, nearest, region_of, room_of
+from znnpy.data.sampling.warps import Warp, draw_warp, interpolated, nearest, region_of, room_of
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 
@@ -115,6 +115,27 @@ def test_a_rotation_keeps_lengths_in_space(axis: str, resolution: Any) -> None:
     place = np.array([3.0, 5.0, 7.0])
     wanted = found.centre + found.matrix @ (place - found.centre)
     np.testing.assert_allclose(found.over(*place[:, None]).ravel(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("row", "along_z", "flat"),
+    [
+        ((1, 0, 0), None, True),
+        ((1, 0, 0), 0.0, True),
+        ((1, 0, 0), 0.1, False),
+        ((1, 0.1, 0), None, False),
+        ((0.9, 0, 0), 0.0, False),
+        ((1, 0, 1e-9), None, False),
+    ],
+)
+def test_sections_stay_where_z_is_read_as_it_is(
+    row: tuple[float, ...], along_z: float | None, flat: bool
+) -> None:
+    matrix, control = np.eye(3) + 0.01, np.ones((3, 4, 4, 4))
+    matrix[0] = row
+    control[0] = along_z or 0
+    warp = Warp(matrix, np.zeros(3), None if along_z is None else control, np.zeros(3), np.ones(3))
+    assert warp.flat == flat
 
 
 def test_scale_and_shear_are_within_what_is_asked() -> None:
