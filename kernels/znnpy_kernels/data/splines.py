@@ -24,7 +24,7 @@ POLE = float32(3**0.5 - 2)
 GAIN = float32(6)  # (1 - POLE) (1 - 1 / POLE)
 LAST = float32(POLE / (POLE * POLE - 1))
 REACH = 14  # voxels; beyond, powers of POLE are below what float32 has beside 1
-ROWS = 8  # that are filtered along x together: one alone would wait for each of its voxels
+ROWS = 16  # that are filtered along x together: one alone would wait for each of its voxels
 
 
 @part
