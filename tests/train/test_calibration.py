@@ -230,7 +230,11 @@ def test_a_run_keeps_its_shifts_and_damage_is_named() -> None:
         path.write_text(damage)
         with pytest.raises(RunError, match=r"calibration\.json is damaged"):
             read_run(Path("run"), Quiet())
-    assert not read_run(Path("run"), Quiet(), ["inference.recalibrate=false"]).shifts
+    undone = "inference.recalibrate=false"
+    assert not read_run(Path("run"), Quiet(), [undone]).shifts
+    # As the message says, it is a way on; the numbers are measured anew.
+    train(load_config("c.yaml", ["training.iterations=7", undone]), reporter=Quiet())
+    assert path.read_text() == before
     path.unlink()
     assert kept_shifts(Path("run"), saved.network) == {}
 

@@ -326,7 +326,8 @@ class _Session:
 
     def _shifts(self, source: PeriodicSource) -> Shifts:
         """Return the shifts of logits by weighted classes, those that the run has if it has any; says what they do."""
-        shifts = kept_shifts(self._run.path, self._network) if self._run.started else {}
+        kept = self._run.started and self._config.inference.recalibrate
+        shifts = kept_shifts(self._run.path, self._network) if kept else {}
         # Of blocks each rank holds others: what they show would depend on the number of ranks.
         if not shifts and not isinstance(source, Shards):
             shifts = found_shifts(self._config, self._network, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.interpolate import BSpline
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scipy.spatial.transform import Rotation
 
-from znnpy.config.augment_section import AugmentSection
+from znnpy.config.augment_section import DISTORTIONS, AugmentSection
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
@@ -250,6 +251,17 @@ def test_samples_are_the_seeds_own_and_positions_those_without() -> None:
         np.testing.assert_array_equal(
             same.sample(index).images["in"], plain.sample(index).images["in"]
         )
+
+
+def test_samples_are_the_same_whatever_threads_draw_them() -> None:
+    every: dict[str, Any] = {name: {"probability": 0.7} for name in DISTORTIONS}
+    made, numbers = sampler(every, flips="zyx"), range(40)
+    wanted = [made.sample(number) for number in numbers]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(sampler(every, flips="zyx").sample, numbers))
+    for one, other in zip(wanted, found, strict=True):
+        for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def test_a_step_is_read_by_the_warp() -> None:
