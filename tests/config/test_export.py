@@ -188,10 +188,12 @@ def test_iterations_matter_to_others_that_end_with_them(kind: str) -> None:
 def test_what_training_may_go_on_with_is_described() -> None:
     old = config(training={"output_shape": 8})
     training = {"output_shape": 8, "learning_rate": 0.5, "schedule": {"kind": "step", "every": 3}}
+    training["base_batch"] = 4
     new = config(training=training, augment={"flips": ["x"]})
     assert set(described(changes_of_training(old, new), old, new)) == {
         "augment.flips (was ['z', 'y', 'x'], now ['x'])",
         "training.learning_rate (was 0.01, now 0.5)",
+        "training.base_batch (was nothing, now 4)",
         "training.schedule.kind (was 'constant', now 'step')",
         "training.schedule.every (was nothing, now 3)",
         "training.schedule.factor (was nothing, now 0.1)",

@@ -129,7 +129,9 @@ def test_the_schema_the_template_and_the_model_know_what_is_listed(
     words = "{kind: added, beta1: 0.9, beta2: 0.999, eps: 1e-08, weight_decay: 0}"
     assert f"  # optimizer: {words}\n" in template()
     assert Optimizer("added", beta1=0.5).state_names == ("mean", "variance")
-    with pytest.raises(ZnnpyError, match="'other' is not one of sgd, adam, adamw, lamb, added"):
+    with pytest.raises(
+        ZnnpyError, match="'other' is not one of sgd, adam, adamw, lamb, lars, added"
+    ):
         Optimizer("other")
 
 
@@ -216,6 +218,17 @@ def lamb(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
     return p - rate * np.sqrt((p**2).sum()) / np.sqrt((r**2).sum()) * r
 
 
+def lars(own: Steps, p: Any, g: Any, t: int, rate: float) -> Any:
+    """You et al. 2017, algorithm 1, but the velocity is not times the rate; biases are steps of SGD."""
+    decay = own.of("weight_decay", 5e-4)
+    if p.ndim > 1:
+        size, length = np.sqrt((p**2).sum()), np.sqrt((g**2).sum())
+        g = own.of("trust", 1e-3) * size / (length + decay * size) * (g + decay * p)
+    velocity = own.of("momentum", 0.9) * own.kept.get("v", 0.0) + g
+    own.kept["v"] = velocity
+    return p - rate * velocity
+
+
 STEPS = [
     Steps("sgd", {}, sgd),
     Steps("sgd", {"momentum": 0.0, "weight_decay": 0.1}, sgd),
@@ -228,6 +241,9 @@ STEPS = [
     Steps("lamb", {}, lamb),
     Steps("lamb", {"beta1": 0.6, "beta2": 0.8, "eps": 1e-3, "weight_decay": 0.3}, lamb),
     Steps("lamb", {"weight_decay": 0.0}, lamb),
+    Steps("lars", {}, lars),
+    Steps("lars", {"momentum": 0.0, "trust": 0.2, "weight_decay": 0.3}, lars),
+    Steps("lars", {"momentum": 0.7, "trust": 0.1, "weight_decay": 0.0}, lars),
 ]
 
 

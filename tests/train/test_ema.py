@@ -35,6 +35,7 @@ SETS = (
     "training.microbatch=1",
     "run.checkpoint={every: 4, keep: 9}",
     "run.threads=1",
+    "inference.recalibrate=false",  # what is predicted from is what was averaged
 )
 WORDS = [word for value in SETS for word in ("--set", value)]
 

@@ -21,6 +21,16 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("schedule", [schedule for schedule, _ in CASES])
+@pytest.mark.parametrize(("batch", "base", "factor"), [(12, 3, 4), (2, 8, 0.25), (6, None, 1)])
+def test_rates_are_scaled_by_the_batch(schedule, batch, base, factor):
+    given = {"output_shape": (1, 1, 1), "iterations": 100, "schedule": schedule, "batch": batch}
+    scaled = TrainingSection(**given, learning_rate=0.5, base_batch=base)
+    plain = TrainingSection(**given, learning_rate=0.5 * factor)
+    for iteration in (0, 7, 60, 99):
+        assert learning_rate(scaled, iteration) == learning_rate(plain, iteration)
+
+
 @pytest.mark.parametrize(("schedule", "expected"), CASES)
 def test_rates(schedule, expected):
     training = TrainingSection(

@@ -13,11 +13,14 @@ import pytest
 from PIL import Image
 from small_run import Forked, short, write_config, znnpy
 
+from znnpy.cli.find_rate import _report
+from znnpy.config.models import TrainingSection
 from znnpy.engine.model import Model
 from znnpy.errors import TrainingError
 from znnpy.learning.optimizers import OPTIMIZERS
 from znnpy.train.progress import Quiet
-from znnpy.train.rate_range import range_test, rising
+from znnpy.train.rate_range import RangeTest, range_test, rising
+from znnpy.train.rate_suggestion import Suggestion
 from znnpy.train.session import train
 
 FEW = ("--updates", 12, "--set", "training.batch=1")
@@ -109,6 +112,19 @@ def test_the_command_writes_loss_over_rate_and_leaves_no_run(tmp_path: Path) -> 
     assert (f"training.learning_rate={rate:.2g}" if rate else "check") in done.stderr
     assert "exists already" in znnpy(*line, tmp_path / "a.png", code=1).stderr
     znnpy(*line, tmp_path / "a.png", "--overwrite")
+
+
+@pytest.mark.parametrize(("batch", "written"), [(2, "0.02"), (8, "0.005"), (1, "0.04")])
+def test_a_rate_is_suggested_as_the_config_is_to_have_it(
+    batch: int, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `training.base_batch` multiplies for the batch."""
+    training = TrainingSection(output_shape=(1, 1, 1), batch=batch, base_batch=2)
+    found = RangeTest("sgd", (0.01,), (1.0,), None, None, Suggestion(np.ones(1), 0.1, 0.02))
+    _report(Path("c.yaml"), ["run.threads=1"], Path("o.html"), found, training.scale_of_rate)
+    out, err = capsys.readouterr()
+    assert f"training.learning_rate={written} " in f"{err.replace(chr(39), '')} ".replace("\n", " ")
+    assert ("training.base_batch multiplies the rate" in out) == (batch != 2)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def cut_short(batch: int, patches: int, stop: Any) -> dict[str, float] | None:
     target = OutputPatch((1, 1, 1), ImageTarget(1, LOGITS.taken(LOSS)))
     sampler = Sampler([scene], {source.name: InputPatch((1, 1, 1))}, {output.name: target}, seed=1)
     losses = objectives(network, LOSS)
-    return Validation(Unchanged(), sampler, losses, batch, patches, stop)()
+    return Validation(Unchanged().forward, sampler, losses, batch, patches, stop)()
 
 
 def test_a_signal_cuts_it_short_without_a_record() -> None:

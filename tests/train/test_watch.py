@@ -108,6 +108,26 @@ def test_exploding_gradients() -> None:
     assert any("gradients explode" in it for it in seen), seen
 
 
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_a_learning_rate_at_which_nothing_moves(kind: str) -> None:
+    found = heard(f"training.optimizer={kind}", "training.learning_rate=1e-8")
+    assert "all filters are where they were" in found
+    assert "1e-08 by now, is too low" in found
+    assert "nothing was learned" not in found  # said once
+
+
+def test_a_schedule_that_ends_long_before_training() -> None:
+    found = heard("training.schedule={kind: cosine, every: 60}")
+    assert "few are left that learn: from update 61 of 200 on" in found
+
+
+@pytest.mark.slow
+def test_of_several_outputs_rates_are_watched() -> None:
+    nets = "network={unet: {widths: [8, 12, 16], norm: batch, function: elu, supervise: 1}}"
+    assert "all filters are where they were" in heard(nets, "training.learning_rate=1e-9")
+    assert heard(nets, "training.learning_rate=0.003") == ""
+
+
 def test_labels_without_boundary(volume: tuple[np.ndarray, np.ndarray]) -> None:
     raw, labels = volume
     write(raw, np.ones_like(labels))

@@ -77,7 +77,7 @@ def find_rate(
             typer.echo(f"stopped after {done} of {updates} updates; nothing is written", err=True)
         raise typer.Exit(128 + found.signal)
     _write(output, found)
-    _report(config, changed, output, found)
+    _report(config, changed, output, found, loaded.training.scale_of_rate)
 
 
 def _refuse_rates(lowest: float, highest: float) -> None:
@@ -101,7 +101,7 @@ def _write(output: Path, found: RangeTest) -> None:
     writers[output.suffix.lower()](output, found)
 
 
-def _report(config: Path, changed: list[str], output: Path, found: RangeTest) -> None:
+def _report(config: Path, changed: list[str], output: Path, found: RangeTest, scale: float) -> None:
     from znnpy.train.display.rate_curve import described
 
     typer.echo(described(found))
@@ -110,5 +110,11 @@ def _report(config: Path, changed: list[str], output: Path, found: RangeTest) ->
     # A rate that was set for the test would stand in the way of the one that it found.
     kept = [it for it in changed if not (rate and it.split("=")[0] == "training.learning_rate")]
     if rate is not None:
-        kept.append(f"training.learning_rate={rate:.2g}")
+        # What the config multiplies for its batch was measured as it is.
+        kept.append(f"training.learning_rate={rate / scale:.2g}")
+        if scale != 1:
+            typer.echo(
+                f"as training.base_batch multiplies the rate by {scale:g}: "
+                f"training.learning_rate {rate / scale:.2g}"
+            )
     suggest("train" if rate else "check", config, *(word for it in kept for word in ("--set", it)))

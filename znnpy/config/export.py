@@ -21,7 +21,12 @@ _FREE = {
     ("data", "test"),
 }
 # May change from one start of a run to the next, and change what is learned from there on.
-_LOGGED = {("training", "learning_rate"), ("training", "schedule"), ("augment",)}
+_LOGGED = {
+    ("training", "learning_rate"),
+    ("training", "base_batch"),
+    ("training", "schedule"),
+    ("augment",),
+}
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*")
 
 

@@ -46,7 +46,7 @@ from znnpy.config.training_section import (
     TrainingSection,
     ValidationSection,
 )
-from znnpy.fields import Int, Share3, Size3, Strict
+from znnpy.fields import Bool, Int, Share3, Size3, Strict
 
 BlendName = Literal["gaussian", "linear", "constant", "nnunet"]
 SpreadName = Literal["steps", "even"]
@@ -88,7 +88,7 @@ __all__ = [
 
 
 class InferenceSection(Strict):
-    """Sliding-window prediction, for networks with padding or with instance, group or layer norm; others need none."""
+    """How predictions are made: calibration, and windows of networks with padding, or instance, group or layer norm."""
 
     window: Size3 | None = Field(
         default=None,
@@ -111,6 +111,11 @@ class InferenceSection(Strict):
     flips: tuple[Axis, ...] = Field(
         default=(),
         description="Axes of whose mirror images the mean is taken in predictions of scans (data.prepare).",
+    )
+    recalibrate: Bool = Field(
+        default=True,
+        description="Undo what weighted classes (training.rebalance, class_weights) did to probabilities, where it is "
+        "known: in predictions, scores and exported files.",
     )
     regions: tuple[Annotated[Int, Field(ge=0, lt=2**16)], ...] | None = Field(
         default=None,

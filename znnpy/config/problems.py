@@ -83,6 +83,8 @@ SYNONYMS = {
     "optimiser": "optimizer",
     "scheduler": "schedule",
     "lr_scheduler": "schedule",
+    "base_batch_size": "base_batch",
+    "lr_base_size": "base_batch",
     "filters": "channels",
     "out_channels": "channels",
     "max_epochs": "iterations",

@@ -152,6 +152,7 @@ training:
 <losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
   rebalance: none                  # none, patch or volume
 <optimizers>  learning_rate: 0.01
+  # base_batch: 8                  # batch that this rate is meant for: times batch / base_batch (linear scaling)
   schedule: constant
   # schedule: {kind: step, every: 500, factor: 0.1}
   # schedule: {kind: exponential, every: 1, factor: 0.999}
@@ -183,6 +184,7 @@ inference:                         # for networks with padding, or instance, gro
   overlap: 0.5                     # fraction of a window that the next one overlaps
   blend: gaussian                  # gaussian, linear, constant or nnunet
   spread: steps                    # windows a step apart, or even: spread evenly
+  recalibrate: true                # undo what weighted classes did to probabilities
   # flips: [z, y, x]               # of scans (data.prepare): the mean over mirror images
   # regions: [1, 2]                # of scans: the label of each channel above a half; default: that of the largest
 

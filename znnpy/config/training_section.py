@@ -139,6 +139,11 @@ class TrainingSection(Strict):
         default=0.01,
         description="Initial learning rate: that after a warm-up, or the highest of one_cycle.",
     )
+    base_batch: Annotated[Int, Field(ge=1, le=65536)] | None = Field(
+        default=None,
+        description="Batch that learning_rate is meant for: it is multiplied by batch / base_batch (linear scaling; "
+        "default: it is taken as it is).",
+    )
     schedule: Schedule = Field(
         default=ConstantSchedule(kind="constant"),
         description="Learning-rate schedule: constant, step, exponential, inv, cosine, poly or one_cycle; any but the "
@@ -197,6 +202,16 @@ class TrainingSection(Strict):
     def at_once(self) -> int:
         """The number of patches that are computed at once; all of a batch while that is to be chosen."""
         return self.microbatch if isinstance(self.microbatch, int) else self.batch
+
+    @property
+    def scale_of_rate(self) -> float:
+        """What `learning_rate` is multiplied by for the batch."""
+        return 1.0 if self.base_batch is None else self.batch / self.base_batch
+
+    @property
+    def full_rate(self) -> float:
+        """The learning rate that the schedule begins with, for the batch."""
+        return self.learning_rate * self.scale_of_rate
 
     def weight(self, output: str) -> float:
         """Return the weight of an output's loss."""

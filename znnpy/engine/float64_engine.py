@@ -276,10 +276,12 @@ class DoubleEngine:
             return
         # Filters have five axes; biases and norms are never decayed.
         decay = optimizer.weight_decay if value.ndim == 5 else 0.0
-        adapts = optimizer.entry.adapts
+        adapts, scaled = optimizer.entry.adapts, optimizer.entry.scaled
         if optimizer.decoupled:
             # AdamW: weights shrink by themselves, and the moments never see the decay.
             value *= 1 - learning_rate * decay
+        elif scaled and value.ndim == 5:
+            gradient = scaled(optimizer.keys, value, gradient, decay)
         elif not adapts:
             gradient = gradient + decay * value
         states = {state: self._states[f"{name}/{state}"] for state in optimizer.own_states}

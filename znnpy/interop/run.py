@@ -55,7 +55,7 @@ def _beginning(weights: Arrays, contents: Contents, config: Config) -> Checkpoin
     states = {
         name: np.zeros(kind.shape, kind.dtype) for name, kind in contents.optimizer_state.items()
     }
-    rate, seed = config.training.learning_rate, config.training.seed
+    rate, seed = config.training.full_rate, config.training.seed
     return Checkpoint(0, parameters, states, rate, seed, 0, contents.network)
 
 

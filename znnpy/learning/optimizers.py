@@ -1,4 +1,4 @@
-"""The optimisers (sgd, adam, adamw, lamb): keys, states kept for each parameter, float64 formulas as in PyTorch."""
+"""The optimisers (sgd, adam, lamb, lars ...): keys, states kept for each parameter, float64 formulas as in PyTorch."""
 
 from __future__ import annotations
 
@@ -72,6 +72,22 @@ class Lamb(Adam):
     )
 
 
+class Lars(OptimizerKeys):
+    """SGD, its gradient scaled layer by layer to the norm of the filters, for large batches (LARS, You et al. 2017)."""
+
+    kind: Literal["lars"] = Field(description="Optimizer.")
+    momentum: Fraction = Field(default=0.9, description="Momentum, in [0, 1).")
+    weight_decay: NonNegative = Field(
+        default=5e-4,
+        description="Weight decay: this times the filters is added to their gradient, before it is scaled "
+        "(biases: none).",
+    )
+    trust: Positive = Field(
+        default=1e-3,
+        description="Largest norm of the gradient, with the decay in it, as a share of that of the filters.",
+    )
+
+
 AVERAGE = "average"
 """The state that an exponential moving average of a parameter is kept in, beside those of the optimiser."""
 
@@ -126,6 +142,8 @@ class OptimizerKind:
     updates tell them, for charts; None where they do not.
 
     `adapts`: the step of an edge's filters, with the decay in it, is scaled to the norm of the filters (`adapted`).
+    `scaled(keys, filters, gradient, decay)`: what `step` is given for the filters of an edge, with the decay in it;
+    None: the gradient with the decay added.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
     hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
@@ -139,6 +157,7 @@ class OptimizerKind:
     decouples: bool = False
     decoupled: bool = False
     adapts: bool = False
+    scaled: Callable[[Any, Doubles, Doubles, float], Doubles] | None = None
     kernel: Any = None
     norms: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
@@ -187,6 +206,22 @@ def adapted(filters: Doubles, step: Doubles) -> Doubles:
     return scaled
 
 
+def _lars(keys: Any, gradient: Doubles, states: States, update: int) -> Doubles:
+    if not keys.momentum:
+        return gradient
+    momentum = states["momentum"]
+    momentum[...] = keys.momentum * momentum + gradient
+    return momentum
+
+
+def _lars_scaled(keys: Any, filters: Doubles, gradient: Doubles, decay: float) -> Doubles:
+    """Return the gradient and the decay times trust |filters| / (|gradient| + decay |filters|); once where one is 0."""
+    size, length = np.linalg.norm(filters), np.linalg.norm(gradient)
+    ratio = keys.trust * size / (length + decay * size) if size > 0 and length > 0 else 1.0
+    scaled: Doubles = ratio * (gradient + decay * filters)
+    return scaled
+
+
 def _sgd_remembered(keys: Any, states: Mapping[str, Any], update: int) -> Any:
     """The square of the mean gradient over about 1 / (1 - momentum) updates."""
     return ((1 - keys.momentum) * states["momentum"]) ** 2 if keys.momentum else None
@@ -199,6 +234,10 @@ def _adam_remembered(keys: Any, states: Mapping[str, Any], update: int) -> Any:
 
 def _sgd_hyper(keys: Sgd, now: Now) -> Sequence[float]:
     return now.learning_rate, now.weight_decay, keys.momentum, keys.nesterov
+
+
+def _lars_hyper(keys: Lars, now: Now) -> Sequence[float]:
+    return now.learning_rate, now.weight_decay, keys.momentum, keys.trust
 
 
 def _adam_hyper(keys: Adam, now: Now) -> Sequence[float]:
@@ -258,6 +297,16 @@ _ALL = (
         norms="znnpy_kernels.layers.layer_adaptation:lamb_norms",
         hyper=_adam_hyper,
         remembered=_adam_remembered,
+    ),
+    OptimizerKind(
+        name="lars",
+        keys=Lars,
+        states=lambda keys: ("momentum",) if keys.momentum else (),
+        step=_lars,
+        scaled=_lars_scaled,
+        kernel="znnpy_kernels.layers.layer_adaptation:lars",
+        norms="znnpy_kernels.layers.layer_adaptation:lars_norms",
+        hyper=_lars_hyper,
     ),
 )
 OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL, key="optimizer")

@@ -20,7 +20,7 @@ from znnpy.config.models import (
 def learning_rate(training: TrainingSection, iteration: int) -> float:
     """Return the learning rate of the update that follows `iteration` finished ones."""
     # All schedules are functions of the iteration alone: a resumed run needs no state.
-    full, schedule = training.learning_rate, training.schedule
+    full, schedule = training.full_rate, training.schedule
     if isinstance(schedule, OneCycleSchedule):
         return full * _one_cycle(schedule, iteration, schedule.every or training.iterations)
     warmup = schedule.warmup

@@ -180,6 +180,8 @@ class Loop:
                     self._save()
                 self._validate_if_due()
                 self._agree()
+                if self._watch:
+                    self._watch.begin(self._model)
                 while self._left() and self._stop.agreed() is None:
                     self._submit()
                     # One update stays in flight: while it computes, the next batch is taken and
@@ -261,7 +263,7 @@ class Loop:
         self._keeper.validated(self._model, self._submitted, record)
 
     def _agree(self) -> None:
-        """Learn from rank 0, which alone validates, whether training ends early; all ranks call it together."""
+        """Learn from rank 0, which alone has the scores, whether training ends early; all ranks call it together."""
         if self._pace.patient:
             self._enough = bool(self._world.broadcast(self._keeper.enough))
 

@@ -36,6 +36,7 @@ PAGE, LOOKS, SLICES = (
 EVENTS = "tensorboard"  # folder
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 MEMBERS = "members"  # weights of a run that was taken over, beside its own
+CALIBRATION = "calibration.json"  # where training weighs classes: shifts of logits
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
 # JSON takes many times its size in memory once it is parsed.
@@ -43,7 +44,21 @@ JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
 # With temporary files and damage set aside (`_is_file`) all that `--overwrite` removes, beside
 # checkpoints.
 _FILES = frozenset(
-    {CONFIG, VERSIONS, PLAN, LOG, TIMINGS, RESULT, PICTURE, FFTW, PATCHES, PAGE, LOOKS, SLICES}
+    {
+        CONFIG,
+        VERSIONS,
+        PLAN,
+        LOG,
+        TIMINGS,
+        RESULT,
+        PICTURE,
+        FFTW,
+        CALIBRATION,
+        PATCHES,
+        PAGE,
+        LOOKS,
+        SLICES,
+    }
 )
 
 Note = Callable[[str], None]

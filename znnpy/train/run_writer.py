@@ -13,6 +13,7 @@ import numpy as np
 
 from znnpy.train.best import Best
 from znnpy.train.checkpoint import BEST, Arrays, Checkpoint, prune_best, save, save_best
+from znnpy.train.drift import Drift
 from znnpy.train.log import Record, RunLog
 from znnpy.train.progress import Rate, Reporter, Status
 
@@ -116,7 +117,8 @@ class RunKeeper:
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes and
     returns the name of what is not finite, if anything. `timings` are added to the lines of timings.jsonl. `written`
     is called after each checkpoint. `best`: of the validations so far. `network`: the digest that checkpoints carry
-    (`Contents`). `errors`: whether fractions of wrong voxels mean anything. `display`: shows all of it.
+    (`Contents`). `errors`: whether fractions of wrong voxels mean anything. `display`: shows all of it. `drift`: looks
+    at the records of the log.
     """
 
     def __init__(
@@ -135,7 +137,9 @@ class RunKeeper:
         network: str = "",
         errors: bool = True,
         display: Shown | None = None,
+        drift: Drift | None = None,
     ) -> None:
+        self._drift = drift or Drift()
         self.saved, self._written, self._errors = saved, written, errors
         self._display = display
         self._network, self._best = network, best or Best()
@@ -196,6 +200,7 @@ class RunKeeper:
 
     def _note(self, record: Record) -> None:
         self._log.write(record)
+        self._drift.take(record)
         if self._display:
             self._display.take(record)
 
@@ -219,6 +224,8 @@ class RunKeeper:
         )
         if better:
             self._save_best(model, iteration)
+        if text := self._drift.take(logged):
+            self._reporter.note(f"warning: {text}")
         if self.enough:
             self._reporter.note(
                 f"training ends early: {self._best.since} validations in a row had no better "

@@ -25,15 +25,17 @@ from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
+from znnpy.train.calibration import Shifts, found_shifts, keep_shifts, kept_shifts, remark
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.display.finished import show_finished
 from znnpy.train.display.live import Display, display_of
 from znnpy.train.display.tensorboard import refuse_missing
+from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
-from znnpy.train.log import RunLog
+from znnpy.train.log import RunLog, up_to
 from znnpy.train.loop import Loop
 from znnpy.train.patch_sources import open_sampler
 from znnpy.train.progress import Reporter, choose_reporter
@@ -48,6 +50,7 @@ from znnpy.train.run_directory import (
 )
 from znnpy.train.run_writer import RunKeeper
 from znnpy.train.shards import PeriodicSource, Shards, training_source
+from znnpy.train.shared_forward import SharedForward
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
@@ -133,15 +136,11 @@ class _Session:
             training, self._network
         ):
             self._reporter.note(f"warning: {text}")
-        if training.rebalance != "none":
-            self._reporter.note(
-                f"training.rebalance: {training.rebalance} weights classes alike, so that predicted probabilities are "
-                "those of equally frequent ones: 0.5 finds more of a rare class than is there; rebalance: none does not"
-            )
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
             begun = self._standing.checkpoint is not None
-            self._world.broadcast([done, begun, for_others(self._config)])
+            told = [done, begun, self._standing.validated, for_others(self._config)]
+            self._world.broadcast(told)
             with ExitStack() as stack:
                 done = self._train(stack)
         else:
@@ -176,6 +175,7 @@ class _Session:
         # Opens the training volumes and draws one sample: what fails, fails before anything is
         # compiled or written.
         source = self._source(stack)
+        shifts = self._shifts(source)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
             if data.validation
@@ -199,6 +199,7 @@ class _Session:
         # The directory changes only once every rank has come as far.
         self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
+        keep_shifts(self._run.path, shifts)
         if (
             keep_wisdom(self._run.path, model.plan)
             and self._standing.plan
@@ -283,6 +284,7 @@ class _Session:
             network=contents_of(config).network,
             errors=self._errors,
             display=self._display,
+            drift=Drift(up_to(run / LOG, model.iteration)),
         )
         return Loop(
             model,
@@ -308,19 +310,30 @@ class _Session:
         training = self._config.training
         if sampler is None:
             return None
+        shared = self._world.size > 1
         return Validation(
-            model,
+            SharedForward(model, self._world) if shared else model.forward,
             sampler,
             self._losses,
             training.batch,
             training.validation.patches,
             self._stop,
-            len(model.samples),
             errors=self._errors,
             metric=metric_of(self._config, self._network),
-            during=partial(by_averages, model) if training.ema else nullcontext,
+            during=partial(by_averages, model, self._world) if training.ema else nullcontext,
             seen=self._display.patch_seen if self._display else None,
         )
+
+    def _shifts(self, source: PeriodicSource) -> Shifts:
+        """Return the shifts of logits by weighted classes, those that the run has if it has any; says what they do."""
+        kept = self._run.started and self._config.inference.recalibrate
+        shifts = kept_shifts(self._run.path, self._network) if kept else {}
+        # Of blocks each rank holds others: what they show would depend on the number of ranks.
+        if not shifts and not isinstance(source, Shards):
+            shifts = found_shifts(self._config, self._network, source)
+        if text := remark(self._config, self._network, shifts):
+            self._reporter.note(text)
+        return shifts
 
     def _source(self, stack: ExitStack) -> PeriodicSource:
         iteration = self._standing.iteration

@@ -28,6 +28,7 @@ from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.best import Best, best_of
+from znnpy.train.calibration import Shifts, kept_shifts, recalibrated
 from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.environment import differences, versions
 from znnpy.train.first_weights import first_weights
@@ -59,16 +60,17 @@ class SavedRun:
     network: Network
     plan: dict[str, Any] | None
     checkpoint: Checkpoint
+    shifts: Shifts = field(default_factory=dict)
 
     @property
     def parameters(self) -> Arrays:
-        """All weights of the trained network: their moving averages where the config keeps them."""
+        """All weights of the trained network: their moving averages where the config keeps them, recalibrated."""
         found = self.checkpoint.parameters
         # Before the first update there is no average yet.
         if self.config.training.ema and self.checkpoint.iteration:
             frozen = frozen_of(self.config, self.network)
-            return averaged(found, self.checkpoint.optimizer_state, frozen)
-        return found
+            found = averaged(found, self.checkpoint.optimizer_state, frozen)
+        return recalibrated(found, self.shifts) if self.shifts else found
 
     @property
     def weights(self) -> Weights:
@@ -170,7 +172,7 @@ def first_state(config: Config, reporter: Reporter) -> Checkpoint | None:
         name: np.zeros(kind.shape, kind.dtype) for name, kind in contents.optimizer_state.items()
     }
     return Checkpoint(
-        0, found.parameters, states, config.training.learning_rate, config.training.seed, 0
+        0, found.parameters, states, config.training.full_rate, config.training.seed, 0
     )
 
 
@@ -243,7 +245,11 @@ def read_run(
         reporter.note(lost(path / PLAN, "algorithms are"))
     # Before anybody plans an FFT for this run.
     pin_wisdom(path, reporter.note)
-    return SavedRun(path, config, trained_network(config), plan, checkpoint)
+    network = trained_network(config)
+    # The first weights have not learned any shift.
+    asked = config.inference.recalibrate and checkpoint.iteration > 0
+    shifts = kept_shifts(path, network) if asked else {}
+    return SavedRun(path, config, network, plan, checkpoint, shifts)
 
 
 def _saved(path: Path, contents: Contents, which: Which, reporter: Reporter) -> Checkpoint:

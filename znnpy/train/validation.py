@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,8 @@ from znnpy.network.objectives import Objectives, total_factor
 from znnpy.train.log import Record
 from znnpy.train.signals import Stop
 
-
-class Forward(Protocol):
-    """The method that validation needs of a model."""
-
-    def forward(self, x: Any) -> Any:
-        """Return output values for one batch, without dropout."""
-
-
+Forward = Callable[[dict[str, Float32]], Any]
+"""Returns output values for one batch of images by node, without dropout: by node, or those of the only one."""
 Seen = Callable[[Objective, Float32, Float32, Float32], None]
 """Takes how values are read, and of a patch image, target and output values, each (channel, z, y, x)."""
 
@@ -60,20 +54,19 @@ class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment; accuracy of classes.
 
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
-    `at_once`: samples that the model takes, where it has a share of the batch. `errors`: whether fractions of
+    `forward`: returns the values of a batch by output, or of its only one. `errors`: whether fractions of
     wrong voxels mean anything. `metric`: of voxels, which scores the first output too. `during`: entered around
     each validation, as what puts other weights in place. `seen`: called with the first patch of each validation.
     """
 
     def __init__(
         self,
-        model: Forward,
+        forward: Forward,
         sampler: Sampler,
         losses: Objectives,
         batch: int,
         patches: int,
         stop: Stop,
-        at_once: int | None = None,
         *,
         errors: bool = True,
         metric: Metric | None = None,
@@ -81,8 +74,8 @@ class Validation:
         seen: Seen | None = None,
     ) -> None:
         self._seen = seen
-        self._model, self._sampler, self._losses = model, sampler, losses
-        self._batch, self._stop, self._at_once = batch, stop, at_once or batch
+        self._forward, self._sampler, self._losses = forward, sampler, losses
+        self._batch, self._stop = batch, stop
         self._patches, self._errors, self._metric = patches, errors, metric
         self._during = during
 
@@ -100,7 +93,10 @@ class Validation:
             if self._stop.requested:
                 return None
             batch, count = make_batch(self._sampler, number, self._batch), self._patches - first
-            values = self._forward(batch.images, list(batch.targets))
+            # The last, incomplete batch is filled up: a model takes a fixed number of samples.
+            values = self._forward(batch.images)
+            if not isinstance(values, dict):
+                values = dict.fromkeys(batch.targets, values)
             if self._seen and number == 0:
                 image, target = next(iter(batch.images.values())), batch.targets[first_output]
                 shown = values[first_output][0]
@@ -123,17 +119,3 @@ class Validation:
         if gathered and self._metric and (score := gathered.score()) is not None:
             record[self._metric.name] = score
         return record
-
-    def _forward(self, images: dict[str, Float32], outputs: list[str]) -> dict[str, Float32]:
-        """Return the values of a batch by output; the last, incomplete batch is filled up with earlier samples."""
-        found: list[dict[str, Float32]] = []
-        for first in range(0, self._batch, self._at_once):
-            # The model takes a fixed number of samples; the last one fills up, and what it gives is
-            # dropped.
-            samples = [min(first + n, self._batch - 1) for n in range(self._at_once)]
-            values = self._model.forward({node: array[samples] for node, array in images.items()})
-            found.append(values if isinstance(values, dict) else dict.fromkeys(outputs, values))
-        return {
-            node: np.concatenate([values[node] for values in found])[: self._batch]
-            for node in outputs
-        }

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.infer.config_model import frozen_of
 from znnpy.network.types import Network
+from znnpy.train.frozen import STILL, filters_of, idle_from, movement
 from znnpy.train.living import living_channels, middle, share
 
 Array = NDArray[Any]
@@ -64,7 +66,7 @@ class Fed(Protocol):
 class Watch:
     """Watches updates up to the 200th; `note` takes a line for users.
 
-    `fed`, then `heard` for each update, and `look` once when `due`. Called from the loop's thread.
+    `begin`, then `fed` and `heard` for each update, and `look` once when `due`. Called from the loop's thread.
     """
 
     def __init__(
@@ -77,13 +79,19 @@ class Watch:
         self._config, self._network, self._rate, self._note = config, network, rate, note
         self._losses: list[float] = []
         self._fed = 0
+        self._first: Mapping[str, Array] = {}
+        self._single = len(network.outputs) == 1
         self._totals: Array = np.zeros((3, 1))  # of each channel: weight, target and its square
         self._last: deque[Mapping[str, Array]] = deque(maxlen=PARTS)
         self._places: list[tuple[float, float, tuple[int, int, int]]] = []
 
+    def begin(self, model: Weighted) -> None:
+        """Take note of the weights before the first update."""
+        self._first = filters_of(model.parameters, frozen_of(self._config, self._network))
+
     def fed(self, batch: Fed) -> None:
         """Take note of what the next update is fed."""
-        if len(self._losses) >= LOOKED or len(self._network.outputs) > 1:
+        if len(self._losses) >= LOOKED or not self._single:
             return
         inputs, (target,) = (
             _by_node(batch.input, self._network.inputs[0].name),
@@ -109,12 +117,31 @@ class Watch:
 
     def due(self) -> bool:
         """Return whether it is time to look at the weights."""
-        return len(self._losses) == LOOKED - 1 and len(self._network.outputs) == 1
+        return len(self._losses) == LOOKED - 1
 
     def look(self, model: Weighted) -> None:
         """Say what is wrong, if anything; once. All updates are done."""
-        for remark in (*self._of_targets(), *self._of_losses(), *self._of_channels(model)):
+        remarks = [*self._of_rates(model)]
+        if self._single:
+            still = bool(remarks)  # which says why nothing was learned
+            remarks += [*self._of_targets(), *([] if still else self._of_losses())]
+            remarks += self._of_channels(model)
+        self._first = {}
+        for remark in remarks:
             self._note(f"warning: after {LOOKED} updates {remark}")
+
+    def _of_rates(self, model: Weighted) -> Iterator[str]:
+        if self._first and (moved := movement(self._first, model.parameters)) < STILL:
+            yield (
+                f"all filters are where they were, within {moved:.1g} of their norms: the learning rate, "
+                f"{self._rate(LOOKED - 1):.3g} by now, is too low; look at training.learning_rate and training.schedule"
+            )
+        iterations = self._config.training.iterations
+        if (idle := idle_from(self._rate, iterations)) is not None:
+            yield (
+                f"few are left that learn: from update {idle + 1} of {iterations} on the learning rate is next to "
+                f"nothing, {self._rate(iterations - 1):.1g}; look at training.schedule"
+            )
 
     def _of_targets(self) -> Iterator[str]:
         weight, target, square = self._totals

@@ -1,12 +1,14 @@
-"""Ranks other than 0: compute their share of every update, and leave logs, checkpoints and scores to rank 0."""
+"""Ranks other than 0: compute their share of updates and validations; they leave logs and checkpoints to rank 0."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
+from typing import NamedTuple
 
 from znnpy.config import config_from
 from znnpy.config.models import Config
@@ -15,6 +17,7 @@ from znnpy.engine.model import Model
 from znnpy.errors import TrainingError, WaitWarning
 from znnpy.infer.config_model import training_model
 from znnpy.network import Network, trained_network, training_losses
+from znnpy.train.averages import by_averages
 from znnpy.train.consensus import CommonStop, state_from_bytes
 from znnpy.train.environment import Member, member, share_host
 from znnpy.train.learning_rate import learning_rate
@@ -22,6 +25,7 @@ from znnpy.train.log import Record
 from znnpy.train.loop import Loop
 from znnpy.train.run_writer import Stateful, StepOutcome
 from znnpy.train.shards import training_source
+from znnpy.train.shared_forward import SharedForward, SharedValidation
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import contents_of
 from znnpy.train.update_driver import (
@@ -31,6 +35,14 @@ from znnpy.train.update_driver import (
     verify_all,
     with_threads,
 )
+
+
+class Begun(NamedTuple):
+    """Where a run stands: its iteration, whether that is saved, and the last one that was validated."""
+
+    iteration: int
+    saved: bool
+    validated: int
 
 
 @dataclass
@@ -85,8 +97,8 @@ def follow(world: World) -> int | None:
         share_host(members, world.rank)
         told = world.broadcast()
         if told is not None:
-            iteration, begun, config = told
-            _train(config_from(config), members, world, stop, (iteration, begun))
+            *standing, config = told
+            _train(config_from(config), members, world, stop, Begun(*standing))
         # Rank 0 comes here when it has evaluated; ending earlier would end it, too.
         world.exchange(None)
     return stop.requested
@@ -97,7 +109,7 @@ def _train(
     members: list[Member],
     world: World,
     stop: CommonStop,
-    standing: tuple[int, bool],
+    standing: Begun,
 ) -> None:
     """Make all updates; releases the data before rank 0 evaluates the network."""
     with ExitStack() as stack:
@@ -112,10 +124,10 @@ def _loop(
     members: list[Member],
     world: World,
     stop: CommonStop,
-    standing: tuple[int, bool],
+    standing: Begun,
 ) -> Loop:
-    """Return the loop; `standing`: the iteration that the run is at, and whether it has a checkpoint."""
-    iteration, begun = standing
+    """Return the loop from where the run stands."""
+    iteration = standing.iteration
     network, training = trained_network(config), config.training
     source = training_source(stack, config, network, world, iteration)
     # The order of calls is that of `_Session._train`, exchange by exchange.
@@ -134,12 +146,26 @@ def _loop(
         pace_of(config, model),
         partial(learning_rate, training),
         Bystander(
-            iteration if begun else -1,
+            iteration if standing.saved else -1,
             partial(verify_all, [source], world),
             partial(world.exchange, None),
         ),
         stop,
+        _validation(config, model, world),
+        standing.validated,
         world=world,
+    )
+
+
+def _validation(config: Config, model: Model, world: World) -> SharedValidation | None:
+    """Return this rank's part of validations; None: there are none."""
+    training = config.training
+    if not config.data.validation:
+        return None
+    return SharedValidation(
+        SharedForward(model, world),
+        ceil(training.validation.patches / training.batch),
+        partial(by_averages, model, world) if training.ema else nullcontext,
     )
 
 

@@ -1,8 +1,9 @@
-"""Optimiser kernels whose steps are scaled layer by layer (LAMB): moments and norms of a range, then its update.
+"""Optimiser kernels whose steps are scaled layer by layer (LAMB, LARS): norms of a range, then its update.
 
-`hyper` and `scale` as in `optimizers`. The norms of a layer are sums over all its ranges, which `lamb_norms` leaves
-as two float64 each (squares of parameters and of steps), and `lamb` adds up in their order: the same bits whichever
-worker computes what, as long as ranges are cut alike. Pad filters (gradient 0, value 0) stay 0 and add nothing.
+`hyper` and `scale` as in `optimizers`. The norms of a layer are sums over all its ranges, which `lamb_norms` and
+`lars_norms` leave as two float64 each (squares of parameters, and of steps or gradients), and `lamb` and `lars` add up
+in their order: the same bits whichever worker computes what, as long as ranges are cut alike. Pad filters (gradient 0,
+value 0) stay 0 and add nothing.
 """
 
 from __future__ import annotations
@@ -115,3 +116,73 @@ def lamb(args: Any, worker: int) -> None:
         step = _step(p, load_masked(args[at.mean] + i, tail), load_masked(args[at.variance] + i, tail),
                      hyper)  # fmt: skip
         store_masked(args[at.parameters] + i, tail, p - splat(rate) * step)
+
+
+# Positions in the `hyper` of `lars`.
+LARS_HYPER = ("learning_rate", "weight_decay", "momentum", "trust")
+LARS_NORMS = words("parameters gradient momentum hyper scale length partial")
+
+
+@kernel(LARS_NORMS)
+def lars_norms(args: Any, worker: int) -> None:
+    """Write the sums of squares of a range's parameters and of its gradient, times `scale`, to `partial`, float64."""
+    at = LARS_NORMS
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    values, gradients = zero_doubles(), zero_doubles()
+    full = args[at.length] - args[at.length] % LANES
+    for i in range(0, 4 * full, VECTOR_BYTES):
+        values = values + _square(load(args[at.parameters] + i))
+        gradients = gradients + _square(load(args[at.gradient] + i) * splat(scale))
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        values = values + _square(load_masked(args[at.parameters] + i, tail))
+        gradients = gradients + _square(load_masked(args[at.gradient] + i, tail) * splat(scale))
+    doubles(args[at.partial])[0] = total(values)
+    doubles(args[at.partial])[1] = total(gradients)
+
+
+@inlined
+def _lars(p: Any, g: Any, momentum: Any, hyper: Any, scale: float, ratio: float) -> Any:
+    g = splat(ratio) * (g * splat(scale) + splat(hyper[1]) * p)
+    momentum = splat(hyper[2]) * momentum + g
+    return p - splat(hyper[0]) * momentum, momentum
+
+
+LARS = words("parameters gradient momentum hyper scale length partials count")
+
+
+@kernel(LARS)
+def lars(args: Any, worker: int) -> None:
+    """Update a range by LARS (You et al. 2017), SGD whose gradient is scaled layer by layer.
+
+    `partials`: `count` pairs of sums, those of all ranges of the layer. The gradient, with the decay in it, is times
+    trust |p| / (|gradient| + weight_decay |p|), where neither norm is 0; with `count` 0 (no filters) it is not.
+    `momentum` is the address of the state, or 0 when the momentum is 0.
+    """
+    at = LARS
+    hyper = doubles(args[at.hyper])
+    scale = floats(args[at.scale])[0] if args[at.scale] else 1.0
+    values, gradients = 0.0, 0.0
+    for i in range(args[at.count]):
+        values += doubles(args[at.partials])[2 * i]
+        gradients += doubles(args[at.partials])[2 * i + 1]
+    size, length = values**0.5, gradients**0.5
+    ratio = 1.0
+    if values > 0.0 and gradients > 0.0:
+        ratio = quotient(hyper[3] * size, length + hyper[1] * size)
+    full = args[at.length] - args[at.length] % LANES
+    for i in range(0, 4 * full, VECTOR_BYTES):
+        state = load(args[at.momentum] + i) if args[at.momentum] else splat(0.0)
+        p, m = _lars(load(args[at.parameters] + i), load(args[at.gradient] + i), state, hyper,
+                     scale, ratio)  # fmt: skip
+        store(args[at.parameters] + i, p)
+        if args[at.momentum]:
+            store(args[at.momentum] + i, m)
+    if full < args[at.length]:
+        tail, i = below(args[at.length] - full), 4 * full
+        state = load_masked(args[at.momentum] + i, tail) if args[at.momentum] else splat(0.0)
+        p, m = _lars(load_masked(args[at.parameters] + i, tail), load_masked(args[at.gradient] + i, tail),
+                     state, hyper, scale, ratio)  # fmt: skip
+        store_masked(args[at.parameters] + i, tail, p)
+        if args[at.momentum]:
+            store_masked(args[at.momentum] + i, tail, m)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -59,7 +61,7 @@ def test_prepared_ahead_but_not_further() -> None:
     with Prefetcher(source, batch=2, depth=2) as batches:
         assert source.enough.wait(300)
         with batches._changed:
-            assert batches._changed.wait_for(lambda: len(batches._ready) == 2, 60)
+            assert batches._changed.wait_for(lambda: len(batches._ready) == 3, 60)
         assert source.asked == [0, 1, 2, 3, 4, 5]
     assert source.asked == [0, 1, 2, 3, 4, 5]
 
@@ -76,9 +78,44 @@ def test_close_ends_thread_and_iteration() -> None:
     batches = Prefetcher(Numbers(), batch=1, depth=1)
     next(batches)
     batches.close()
-    assert not batches._thread.is_alive()
+    assert not any(thread.is_alive() for thread in batches._threads)
     assert list(batches) == []
     batches.close()
+
+
+class Late(Numbers):
+    """Gives samples 1 and 2 only once so many threads more prepare, and the others late."""
+
+    batches: Prefetcher
+
+    def sample(self, index: int) -> Patch:
+        if index in (1, 2):
+            for _ in range(6000):
+                if len(self.batches._threads) > index:
+                    break
+                time.sleep(0.01)
+            else:
+                raise VolumeError("no thread was added")
+        time.sleep(0.001)
+        return super().sample(index)
+
+
+@pytest.mark.parametrize("broken_at", [-1, 23])
+def test_more_threads_prepare_where_the_consumer_waits(broken_at: int) -> None:
+    source, taken = Late(broken_at), []
+    with Prefetcher(source, batch=1, depth=2, stop=40) as source.batches:
+        assert len(source.batches._threads) == 1
+        ends = pytest.raises(VolumeError, match="sample 23 is broken")
+        with ends if broken_at > 0 else nullcontext():
+            for batch in source.batches:
+                assert (batch.images["in"] == batch.iteration).all()
+                taken.append(batch.iteration)
+        # No more than there are batches to prepare at once.
+        assert len(source.batches._threads) == 3
+    last = 40 if broken_at < 0 else broken_at
+    assert taken == list(range(last))
+    assert sorted(source.asked)[:last] == taken
+    assert len(source.asked) <= last + 2 * (broken_at > 0)
 
 
 def test_close_while_a_consumer_waits() -> None:
@@ -99,7 +136,7 @@ def test_close_while_a_consumer_waits() -> None:
     gate.set()
     closer.join(60)
     assert got == []
-    assert not batches._thread.is_alive()
+    assert not any(thread.is_alive() for thread in batches._threads)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,13 @@ from scipy.interpolate import BSpline
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scipy.spatial.transform import Rotation
 
-from znnpy.config.augment_section import AugmentSection
+from znnpy.config.augment_section import DISTORTIONS, AugmentSection
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget, Target
-from znnpy.data.sampling.warps import draw_warp, interpolated, nearest, region_of
+from znnpy.data.sampling.warps import Warp, draw_warp, interpolated, nearest, region_of, room_of
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 
@@ -25,8 +26,13 @@ AFFINE: dict[str, Any] = {"affine": {"probability": 1.0, "axes": "zyx"}}
 ELASTIC: dict[str, Any] = {
     "elastic": {"probability": 1.0, "spacing": 8, "deviation": [2, 3], "axes": "zyx"}
 }
-EACH = [ROTATE, AFFINE, ELASTIC, ROTATE | AFFINE | ELASTIC]
-NAMES = ["rotate", "affine", "elastic", "all"]
+PLANES: dict[str, Any] = {
+    "rotate": {"probability": 1.0},
+    "affine": {"probability": 1.0},
+    "elastic": {"probability": 1.0, "spacing": 8, "deviation": [2, 3]},
+}
+EACH = [ROTATE, AFFINE, ELASTIC, ROTATE | AFFINE | ELASTIC, PLANES]
+NAMES = ["rotate", "affine", "elastic", "all", "planes"]
 SHAPE = (28, 40, 44)
 IMAGE = gaussian_filter(np.random.default_rng(0).standard_normal(SHAPE), 1.0).astype(np.float32)
 BIG = np.random.default_rng(1).integers(2**60, 2**63, SHAPE, dtype=np.uint64)
@@ -67,21 +73,27 @@ def test_values_and_labels_are_those_of_scipy_on_the_whole_volume(
     keys: dict[str, Any], seed: int
 ) -> None:
     upper = tuple(a + n for a, n in zip(LOWER, EXTENT, strict=True))
-    places = drawn(keys, seed).places(LOWER, upper)
+    found = drawn(keys, seed)
+    places = found.places(LOWER, upper)
     assert places is not None
-    low, high = region_of(places, 8)
+    assert found.warp is not None
+    room = room_of(found.warp)
+    low, high = region_of(places, room)
     index = [np.arange(a, b) for a, b in zip(low, high, strict=True)]
     padded = np.pad(IMAGE, 60, mode="reflect")
     read = padded[np.ix_(*(it + 60 for it in index))]
     wanted = map_coordinates(IMAGE.astype(np.float64), places, order=3, mode="mirror")
-    np.testing.assert_allclose(interpolated(read[None], low, places)[0], wanted, atol=2e-4)
-    assert (np.array(region_of(places)[0]) - 8 == low).all()
+    values = interpolated(np.stack([read, -2 * read]), low, places, found.warp.flat)
+    np.testing.assert_allclose(values, [wanted, -2 * wanted], atol=4e-5)
+    assert (np.array(region_of(places)[0]) - room == low).all()
+    assert found.warp.flat == (room[0] == 0)
     inside = np.stack([(a + 0.5 >= 0) & (a + 0.5 < n) for a, n in zip(places, SHAPE, strict=True)])
     small = (BIG % 1000).astype(np.uint16)
     flat = map_coordinates(small, places, order=0, mode="nearest")
     voxels = np.pad(small, 60, mode="edge")[np.ix_(*(it + 60 for it in index))]
-    found = nearest(voxels, low, places)
-    np.testing.assert_array_equal(found[inside.all(0)], flat[inside.all(0)])
+    kept = nearest(np.stack([voxels, voxels + 1]), low, places)
+    np.testing.assert_array_equal(kept[0][inside.all(0)], flat[inside.all(0)])
+    np.testing.assert_array_equal(kept[1], kept[0] + 1)
 
 
 @pytest.mark.parametrize("axis", ["z", "any"])
@@ -104,6 +116,27 @@ def test_a_rotation_keeps_lengths_in_space(axis: str, resolution: Any) -> None:
     place = np.array([3.0, 5.0, 7.0])
     wanted = found.centre + found.matrix @ (place - found.centre)
     np.testing.assert_allclose(found.over(*place[:, None]).ravel(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("row", "along_z", "flat"),
+    [
+        ((1, 0, 0), None, True),
+        ((1, 0, 0), 0.0, True),
+        ((1, 0, 0), 0.1, False),
+        ((1, 0.1, 0), None, False),
+        ((0.9, 0, 0), 0.0, False),
+        ((1, 0, 1e-9), None, False),
+    ],
+)
+def test_sections_stay_where_z_is_read_as_it_is(
+    row: tuple[float, ...], along_z: float | None, flat: bool
+) -> None:
+    matrix, control = np.eye(3) + 0.01, np.ones((3, 4, 4, 4))
+    matrix[0] = row
+    control[0] = along_z or 0
+    warp = Warp(matrix, np.zeros(3), None if along_z is None else control, np.zeros(3), np.ones(3))
+    assert warp.flat == flat
 
 
 def test_scale_and_shear_are_within_what_is_asked() -> None:
@@ -144,6 +177,7 @@ def test_only_planes_are_deformed_where_axes_say_so() -> None:
     places = drawn(keys).places((0, 0, 0), (3, 4, 5))
     assert places is not None
     assert (places[0] == np.arange(3)[:, None, None]).all()
+    assert drawn(keys).warp.flat  # type: ignore[union-attr]
     assert (places[1] != np.arange(4)[:, None]).any()
 
 
@@ -170,7 +204,7 @@ def test_labels_that_lie_within_the_image_move_with_it(flips: str) -> None:
         [Scene({"in": ArrayVolume(IMAGE)}, {"out": inside})],
         {"in": InputPatch((12, 14, 16))},
         {"out": OutputPatch((10, 12, 14), MaskTarget())},
-        augmentation=Augmentation(flips, "none", settings(EACH[-1])),
+        augmentation=Augmentation(flips, "none", settings(EACH[3])),
         normalise="none",
     )
     for index in range(6):
@@ -203,7 +237,7 @@ def test_beyond_the_labels_nothing_counts_and_boundaries_are_made_afterwards() -
 
 
 def test_samples_are_the_seeds_own_and_positions_those_without() -> None:
-    every = EACH[-1]
+    every = EACH[3]
     one, two, other = (sampler(every, flips="zyx", seed=s) for s in (3, 3, 4))
     for index in (7, 0, 1234):
         first, again = one.sample(index).images["in"], two.sample(index).images["in"]
@@ -217,6 +251,17 @@ def test_samples_are_the_seeds_own_and_positions_those_without() -> None:
         np.testing.assert_array_equal(
             same.sample(index).images["in"], plain.sample(index).images["in"]
         )
+
+
+def test_samples_are_the_same_whatever_threads_draw_them() -> None:
+    every: dict[str, Any] = {name: {"probability": 0.7} for name in DISTORTIONS}
+    made, numbers = sampler(every, flips="zyx"), range(40)
+    wanted = [made.sample(number) for number in numbers]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(sampler(every, flips="zyx").sample, numbers))
+    for one, other in zip(wanted, found, strict=True):
+        for mine, theirs in zip(vars(one).values(), vars(other).values(), strict=True):
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def test_a_step_is_read_by_the_warp() -> None:
@@ -236,7 +281,7 @@ def test_a_step_is_read_by_the_warp() -> None:
 
 
 def test_constant_images_stay_constant_and_nothing_is_drawn_without_keys() -> None:
-    made = sampler(EACH[-1], np.full(SHAPE, 3.0, np.float32), target=ImageTarget())
+    made = sampler(EACH[3], np.full(SHAPE, 3.0, np.float32), target=ImageTarget())
     np.testing.assert_allclose(made.sample(0).images["in"], 3.0, rtol=1e-5)
     nothing = draw_warp(settings({}), np.random.default_rng(0), LOWER, EXTENT, (1.0, 1.0, 1.0))
     assert nothing is None

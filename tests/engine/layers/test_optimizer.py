@@ -21,7 +21,7 @@ from znnpy.errors import ZnnpyError
         ({"nesterov": 3}, "nesterov: must be true or false"),
         ({"decoupled": True}, "decoupled weight decay is AdamW's"),
         ({"kind": "adamw", "weight_decay": -1}, "weight_decay: must be at least 0"),
-        ({"kind": "adam_w"}, "'adam_w' is not one of sgd, adam, adamw, lamb"),
+        ({"kind": "adam_w"}, "'adam_w' is not one of sgd, adam, adamw, lamb, lars"),
     ],
 )
 def test_what_a_config_refuses_is_refused(setting, words):

@@ -1,4 +1,4 @@
-"""LAMB's kernels against the definition in NumPy float64; cut into ranges, padded, and where a norm is 0."""
+"""LAMB's and LARS's kernels against the definition in NumPy float64; cut into ranges, padded, and where a norm is 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import normal, same_bits
-from znnpy_kernels.layers.layer_adaptation import lamb, lamb_norms
+from znnpy_kernels.layers.layer_adaptation import lamb, lamb_norms, lars, lars_norms
 from znnpy_kernels.layers.optimizers import ADAM_HYPER
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
@@ -95,4 +95,57 @@ def test_what_is_not_finite_reaches_the_parameters() -> None:
     g = normal(8, LANES)
     g[3] = np.nan
     run([p, g, m, v], block(1), [0, LANES])
+    assert np.isnan(p).any()
+
+
+def lars_run(
+    arrays: list[Any], numbers: Any, cuts: list[int], *, adapt: bool = True, scale: Any = 0
+) -> None:
+    names = ("parameters", "gradient", "momentum")
+    partials = np.full((len(cuts) - 1, 2), np.nan)
+    parts = [
+        {name: it is not None and address(it) + 4 * begin for name, it in zip(names, arrays, strict=True)}
+        | {"hyper": numbers, "scale": scale, "length": end - begin}
+        for begin, end in itertools.pairwise(cuts)
+    ]  # fmt: skip
+    for number, part in enumerate(parts):
+        lars_norms.run(**part, partial=partials[number])
+    for part in reversed(parts):  # in any order
+        lars.run(**part, partials=partials, count=len(parts) if adapt else 0)
+
+
+@pytest.mark.parametrize("length", [1, LANES - 1, LANES, 5 * LANES + 3])
+@pytest.mark.parametrize("adapt", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_lars(length: int, adapt: bool, momentum: float, factor: float) -> None:
+    p, m = normal(1, length + 1), np.zeros(length + 1, np.float32)
+    end, x, velocity = p[-1], np.float64(p[:-1]), np.zeros(length)
+    scale = 0 if factor == 1 else np.array([factor], np.float32)
+    numbers, state = np.array([RATE, DECAY, momentum, 0.05]), m if momentum else None
+    for update in range(4):
+        g = normal(10 + update, length)
+        cuts = sorted({0, length // 2, length})
+        lars_run([p, g, state], numbers, cuts, adapt=adapt, scale=scale)
+        d, size = np.float64(g) * factor, np.linalg.norm(x)
+        ratio = 0.05 * size / (np.linalg.norm(d) + DECAY * size) if adapt else 1.0
+        velocity = momentum * velocity + ratio * (d + DECAY * x)
+        x = x - RATE * velocity
+    np.testing.assert_allclose(p[:-1], x, rtol=1e-5, atol=1e-6)
+    if momentum:
+        np.testing.assert_allclose(m[:-1], velocity, rtol=1e-5, atol=1e-6)
+    assert (p[-1], m[-1]) == (end, 0)
+
+
+def test_lars_of_zeros_and_of_what_is_not_finite() -> None:
+    numbers = np.array([RATE, 0.0, 0.9, 0.05])
+    p, m = np.zeros((2, 2 * LANES), np.float32)
+    g = normal(5, 2 * LANES)
+    lars_run([p, g, m], numbers, [0, 2 * LANES])
+    np.testing.assert_allclose(p, -RATE * g, rtol=1e-5)
+    kept = p.copy()
+    lars_run([p, np.zeros_like(g), np.zeros_like(g)], numbers, [0, LANES, 2 * LANES])
+    assert same_bits(p, kept)
+    g[3] = np.nan
+    lars_run([p, g, m], numbers, [0, 2 * LANES])
     assert np.isnan(p).any()

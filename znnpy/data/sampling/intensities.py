@@ -58,29 +58,45 @@ def coarser(image: Float32, factors: Triple64) -> Float32:
     if small == list(shape):
         return image
     changed = np.empty_like(image)
+    places = [_nearest(n, m) for n, m in zip(shape, small, strict=True)]
     for channel, found in zip(image, changed, strict=True):
-        kept = _resized(channel, small, 0)
-        found[...] = np.clip(_resized(kept, shape, 3), kept.min(), kept.max())
+        kept = channel
+        for axis, index in enumerate(places):
+            kept = kept.take(index, axis)
+        found[...] = np.clip(_enlarged(kept, shape), kept.min(), kept.max())
     return changed
 
 
-def _resized(image: Float32, shape: Sequence[int], order: int) -> Float32:
-    """Return an image interpolated to a shape, axis by axis, which splines allow."""
+def _enlarged(image: Float32, shape: Sequence[int]) -> Float32:
+    """Return an image interpolated to a shape by cubics, axis by axis, which splines allow."""
     for axis, n in enumerate(shape):
-        if n != image.shape[axis]:
-            across = np.moveaxis(image, axis, 0)
-            lines = np.ascontiguousarray(across).reshape(len(across), -1)
-            # Not by BLAS, whose threads would take cores from the updates that run meanwhile.
-            made = np.einsum("nm,mk->nk", _interpolation(len(across), n, order), lines)
-            image = np.moveaxis(made.reshape(n, *across.shape[1:]), 0, axis)
+        before = image.shape[axis]
+        if n != before:
+            # Swapped with the first axis, and back. Not by BLAS, whose threads would take cores from the updates
+            # that run meanwhile.
+            across = image.swapaxes(0, axis)
+            lines = np.ascontiguousarray(across).reshape(before, -1)
+            made = np.einsum("nm,mk->nk", _interpolation(before, n), lines)
+            image = made.reshape(n, *across.shape[1:]).swapaxes(0, axis)
     return image
 
 
-@lru_cache(maxsize=256)
-def _interpolation(before: int, after: int, order: int) -> Float32:
+def _zoomed(before: int, after: int, order: int) -> NDArray[np.float64]:
     """Return the matrix (after, before) by which SciPy interpolates a line of voxels to another number of them."""
     unit = np.eye(before, dtype=np.float64)
     lines = [
         ndimage.zoom(it, after / before, order=order, mode="nearest", grid_mode=True) for it in unit
     ]
-    return np.stack(lines, axis=1).astype(np.float32)
+    return np.stack(lines, axis=1)
+
+
+@lru_cache(maxsize=256)
+def _interpolation(before: int, after: int) -> Float32:
+    return _zoomed(before, after, 3).astype(np.float32)
+
+
+@lru_cache(maxsize=256)
+def _nearest(before: int, after: int) -> NDArray[np.int64]:
+    """Return the voxels that are kept of a line."""
+    kept: NDArray[np.int64] = _zoomed(before, after, 0).argmax(axis=1)
+    return kept

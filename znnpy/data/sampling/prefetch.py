@@ -1,9 +1,8 @@
-"""Prefetching: prepares batches in a background thread while updates run."""
+"""Prefetching: prepares batches in background threads while updates run."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,10 +43,11 @@ def make_batch(source: Source, iteration: int, batch: int, own: range | None = N
 class Prefetcher(Closing):
     """Iterates over batches start, start + 1, ... (below `stop`) in order, up to `depth` of them prepared ahead.
 
-    One thread prepares, one consumer iterates. An error while preparing is raised in the consumer when it comes to
-    that batch, and again if it goes on. Use as a context manager, or call `close`; iterating afterwards ends. There
-    is no random state here: to go on from iteration n, start at n. `own` as in `make_batch`: each of several ranks
-    draws what it trains on.
+    Threads prepare, one consumer iterates. There is one thread until the consumer waits for a batch behind the first;
+    then there is one more each time, up to `depth` + 1. An error while preparing is raised in the consumer when it
+    comes to that batch, and again if it goes on. Use as a context manager, or call `close`; iterating afterwards ends.
+    There is no random state here: to go on from iteration n, start at n. `own` as in `make_batch`: each of several
+    ranks draws what it trains on.
     """
 
     def __init__(
@@ -64,15 +64,14 @@ class Prefetcher(Closing):
                 f"batch {batch} and depth {depth} must be positive, start {start} >= 0"
             )
         self._source, self._batch, self._depth, self._own = source, batch, depth, own
-        self._stop = stop
-        self._ready: deque[Batch] = deque()
-        self._error: BaseException | None = None
-        self._closed = self._over = False
+        self._start, self._stop = start, stop
+        # The batch that the consumer takes next, and the one that is begun next.
+        self._wanted = self._begun = start
+        self._ready: dict[int, Batch | BaseException] = {}
+        self._closed = self._failed = False
         self._changed = threading.Condition()
-        self._thread = threading.Thread(
-            target=self._work, args=(start,), name="znnpy-prefetch", daemon=True
-        )
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
+        self._add_thread()
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -80,45 +79,67 @@ class Prefetcher(Closing):
     def __next__(self) -> Batch:
         """Return the next batch, waiting for it; raise StopIteration after the last one, or once closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._error or self._over or self._closed)
-            if self._closed or (self._over and not self._ready):
+            if self._late and len(self._threads) <= self._depth:
+                self._add_thread()
+            self._changed.wait_for(
+                lambda: self._wanted in self._ready or self._wanted == self._stop or self._closed
+            )
+            if self._closed or self._wanted == self._stop:
                 raise StopIteration
-            if not self._ready:
-                assert self._error is not None
-                raise self._error
-            batch = self._ready.popleft()
+            found = self._ready[self._wanted]
+            if isinstance(found, BaseException):
+                raise found
+            del self._ready[self._wanted]
+            self._wanted += 1
             self._changed.notify_all()
-            return batch
+            return found
 
     def close(self) -> None:
-        """Stop the thread after its current sample, and drop prepared batches."""
+        """Stop the threads after their current samples, and drop prepared batches."""
         with self._changed:
             self._closed = True
             self._ready.clear()
             self._changed.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
-    def _work(self, iteration: int) -> None:
-        try:
-            while not self._closed and iteration != self._stop:
-                batch = make_batch(self._source, iteration, self._batch, self._own)
-                if not self._deliver(batch):
+    @property
+    def _late(self) -> bool:
+        """Whether the consumer is about to wait where another thread would help."""
+        waits = self._wanted not in self._ready and self._start < self._wanted != self._stop
+        # Where the batch that is waited for is the last one, no thread finds anything to do.
+        return waits and self._begun != self._stop and not (self._closed or self._failed)
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name="znnpy-prefetch", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (iteration := self._begin()) is not None:
+            found: Batch | BaseException
+            try:
+                found = make_batch(self._source, iteration, self._batch, self._own)
+            except BaseException as error:
+                found = error
+            with self._changed:
+                if self._closed:
                     return
-                iteration += 1
-            with self._changed:
-                self._over = True
-                self._changed.notify_all()
-        except BaseException as error:
-            with self._changed:
-                self._error = error
+                self._ready[iteration] = found
+                # Batches behind it are never taken.
+                self._failed |= isinstance(found, BaseException)
                 self._changed.notify_all()
 
-    def _deliver(self, batch: Batch) -> bool:
+    def _begin(self) -> int | None:
+        """Return the number of a batch to prepare, once there is room for it; None: there are no more."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._ready) < self._depth or self._closed)
-            if self._closed:
-                return False
-            self._ready.append(batch)
-            self._changed.notify_all()
-            return True
+            self._changed.wait_for(lambda: self._begun <= self._wanted + self._depth or self._over)
+            if self._over:
+                return None
+            self._begun += 1
+            return self._begun - 1
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._failed or self._begun == self._stop

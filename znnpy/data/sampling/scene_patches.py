@@ -14,7 +14,7 @@ from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_unta
 from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
-from znnpy.data.sampling.warps import ROOM, interpolated, nearest, region_of
+from znnpy.data.sampling.warps import interpolated, nearest, region_of, room_of
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
@@ -53,10 +53,11 @@ class Material:
                 parts = moved(drawn, lower, upper, corner)
                 values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
             else:
+                assert drawn.warp is not None
                 places -= np.reshape(corner, (3, 1, 1, 1))
-                region = region_of(places, ROOM)
+                region = region_of(places, room_of(drawn.warp))
                 read = normalised(norm, volume, *region)
-                values = interpolated(read, region[0], places)
+                values = interpolated(read, region[0], places, drawn.warp.flat)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images

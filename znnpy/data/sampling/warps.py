@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import map_coordinates, spline_filter
+from znnpy_kernels.data.splines import spline_coefficients, spline_values
+from znnpy_kernels.data.warping import affine_places, bend_places, nearest_voxels
 
 from znnpy.config.augment_section import AugmentSection
 from znnpy.data.volume import Array, Triple, Triple64
@@ -18,7 +21,6 @@ from znnpy.data.volume import Array, Triple, Triple64
 Doubles = NDArray[np.float64]
 Region = tuple[Triple, Triple]
 
-ORDER = 3  # of the splines that values are interpolated by
 ROOM = 8  # voxels read beside: beyond, what a prefiltered spline has of the border is below 1e-4
 
 
@@ -36,38 +38,54 @@ class Warp:
     origin: Doubles
     spacing: Doubles
 
+    @property
+    def flat(self) -> bool:
+        """Whether places of a section stay in it: z is read as it is."""
+        kept = (self.matrix[0] == (1, 0, 0)).all()
+        return bool(kept and (self.control is None or not self.control[0].any()))
+
     def over(self, z: Doubles, y: Doubles, x: Doubles) -> Doubles:
         """Return where the places of a lattice, given by axis, are read: float64 (3, z, y, x)."""
-        axes = [it - middle for it, middle in zip((z, y, x), self.centre, strict=True)]
-        along = np.meshgrid(*axes, indexing="ij", sparse=True)
-        read = np.empty((3, len(z), len(y), len(x)))
-        for row, middle, target in zip(self.matrix, self.centre, read, strict=True):
-            target[...] = row[0] * along[0] + row[1] * along[1] + (row[2] * along[2] + middle)
+        lattice = [np.ascontiguousarray(it, np.float64) for it in (z, y, x)]
+        sizes = [len(it) for it in lattice]
+        numbers = np.concatenate((self.matrix, [self.centre]))
+        read = np.empty((3, *sizes))
+        along = (it for pair in zip(map(_at, lattice), sizes, strict=True) for it in pair)
+        affine_places(_at(read), _at(numbers), *along)
         if self.control is not None:
-            counts = self.control.shape[1:]
-            of_z, of_y, of_x = (
-                _splines((it - first) / step, count)
-                for it, first, step, count in zip(
-                    (z, y, x), self.origin, self.spacing, counts, strict=True
-                )
-            )
-            # Axis by axis: a lattice needs few numbers of each.
-            bent = np.tensordot(self.control, of_x, (3, 1))
-            bent = np.tensordot(bent, of_y, (2, 1)).swapaxes(2, 3)
-            read += np.tensordot(bent, of_z, (1, 1)).transpose(0, 3, 1, 2)
+            self._bend(read, lattice, self.control)
         return read
 
+    def _bend(self, read: Doubles, lattice: list[Doubles], control: Doubles) -> None:
+        layers, rows, columns = control.shape[1:]
+        made = [
+            _splines((it - first) / step, count)
+            for it, first, step, count in zip(
+                lattice, self.origin, self.spacing, control.shape[1:], strict=True
+            )
+        ]
+        points, weights = (np.concatenate(it) for it in zip(*made, strict=True))
+        room = np.empty((rows + 1, columns))
+        for found, displacements in zip(read, np.ascontiguousarray(control), strict=True):
+            if displacements.any():
+                bend_places(
+                    _at(found), *found.shape, _at(displacements), layers, rows, columns,
+                    _at(points), _at(weights), _at(room),
+                )  # fmt: skip
 
-def _splines(places: Doubles, count: int) -> Doubles:
-    """Return the weights (place, point) of points 0, 1, ... at places by cubic B-splines; the last ones go on."""
+
+def _at(array: NDArray[Any]) -> int:
+    """Return the address of an array's first element."""
+    return int(array.ctypes.data)
+
+
+def _splines(places: Doubles, count: int) -> tuple[NDArray[np.int64], Doubles]:
+    """Return four points, 0, 1, ..., for each place, and their weights by cubic B-splines; the last ones go on."""
     first = np.floor(places)
     t = places - first
     parts = ((1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, 3 * (t + t**2 - t**3) + 1, t**3)
-    found = np.zeros((len(places), count))
-    for beside, weight in enumerate(parts, -1):
-        points = np.clip(first + beside, 0, count - 1).astype(np.int64)
-        np.add.at(found, (np.arange(len(places)), points), weight / 6)
-    return found
+    beside = first.astype(np.int64)[:, None] + np.arange(-1, 3)
+    return np.minimum(np.maximum(beside, 0), count - 1), np.stack(parts, axis=1) / 6
 
 
 def draw_warp(
@@ -130,29 +148,39 @@ def _affine(
     return matrix
 
 
-def region_of(places: Doubles, room: int = 0) -> Region:
+def region_of(places: Doubles, room: Triple = (0, 0, 0)) -> Region:
     """Return the region lower <= (z, y, x) < upper that holds the voxels nearest to places, and `room` more."""
-    nearest = np.floor(places.reshape(3, -1) + 0.5)
-    z, y, x = (int(n) - room for n in nearest.min(axis=1))
-    bottom, height, width = (int(n) + 1 + room for n in nearest.max(axis=1))
+    lines = places.reshape(3, -1)
+    z, y, x = (floor(n + 0.5) - more for n, more in zip(lines.min(axis=1), room, strict=True))
+    bottom, height, width = (
+        floor(n + 0.5) + 1 + more for n, more in zip(lines.max(axis=1), room, strict=True)
+    )
     return (z, y, x), (bottom, height, width)
 
 
-def interpolated(values: NDArray[np.float32], lower: Triple, places: Doubles) -> Array:
-    """Return values (C, z, y, x) at places (3, z, y, x), float32, by cubic splines; the first value is at `lower`."""
-    inside = places - np.array(lower, np.float64).reshape(3, 1, 1, 1)
+def room_of(warp: Warp) -> Triple:
+    """Return how many voxels z, y, x beside the nearest ones `interpolated` needs."""
+    return (0 if warp.flat else ROOM, ROOM, ROOM)
+
+
+def interpolated(values: NDArray[np.float32], lower: Triple, places: Doubles, flat: bool) -> Array:
+    """Return values (C, z, y, x) at places (3, z, y, x), float32, by cubic splines; the first value is at `lower`.
+
+    They are needed as far around the places as `room_of` says, and may be changed. `flat`: as the warp is.
+    """
+    _, depth, height, width = values.shape
     found = np.empty((len(values), *places.shape[1:]), np.float32)
-    for channel, target in zip(values, found, strict=True):
-        coefficients = spline_filter(channel, order=ORDER, output=np.float32, mode="mirror")
-        map_coordinates(
-            coefficients, inside, output=target, order=ORDER, mode="mirror", prefilter=False
+    for channel, target in zip(np.require(values, requirements=["C", "W"]), found, strict=True):
+        spline_coefficients(_at(channel), depth, height, width, flat)
+        spline_values(
+            _at(channel), height, width, *lower, _at(places), target.size, _at(target), flat
         )
     return found
 
 
 def nearest(values: Array, lower: Triple, places: Doubles) -> Array:
     """Return arrays (..., z, y, x), the first voxel of which is `lower`, at the voxels nearest to places."""
-    z, y, x = (
-        np.floor(at + 0.5).astype(np.int64) - first for at, first in zip(places, lower, strict=True)
-    )
-    return values[..., z, y, x]
+    *lead, _, height, width = values.shape
+    voxels = np.empty(places.shape[1:], np.int64)
+    nearest_voxels(_at(voxels), _at(places), voxels.size, *lower, height, width)
+    return values.reshape(*lead, -1).take(voxels, axis=-1)

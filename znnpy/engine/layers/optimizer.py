@@ -50,7 +50,8 @@ class Optimizer:
     `numbers`: keys of its kind as a config holds them; those of other kinds are checked and ignored. sgd: `momentum`
     0.9, `nesterov`; adam, adamw, lamb: `beta1` 0.9, `beta2` 0.999, `eps` 1e-8 (lamb: 1e-6); sgd, adam: `weight_decay`
     0, which is added to the gradient of filters, never of biases; adamw: `weight_decay` 0.01, which shrinks filters
-    directly, as adam's does with `decoupled`; lamb: 0.01, in the step. `ema`: decay, in [0, 1), of an exponential
+    directly, as adam's does with `decoupled`; lamb: 0.01, in the step; lars: `momentum` 0.9, `trust` 0.001,
+    `weight_decay` 0.0005, in the scaled gradient. `ema`: decay, in [0, 1), of an exponential
     moving average of what is learned (`Model.averaged_parameters`); early on it is at most (1 + n) / (10 + n) after n
     updates. None: there is none.
     Raises ZnnpyError for a value that a config could not hold.
