@@ -14,11 +14,12 @@ from scipy.optimize import minimize_scalar
 from small_run import znnpy
 
 from znnpy.config import load_config
+from znnpy.config.models import AffinityTarget, BoundaryTarget
 from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
 from znnpy.interactive.run import open_run
 from znnpy.network import trained_network
-from znnpy.train.calibration import found_shifts, kept_shifts, recalibrated
+from znnpy.train.calibration import found_shifts, kept_shifts, recalibrated, recalibrates
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 from znnpy.train.start import read_run
@@ -246,3 +247,22 @@ def test_biases_move_and_nothing_else() -> None:
     assert found["a"].dtype == np.float32
     assert found["b"] is given["b"]
     assert (given["a"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted", "expected"),
+    [
+        (BoundaryTarget(kind="boundary"), None, True),
+        (BoundaryTarget(kind="boundary"), False, False),
+        (AffinityTarget(kind="affinity"), None, False),
+        (AffinityTarget(kind="affinity"), True, True),
+    ],
+)
+def test_affinities_are_left_as_they_were_trained(
+    target: object, wanted: bool | None, expected: bool
+) -> None:
+    sections = {"target": target, "recalibrate": wanted}
+    config: Any = SimpleNamespace(
+        inference=SimpleNamespace(**sections), data=SimpleNamespace(**sections)
+    )
+    assert recalibrates(config) is expected

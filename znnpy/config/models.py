@@ -112,10 +112,10 @@ class InferenceSection(Strict):
         default=(),
         description="Axes of whose mirror images the mean is taken in predictions of scans (data.prepare).",
     )
-    recalibrate: Bool = Field(
-        default=True,
+    recalibrate: Bool | None = Field(
+        default=None,
         description="Undo what weighted classes (training.rebalance, class_weights) did to probabilities, where it is "
-        "known: in predictions, scores and exported files.",
+        "known: in predictions, scores and exported files (default: true; for affinities, false).",
     )
     regions: tuple[Annotated[Int, Field(ge=0, lt=2**16)], ...] | None = Field(
         default=None,

@@ -184,7 +184,7 @@ inference:                         # for networks with padding, or instance, gro
   overlap: 0.5                     # fraction of a window that the next one overlaps
   blend: gaussian                  # gaussian, linear, constant or nnunet
   spread: steps                    # windows a step apart, or even: spread evenly
-  recalibrate: true                # undo what weighted classes did to probabilities
+  # recalibrate: true              # undo what weighted classes did to probabilities; default: but for affinities
   # flips: [z, y, x]               # of scans (data.prepare): the mean over mirror images
   # regions: [1, 2]                # of scans: the label of each channel above a half; default: that of the largest
 

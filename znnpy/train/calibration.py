@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.config.models import Config
+from znnpy.config.models import AffinityTarget, Config
 from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
 from znnpy.learning.loss import Objective
@@ -35,6 +35,13 @@ class Source(Protocol):
 
     def sample(self, index: int) -> Patch:
         """Return a patch by number."""
+
+
+def recalibrates(config: Config) -> bool:
+    """Return whether predictions undo what weighted classes do, where it is known."""
+    wanted = config.inference.recalibrate
+    # What joins voxels and what keeps them apart is weighed against each other: watersheds want both alike.
+    return not isinstance(config.data.target, AffinityTarget) if wanted is None else wanted
 
 
 def weighs(config: Config, network: Network) -> bool:
@@ -144,6 +151,8 @@ def remark(config: Config, network: Network, shifts: Shifts) -> str | None:
     key = "training.loss"
     if config.training.rebalance != "none":
         key = f"training.rebalance: {config.training.rebalance}"
+    if not recalibrates(config):
+        return f"{key} weighs classes, which shifts probabilities; predictions keep that (inference.recalibrate)"
     if {node.name for node in network.outputs} <= shifts.keys():
         return (
             f"{key} weighs classes, which shifts probabilities in training and its validations; predictions and scores "

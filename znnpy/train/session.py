@@ -25,7 +25,14 @@ from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
 from znnpy.train.best import metric_of
-from znnpy.train.calibration import Shifts, found_shifts, keep_shifts, kept_shifts, remark
+from znnpy.train.calibration import (
+    Shifts,
+    found_shifts,
+    keep_shifts,
+    kept_shifts,
+    recalibrates,
+    remark,
+)
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
 from znnpy.train.display.finished import show_finished
 from znnpy.train.display.live import Display, display_of
@@ -326,7 +333,7 @@ class _Session:
 
     def _shifts(self, source: PeriodicSource) -> Shifts:
         """Return the shifts of logits by weighted classes, those that the run has if it has any; says what they do."""
-        kept = self._run.started and self._config.inference.recalibrate
+        kept = self._run.started and recalibrates(self._config)
         shifts = kept_shifts(self._run.path, self._network) if kept else {}
         # Of blocks each rank holds others: what they show would depend on the number of ranks.
         if not shifts and not isinstance(source, Shards):
