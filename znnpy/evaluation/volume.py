@@ -179,13 +179,15 @@ def _evaluation(
         Predicted(found, found),
         USUAL if objects.threshold is None else objects.threshold,
     )
-    cut = separated(network, known, segmenter(config.data.target, objects, scene.resolution), level)
+    cut = separated(
+        network, known, segmenter(config.target(name), objects, scene.resolution), level
+    )
     classes = objective.reading.whole_voxels
     scores = {"network": score(network, known, cut, level, classes=classes)}
     if earlier:
         by_raw = not isinstance(scene.labels[name], OneEach)
         fitted = baselines(earlier, known, by_raw=by_raw)
-        scores |= _trivial(config, fitted, earlier, known, objects, classes=classes)
+        scores |= _trivial(config.target(name), fitted, earlier, known, objects, classes=classes)
     return Evaluation(scene.reference.name, name, tally.loss, scores, known, found, cut)
 
 
@@ -194,7 +196,7 @@ def _predicted(objective: Objective, values: Floats) -> Floats:
 
 
 def _trivial(
-    config: Config,
+    target: object,
     fitted: Mapping[str, tuple[Predicted, Predicted]],
     earlier: Labelled,
     known: Labelled,
@@ -203,7 +205,6 @@ def _trivial(
     classes: bool,
 ) -> dict[str, Scores]:
     """Return the scores of baselines, whose thresholds of objects are found on the `earlier` volume too."""
-    target = config.data.target
     segment, first = by_components(target, objects), isinstance(target, BoundaryTarget)
     scores = {}
     for predictor, (before, now) in fitted.items():
