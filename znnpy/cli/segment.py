@@ -19,6 +19,7 @@ from znnpy.cli.options import (
     memory_bytes,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.cli.tuning import tune_request
 from znnpy.segment.method import METHODS
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ PredictionFile = Annotated[
 def segment(
     prediction: PredictionFile,
     output: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FILE[:DATASET]",
             help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, or an image "
-            "name.nii.gz, .nrrd, .mha or .mrc.",
+            "name.nii.gz, .nrrd, .mha or .mrc. Needed unless --tune is given.",
         ),
-    ],
+    ] = None,
     method: Annotated[
         Literal[*METHODS] | None,  # type: ignore[valid-type]  # plug-ins have added theirs when it is read
         typer.Option(help=summaries()),
@@ -96,6 +97,18 @@ def segment(
             help="Number of the first class, with --method classes (default: 0).",
         ),
     ] = 0,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:DATASET]",
+            help="Labels of the prediction: search method, threshold and least size by CREMI score, all that is not "
+            "given here; then write objects, if there is an --output.",
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:DATASET]", help="Voxels that count for --tune (not 0)."),
+    ] = None,
     block: Annotated[
         str | None,
         typer.Option(
@@ -128,10 +141,17 @@ def segment(
     from znnpy.segment.tile_work import Settings
 
     refuse_ranks("segment")
-    destination = Destination.named(output, DATASET, overwrite)
+    if (output is None and tune is None) or (mask is not None and tune is None):
+        raise typer.BadParameter("--output is needed" if mask is None else "--mask is for --tune")
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)
+    if tune is not None:
+        request = tune_request(prediction, tune, mask, request, allowed)
+        method = request.method
+    if output is None:
+        return
+    destination = Destination.named(output, DATASET, overwrite)
     if method and METHODS[method].blocks is not None:
         _refuse_options(method, destination, block, dask)
         _write_by_blocks(prediction, destination, request, allowed, memory)
