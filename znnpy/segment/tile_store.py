@@ -113,8 +113,11 @@ class TileStore:
 
     def labels(self, place: Triple) -> NDArray[Any]:
         """Return the fragments of a tile, numbered from 1 within it."""
-        found: NDArray[Any] = _loaded(self._labels(place))["labels"]
-        return found
+        path = self._labels(place)
+        try:
+            return _labels_of(path, path.stat().st_mtime_ns)
+        except FileNotFoundError:
+            raise _damaged(path) from None
 
     def settle(self, tables: list[NDArray[np.uint64]], places: list[Triple], all_: Summary) -> None:
         """Keep the number of the object of each tile's fragments, after 0 for none, and the summary."""
@@ -164,9 +167,20 @@ def _loaded(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
     except (BadZipFile, ValueError, EOFError, FileNotFoundError) as error:
-        raise VolumeError(
-            f"{path} is damaged or gone; remove the folder {path.parent} to make all tiles anew"
-        ) from error
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> VolumeError:
+    return VolumeError(
+        f"{path} is damaged or gone; remove the folder {path.parent} to make all tiles anew"
+    )
+
+
+# Blocks that follow each other lie in the same tiles; the time tells those of another job.
+@lru_cache(maxsize=4)
+def _labels_of(path: Path, time: int) -> NDArray[Any]:
+    found: NDArray[Any] = _loaded(path)["labels"]
+    return found
 
 
 @lru_cache(maxsize=1)
