@@ -223,3 +223,16 @@ def test_the_command_over_processes(
     assert status_of(*words, "--dask", "local:2") == 0
     assert "objects, 100.0% of the voxels" in capsys.readouterr().out
     assert written(prediction, tmp_path / "p.h5", Request(), Settings()).max() > 10
+
+
+def test_what_looks_wrong_is_remarked_on(tmp_path: Path) -> None:
+    """An object of more than half the volume, and integers far below their largest, as in memory."""
+    height = np.zeros((20, 30, 64), np.float32)
+    height[:, :, 12:14] = 1
+    path = stored(tmp_path / "p.h5", height)
+    with pytest.warns(UserWarning, match=r"object 2 has [78][0-9]% of the voxels"):
+        found = written(path, tmp_path / "o.h5", Request())
+    assert found.max() == 2
+    path = stored(tmp_path / "m.h5", height.astype(np.uint8))
+    with pytest.warns(UserWarning, match=r"holds uint8 up to 1, and 255 is the probability 1"):
+        written(path, tmp_path / "x.h5", Request())
