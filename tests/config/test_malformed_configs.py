@@ -53,7 +53,7 @@ CASES = [
     ("max_filter: 2", "dropout: 0", 4, "network.layers.1.dropout", ["greater than 0"]),
     ("- max_filter: 2", "- {max_filter: 2, crop: 1}", 4, "network.layers.1", ["exactly one"]),
     ("network:", "network:\n  znn: a.znn", 1, "network", ["exactly one", "layers and znn"]),
-    ("target: boundary", "target: bondary", 6, "data.target", ["'boundary'?", "affinity, labels"]),
+    ("target: boundary", "target: bondary", 6, "data.target", ["'boundary'?", "affinity, lsd, labels"]),
     ("target: boundary", "in_memory: maybe", 6, "data.in_memory", ["auto, true, false", "'maybe'"]),
     ("target: boundary", "train: {image: a.h5}", 6, "data.train", ["must be a list"]),
     ("target: boundary", "train: [{image: 3}]", 6, "data.train.0.image", ["path:dataset", "3"]),

@@ -105,3 +105,16 @@ def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with h5py.File("values.h5", "w") as file:
         file["labels"] = OBJECTS.astype(np.float32)
     assert "of float32" in scored(capsys, "values.h5", "--labels", "labels.h5", code=1)
+
+
+def test_each_object_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = scored(capsys, "objects.h5", "--labels", "labels.h5", "--each", "--json")
+    one = rows["object 1"]
+    assert (one["voxels"], one["splits"], one["merges"]) == (60, 0, 1)
+    assert one["best_iou"] == pytest.approx(1 / 2)
+    assert rows["object 8"]["splits"] == 1
+    assert rows["all"]["splits_per_object"] == pytest.approx(1 / 8)
+    assert rows["all"]["merges_per_object"] == pytest.approx(2 / 8)
+    assert "largest first" in scored(capsys, "objects.h5", "--labels", "labels.h5", "--each")
+    said = scored(capsys, "objects.h5", "--labels", "labels.h5", "--each", "--classes", code=2)
+    assert "leave out --classes" in said

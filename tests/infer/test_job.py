@@ -193,7 +193,9 @@ def test_affinities_are_not_flipped(tiny):
     data = tiny.weights.config.data.model_copy(update={"target": kind})
     config = tiny.weights.config.model_copy(update={"data": data})
     tiny.weights = replace(tiny.weights, config=config)
-    with pytest.raises(ConfigError, match="flips change what affinities mean"):
+    with pytest.raises(
+        ConfigError, match="flips change what affinities and shape descriptors mean"
+    ):
         tiny.run(flips=True)
 
 

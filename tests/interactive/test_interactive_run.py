@@ -68,9 +68,11 @@ def test_masks_labels_and_logits(folder: Path, run: Run) -> None:
 
 def test_evaluations_are_the_commands(folder: Path, run: Run) -> None:
     line = ["--volume", f"{folder}/data.h5:raw", "--labels", f"{folder}/data.h5:labels", "--json"]
+    line += ["--threshold", "0.4"]
     said = json.loads(znnpy("evaluate", run.path, *line).stdout)
     arrays = read(folder / "data.h5", "raw"), read(folder / "data.h5", "labels")
-    (found,), (default,) = run.evaluate(*arrays), run.evaluate()
+    (found,) = run.evaluate(*arrays, threshold=0.4)
+    (default,) = run.evaluate(threshold=0.4)
     scores = said["evaluations"][0]["scores"]
     assert json.loads(json.dumps(found.record()))["scores"] == scores
     assert json.loads(json.dumps(default.record()))["scores"] == scores

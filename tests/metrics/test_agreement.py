@@ -11,6 +11,7 @@ from skimage.metrics import adapted_rand_error, variation_of_information
 
 from znnpy.errors import ShapeError
 from znnpy.metrics import adapted_rand, variation
+from znnpy.metrics.agreement import contingency, splits_and_merges
 
 PAIR = st.tuples(
     arrays(np.int64, (3, 4), elements=st.integers(1, 4)),
@@ -87,3 +88,17 @@ def test_refused() -> None:
         adapted_rand(np.ones(3, int), np.ones(4, int))
     with pytest.raises(ShapeError, match="no labelled voxel"):
         variation(np.zeros(3, int), np.ones(3, int))
+
+
+def test_splits_and_merges_of_each_object() -> None:
+    """Objects of 100 voxels: one is cut in two and a sliver; two are one, to which another has lost a few voxels."""
+    truth = np.repeat([1, 2, 3, 4], 100)
+    found = np.concatenate([np.repeat([1, 2, 3], [60, 36, 4]), np.full(200, 5), np.full(100, 6)])
+    found[300:304] = 5
+    splits, merges = splits_and_merges(contingency(truth, found))
+    assert splits.tolist() == [1, 0, 0, 0]
+    assert merges.tolist() == [0, 1, 1, 0]
+    found[304:312] = 5  # now 12 of 212
+    splits, merges = splits_and_merges(contingency(truth, found))
+    assert splits.tolist() == [1, 0, 0, 1]
+    assert merges.tolist() == [0, 2, 2, 2]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from znnpy.segment.agglomeration import Faces, faces, joined
+from znnpy.segment.agglomeration import joined
+from znnpy.segment.faces import Faces, faces
 from znnpy.segment.fragments import fragments, is_flat
 
 Pairs = dict[tuple[int, int], list[float]]

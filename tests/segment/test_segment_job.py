@@ -16,7 +16,8 @@ from znnpy.data.volume import ArrayVolume
 from znnpy.errors import VolumeError
 from znnpy.segment import job as jobs
 from znnpy.segment import methods
-from znnpy.segment.job import Request, meaning, probabilities, segment
+from znnpy.segment.job import Request, meaning, segment
+from znnpy.segment.probabilities import probabilities
 
 RNG = np.random.default_rng(0)
 OFFSETS = [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]

@@ -7,9 +7,13 @@ from small_run import short
 from znnpy.cli.evaluate import _sections
 from znnpy.config.models import Config
 from znnpy.data import opening, process_memory
+from znnpy.data.config_volumes import open_scene
 from znnpy.data.process_memory import available, share_memory, take
 from znnpy.errors import ConfigError, VolumeError
-from znnpy.train import session
+from znnpy.evaluation.scores import Objects
+from znnpy.evaluation.tuning import LEVELS
+from znnpy.evaluation.volume import DEFAULT, evaluate, tuned_thresholds
+from znnpy.train import final_evaluation, session
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, write_result
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
@@ -100,3 +104,40 @@ def test_what_is_opened_to_see_whether_it_can_be_is_not_counted_for_long(tmp_pat
     assert held_out(config)
     session.train(config, reporter=Quiet())
     assert found[0] < 1 << 38
+
+
+def test_the_threshold_of_objects_comes_from_validation(tmp_path, monkeypatch):
+    session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
+    own, asked = read_run(tmp_path / "run", Quiet()), []
+
+    def tuned(weights, scene, objects):
+        asked.append(scene.reference.extent)
+        return {"output": 0.35}
+
+    monkeypatch.setattr(final_evaluation, "tuned_thresholds", tuned)
+    image = f"{{image: {tmp_path}/data.h5:raw, labels: {tmp_path}/data.h5:labels, slices: "
+    settings = f"data.test=[{image}[0, 14]}}]", f"data.validation=[{image}[5, 20]}}]"
+    saved = read_run(tmp_path / "run", Quiet(), settings)
+
+    def threshold(sections, objects=DEFAULT):
+        return evaluate_run(saved, sections, objects)[0].scores["network"].threshold
+
+    assert threshold(held_out(saved.config)) == 0.35
+    assert asked == [(15, 25, 25)]
+    assert threshold(held_out(saved.config), Objects(threshold=0.6)) == 0.6
+    assert threshold(saved.config.data.validation) == 0.5, "it is tuned on what it scores"
+    assert len(asked) == 1
+    assert evaluate_run(own, held_out(own.config))[0].scores["network"].threshold == 0.5
+
+
+def test_tuned_thresholds_are_the_best_of_the_objects(tmp_path):
+    session.train(short(tmp_path, tmp_path / "run"), reporter=Quiet())
+    saved = read_run(tmp_path / "run", Quiet())
+    scene = open_scene(saved.config.data.train[0], saved.config.data, saved.network)
+    (level,) = tuned_thresholds(saved.weights, scene).values()
+    scores = {
+        each: evaluate(saved.weights, scene, None, Objects(each))[0].scores["network"].cremi_score
+        for each in (*LEVELS, level)
+    }
+    scene.close()
+    assert scores[level] == min(scores.values())

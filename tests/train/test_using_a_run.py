@@ -180,6 +180,7 @@ def test_volumes_of_all_formats_score_the_same(folder, tmp_path):
     found = []
     for image, truth in pairs:
         words = ["evaluate", folder / "run", "--volume", image, "--labels", truth, "--json"]
-        found.append(json.loads(znnpy(*words, "--set", "data.in_memory=false").stdout))
+        more = ("--set", "data.in_memory=false", "--threshold", 0.5)
+        found.append(json.loads(znnpy(*words, *more).stdout))
         found[-1]["evaluations"][0].pop("volume")
     assert found[0] == found[1] == found[2]

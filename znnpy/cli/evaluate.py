@@ -45,7 +45,8 @@ def evaluate(
             metavar="P",
             min=0,
             max=1,
-            help="Probability of a boundary below which fragments join, of an affinity above which (default: 0.5).",
+            help="Probability of a boundary below which fragments join, of an affinity above which (default: the best "
+            "on data.validation where that is another volume, else 0.5).",
         ),
     ] = None,
     min_size: Annotated[

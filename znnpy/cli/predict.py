@@ -244,7 +244,14 @@ def _predict(
     try:
         refuse_loss(destination, scene.volumes())
         patches = remembered(saved.path, _note)
-        job = plan_job(weights, scene, request, destination.path, _attributes(saved), patches)
+        job = plan_job(
+            weights,
+            scene,
+            request,
+            destination.path,
+            _attributes(saved, request.node.name),
+            patches,
+        )
         for note in filter(None, (*job.notes, nothing_wanted(job))):
             _note(note)
         if dry_run:
@@ -256,7 +263,8 @@ def _predict(
         if seams:
             _verify(job, destination, seams)
         _suggest(
-            "labels" if request.first is not None else saved.config.data.target.kind, destination
+            "labels" if request.first is not None else saved.config.target(request.node.name).kind,
+            destination,
         )
     finally:
         scene.close()
@@ -307,10 +315,10 @@ def _verify(job: Job, destination: Destination, count: int) -> None:
         raise VolumeError(f"{destination.name} has a seam {where}")
 
 
-def _attributes(saved: SavedRun) -> dict[str, Any]:
+def _attributes(saved: SavedRun, output: str) -> dict[str, Any]:
     from znnpy.config.models import AffinityTarget
 
-    target = saved.config.data.target
+    target = saved.config.target(output)
     made: dict[str, Any] = {"run": str(saved.path.resolve())}
     made["iteration"] = saved.checkpoint.iteration
     if isinstance(target, AffinityTarget):

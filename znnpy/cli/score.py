@@ -30,6 +30,12 @@ def score(
     sections: Annotated[
         bool, typer.Option("--sections", help="Score each section (z) by itself, too.")
     ] = False,
+    each: Annotated[
+        bool,
+        typer.Option(
+            "--each", help="Show each object of the truth, too: its splits, merges and best IoU."
+        ),
+    ] = False,
     classes: Annotated[
         bool,
         typer.Option(
@@ -41,15 +47,22 @@ def score(
 ) -> None:
     """Score objects against labels: adapted Rand error, variation of information, CREMI score, precision over IoU.
 
-    Volumes lie where their offsets say. Voxels with label 0 do not count; voxels without an object count as objects of
-    their own.
+    Splits and merges per object: parts beyond the first with a twentieth of its voxels, and other objects with a
+    twentieth of one that both share. Volumes lie where their offsets say. Voxels with label 0 do not count; voxels
+    without an object count as objects of their own.
     """
     from znnpy.data.opening import open_volume
-    from znnpy.evaluation.objects import read_pair, score_classes, score_objects, score_sections
+    from znnpy.evaluation.objects import (
+        read_pair,
+        score_classes,
+        score_each,
+        score_objects,
+        score_sections,
+    )
 
     refuse_ranks("score")
-    if classes and sections:
-        raise typer.BadParameter("--sections scores objects; leave out --classes")
+    if classes and (sections or each):
+        raise typer.BadParameter("--sections and --each score objects; leave out --classes")
     with ExitStack() as stack:
         opened = [
             stack.enter_context(
@@ -65,10 +78,13 @@ def score(
         rows = {"all": score_objects(pair)}
         if sections:
             rows = {**rows, **{f"z = {z}": row for z, row in score_sections(pair)}}
+    own = {f"object {n}": row for n, row in score_each(pair)} if each else {}
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps({**rows, **own}, indent=2))
     else:
         _print(f"{objects} against {labels}", rows)
+        if own:
+            _print("objects of the truth, largest first", own)
         suggest("view", f"labels={objects}", f"labels={labels}")
 
 
@@ -95,4 +111,4 @@ def _print(title: str, rows: Mapping[str, Row]) -> None:
 
 
 def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    return "" if value is None else f"{value:.0f}" if value > 1000 else f"{value:.4f}"

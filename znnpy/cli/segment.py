@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from znnpy.cli.global_options import suggest
-from znnpy.cli.options import AllowFilters, MaxMemory, filters, memory_bytes
+from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.options import (
+    SIZES,
+    AllowFilters,
+    MaxMemory,
+    block_sizes,
+    filters,
+    memory_bytes,
+)
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.cli.tuning import tune_request
 from znnpy.segment.method import METHODS
 
 if TYPE_CHECKING:
+    from znnpy.data.volume import Volume
     from znnpy.data.writing.destination import Destination
     from znnpy.segment.job import Request
+    from znnpy.segment.tile_work import Settings
 
 
 def summaries() -> str:
@@ -31,13 +44,13 @@ PredictionFile = Annotated[
 def segment(
     prediction: PredictionFile,
     output: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="FILE[:DATASET]",
             help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, or an image "
-            "name.nii.gz, .nrrd, .mha or .mrc.",
+            "name.nii.gz, .nrrd, .mha or .mrc. Needed unless --tune is given.",
         ),
-    ],
+    ] = None,
     method: Annotated[
         Literal[*METHODS] | None,  # type: ignore[valid-type]  # plug-ins have added theirs when it is read
         typer.Option(help=summaries()),
@@ -84,6 +97,31 @@ def segment(
             help="Number of the first class, with --method classes (default: 0).",
         ),
     ] = 0,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:DATASET]",
+            help="Labels of the prediction: search method, threshold and least size by CREMI score, all that is not "
+            "given here; then write objects, if there is an --output.",
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[:DATASET]", help="Voxels that count for --tune (not 0)."),
+    ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(
+            metavar=SIZES, help="Voxels written at once, of methods that work block by block."
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS|local:N",
+            help="Work by the workers of a dask scheduler, or by N processes of this machine.",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
@@ -92,32 +130,94 @@ def segment(
 ) -> None:
     """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    Works in memory, and refuses to start when there is not enough. --method classes writes class numbers as uint8 or
-    uint16 block by block; if stopped, the same command resumes.
+    agglomerate, median and multicut work block by block, whatever the size of the volume, and give the same objects for
+    any blocks and processes; --method classes writes class numbers so, as uint8 or uint16. If stopped, the same command
+    resumes. All others work in memory, and refuse to start when there is not enough.
     """
     from znnpy.data.opening import open_volume
     from znnpy.data.writing.destination import Destination
-    from znnpy.segment.job import DATASET, Request, refuse_labels, write_labels
+    from znnpy.segment.job import DATASET, Request, refuse_labels, settled, write_labels
     from znnpy.segment.job import segment as run
+    from znnpy.segment.tile_work import Settings
 
     refuse_ranks("segment")
-    destination = Destination.named(output, DATASET, overwrite)
+    if (output is None and tune is None) or (mask is not None and tune is None):
+        raise typer.BadParameter("--output is needed" if mask is None else "--mask is for --tune")
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
-    if method and METHODS[method].blocks is not None:
-        memory = memory_bytes(max_memory)
-        _write_by_blocks(prediction, destination, request, filters(allow_filter), memory)
+    memory, allowed = memory_bytes(max_memory), filters(allow_filter)
+    if tune is not None:
+        request = tune_request(prediction, tune, mask, request, allowed)
+        method = request.method
+    if output is None:
         return
-    with open_volume(prediction, allow_filters=filters(allow_filter)) as volume:
-        refuse_labels(destination, volume)
-        found = run(volume, request, memory_bytes(max_memory))
-        write_labels(destination, volume, found, request)
-    count = len(found.sizes)
-    typer.echo(
-        f"{destination.name}  {found.labels.shape} (z, y, x): {count:,} object{'s' * (count != 1)}, "
-        f"{found.assigned:.1%} of the voxels"
-    )
+    destination = Destination.named(output, DATASET, overwrite)
+    if method and METHODS[method].blocks is not None:
+        _refuse_options(method, destination, block, dask)
+        _write_by_blocks(prediction, destination, request, allowed, memory)
+        return
+    with open_volume(prediction, allow_filters=allowed) as volume:
+        _, chosen, _ = settled(volume, request)
+        # Formats with narrower integers take the numbers once it is known how many there are.
+        if chosen.join is not None and destination.format.wide:
+            settings = Settings(block_sizes(block), memory, allowed)
+            _write_objects(destination, volume, request, settings, dask)
+        else:
+            _refuse_options(chosen.name, destination, block, dask)
+            refuse_labels(destination, volume)
+            found = run(volume, request, memory)
+            write_labels(destination, volume, found, request)
+            _tell(destination, volume, len(found.sizes), found.assigned)
     suggest("view", prediction, destination.name)
+
+
+def _refuse_options(
+    method: str, destination: Destination, block: str | None, dask: str | None
+) -> None:
+    given = [name for name, it in (("--block", block), ("--dask", dask)) if it is not None]
+    if not given:
+        return
+    if METHODS[method].join is not None:
+        what = (
+            f"numbers of objects are written to {destination.path.name} at once, without {given[0]}"
+        )
+        raise typer.BadParameter(f"{what}; name a file .h5 or a folder .zarr")
+    able = ", ".join(name for name, it in METHODS.items() if it.join is not None)
+    raise typer.BadParameter(f"--method {method} takes no {given[0]}; there is one for {able}")
+
+
+def _write_objects(
+    destination: Destination, volume: Volume, request: Request, settings: Settings, dask: str | None
+) -> None:
+    from znnpy.infer.blocks_bar import BlocksBar
+    from znnpy.infer.dask_cluster import cluster, risk
+    from znnpy.infer.memory import local_processes
+    from znnpy.segment.objects_by_blocks import write_objects
+    from znnpy.train.signals import StopSignals
+
+    if dask is not None and (words := risk(dask)):
+        typer.echo(f"warning: {words}", err=True)
+    with (
+        StopSignals(),
+        BlocksBar("segmenting", quiet=global_options().quiet) as bar,
+        nullcontext() if dask is None else cluster(dask) as client,
+    ):
+        # Two threads in each process, and one here.
+        threads = 1 if dask is None else 2 * local_processes(dask)
+        settings = replace(settings, client=client, threads=threads, show=bar.prepare)
+        found = write_objects(destination, volume, request, settings)
+    if found is None:
+        typer.echo(f"{destination.name}  {volume.extent} (z, y, x): finished")
+    else:
+        voxels = math.prod(volume.extent)
+        _tell(destination, volume, found.objects, found.assigned / voxels)
+
+
+def _tell(destination: Destination, volume: Volume, count: int, share: float) -> None:
+    typer.echo(
+        f"{destination.name}  {volume.extent} (z, y, x): {count:,} object{'s' * (count != 1)}, "
+        f"{share:.1%} of the voxels"
+    )
 
 
 def _write_by_blocks(

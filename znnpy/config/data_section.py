@@ -163,6 +163,9 @@ Sections = Annotated[tuple[VolumeSection, ...], AfterValidator(_each)]
 """Volumes, of which one entry may name many, by patterns or folders."""
 
 
+WIDEST = 64  # sigma of a shape descriptor: patches are read with three times that around them
+
+
 class BoundaryTarget(Strict):
     """One output channel: 1 on boundaries between objects and on background, 0 inside objects."""
 
@@ -180,6 +183,23 @@ class AffinityTarget(Strict):
         default=((-1, 0, 0), (0, -1, 0), (0, 0, -1)),
         description="Offsets to neighbours in voxels, each z y x (default: the nearest along z, y and x).",
     )
+
+
+class LsdTarget(Strict):
+    """Ten output channels, local shape descriptors (Sheridan et al. 2022): statistics of a voxel's object near it."""
+
+    kind: Literal["lsd"] = Field(description="Target.")
+    sigma: Spacing3 = Field(
+        default=(10.0, 10.0, 10.0),
+        description="Width of the Gaussian around a voxel, in voxels, z y x; it is cut off at three times that.",
+    )
+
+    @field_validator("sigma")
+    @classmethod
+    def _fits(cls, sigma: tuple[float, float, float]) -> tuple[float, float, float]:
+        if max(sigma) > WIDEST:
+            raise wrong(f"must be at most {WIDEST} voxels; found {max(sigma):g}")
+        return sigma
 
 
 class LabelsTarget(Strict):
@@ -221,7 +241,7 @@ class ImageTarget(Strict):
 
 Target = Annotated[
     Annotated[
-        BoundaryTarget | AffinityTarget | LabelsTarget | MaskTarget | ImageTarget,
+        BoundaryTarget | AffinityTarget | LsdTarget | LabelsTarget | MaskTarget | ImageTarget,
         Field(discriminator="kind"),
     ],
     shorthand("kind", str),
@@ -254,7 +274,7 @@ class DataSection(Strict):
     )
     target: Target = Field(
         default=BoundaryTarget(kind="boundary"),
-        description="What the network learns: boundary, affinity, labels, mask or image.",
+        description="What the network learns: boundary, affinity, lsd, labels, mask or image.",
     )
     normalize: Normalize = Field(
         default=DeviationNormalize(kind="mean_std"),

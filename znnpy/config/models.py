@@ -17,6 +17,7 @@ from znnpy.config.data_section import (
     DataSection,
     ImageTarget,
     LabelsTarget,
+    LsdTarget,
     MaskTarget,
     Source,
     Target,
@@ -69,6 +70,7 @@ __all__ = [
     "InverseSchedule",
     "LabelsTarget",
     "LayerSection",
+    "LsdTarget",
     "MaskTarget",
     "NetworkSection",
     "NodeSection",
@@ -147,6 +149,18 @@ class Config(Strict):
     def place(self, *key: str | int) -> str:
         """Return file, line and name of a key, as problems begin; the name alone for a config that is of no file."""
         return self.network.named_place(key)
+
+    def target(self, output: str) -> Target:
+        """Return what an output learns: its own target, or else data.target."""
+        own = self.training.outputs.get(output)
+        return self.data.target if own is None or own.target is None else own.target
+
+    def target_place(self, output: str) -> str:
+        """Return file, line and name of the key that says what an output learns."""
+        own = self.training.outputs.get(output)
+        if own is None or own.target is None:
+            return self.place("data", "target")
+        return self.place("training", "outputs", output, "target")
 
     @model_validator(mode="before")
     @classmethod

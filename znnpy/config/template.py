@@ -79,6 +79,7 @@ network:
   #   outputs: 1           # number of output channels
   #   output_size: 1       # filter size of the output
   #   output_function: linear
+  #   heads: {lsds: 10}    # more outputs of full size; what they learn: training.outputs
   #   supervise: 0         # coarser levels with an output of their own: output1, output2 ...
   # Or a network file of ZNN:
   #   znn: net.znn
@@ -96,8 +97,9 @@ data:
   # {image: train-images-idx3-ubyte.gz, labels: train-labels-idx1-ubyte.gz}
   validation: []
   # test: []                       # for the final evaluation; default: those of validation; []: none
-  target: {kind: boundary, thickness: 1}           # or one of the next six
+  target: {kind: boundary, thickness: 1}           # or one of the next seven
   # target: {kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}
+  # target: {kind: lsd, sigma: 10}                 # local shape descriptors, ten channels; mostly of a second output
   # target: labels                                 # as given; class numbers for losses of classes
   # target: {kind: labels, ignore: 255}            # voxels with this label do not count
   # target: {kind: labels, first: 1}               # classes from 1 on; 0: not labelled, does not count

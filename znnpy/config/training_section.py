@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from znnpy.config.data_section import Target
 from znnpy.config.schedule_section import ConstantSchedule, Schedule
 from znnpy.fields import (
     Bool,
@@ -63,6 +64,9 @@ class OutputSection(Strict):
     """Settings of one output of the network."""
 
     weight: Factor = Field(default=1.0, description="Weight of this output's loss in the sum.")
+    target: Target | None = Field(
+        default=None, description="What this output learns (default: data.target), such as lsd."
+    )
 
 
 def _renamed(given: dict[str, str | None]) -> dict[str, str | None]:
@@ -125,7 +129,7 @@ class TrainingSection(Strict):
     )
     outputs: dict[str, OutputSection] = Field(
         default={},
-        description="Outputs by node name, each with the weight of its loss in the sum (default: 1 each).",
+        description="Outputs by node name, each with its target, and the weight of its loss in the sum (default: 1).",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from znnpy.layers.normalization import BiasKey, NormField, biased, norm_of
 from znnpy.layers.types import MOST_EDGES, BorderName, Triple
 
 Value = TypeVar("Value")
+NAME = re.compile("[a-z][a-z0-9_]*", re.IGNORECASE)
 
 
 def _each(value: Any) -> Any:
@@ -205,6 +207,11 @@ class UnetSection(Strict):
     output_function: FunctionKey = Field(
         default="linear", description="Activation function of the outputs."
     )
+    heads: dict[str, Channels] = Field(
+        default={},
+        description="More outputs of full size, by name, with their channels, such as {lsds: 10}: what they learn is "
+        "in training.outputs.",
+    )
     supervise: Annotated[Int, Field(ge=0)] = Field(
         default=0,
         description="Deep supervision: number of coarser levels with an output of their own; output1 is half the size "
@@ -235,6 +242,10 @@ class UnetSection(Strict):
         self._refuse_groups()
         if self.padding == "same":
             self._refuse_steps()
+        for name in self.heads:
+            if NAME.fullmatch(name) is None or name.startswith(("output", "input", "up", "down")):
+                text = "must be a word that begins with no input, output, up or down"
+                raise wrong(f"{text}; found {shown(name)}", "heads")
         if self.supervise > self.levels - 2:
             most = f"must be at most {self.levels - 2} with {self.levels} levels"
             raise wrong(f"{most}; found {self.supervise}", "supervise")

@@ -14,6 +14,7 @@ from znnpy.config.models import (
     DataSection,
     ImageTarget,
     LabelsTarget,
+    LsdTarget,
     MaskTarget,
     VolumeSection,
 )
@@ -31,7 +32,7 @@ from znnpy.config.prepare_section import PrepareSection
 from znnpy.data.opening import Keep, Role, load, open_volume
 from znnpy.data.preparing.scan import prepare, prepared_labels, prepared_volume
 from znnpy.data.samples.image_labels import spread
-from znnpy.data.sampling import targets
+from znnpy.data.sampling import shape_descriptors, targets
 from znnpy.data.scene import Scene
 from znnpy.data.slices import Slices
 from znnpy.data.values.normalization import Clip, Fixed, Mode, normalisation
@@ -215,8 +216,8 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
         wanted = target.target_channels(node.channels)
         if wanted != node.channels:
             raise ConfigError(
-                f"{config.place('data', 'target')}: output {node.name!r} has {node.channels} channels, but target "
-                f"{config.data.target.kind!r} needs {wanted}"
+                f"{config.target_place(node.name)}: output {node.name!r} has {node.channels} channels, but target "
+                f"{config.target(node.name).kind!r} needs {wanted}"
             )
         made[node.name] = target
     return made
@@ -228,9 +229,9 @@ def of_values(config: Config, network: Network) -> bool:
 
 
 def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
-    _refuse_other_neighbours(config, objective)
+    _refuse_other_neighbours(config, node.name, objective)
     loss, taken = objective.keys.kind, objective.reading.taken(objective.keys.kind)
-    match config.data.target:
+    match config.target(node.name):
         case BoundaryTarget(thickness=thickness):
             return targets.BoundaryTarget(thickness)
         case AffinityTarget() if objective.reading.whole_voxels:
@@ -240,6 +241,13 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
+        case LsdTarget() if objective.reading.whole_voxels:
+            raise ConfigError(
+                f"{config.place('training', 'loss')}: {loss} lets one channel of a voxel win, but shape descriptors "
+                "are ten values; take square or binomial_cross_entropy"
+            )
+        case LsdTarget(sigma=sigma):
+            return shape_descriptors.LsdTarget(sigma)
         case LabelsTarget(ignore=ignore, first=first) if objective.reading.whole_voxels:
             return targets.ClassesTarget(node.channels, ignore=ignore, first=first)
         case LabelsTarget(first=first) if first:
@@ -255,15 +263,15 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.ImageTarget(scale, taken, node.channels)
 
 
-def _refuse_other_neighbours(config: Config, objective: Objective) -> None:
-    target = config.data.target
+def _refuse_other_neighbours(config: Config, output: str, objective: Objective) -> None:
+    target = config.target(output)
     given = target.offsets if isinstance(target, AffinityTarget) else None
     joined = objective.loss.neighbours(objective.keys)
     if joined and joined != given:
         found = "is no affinity" if given is None else f"has offsets {_listed(given)}"
         raise ConfigError(
             f"{config.place('training', 'loss')}: {objective.loss.name} joins voxels at offsets "
-            f"{_listed(joined)}, but data.target {found}"
+            f"{_listed(joined)}, but the target of {output!r} {found}"
         )
 
 

@@ -17,6 +17,7 @@ from znnpy.metrics.agreement import (
     adapted_rand_of,
     contingency,
     object_precision,
+    splits_and_merges,
     variation_of,
 )
 from znnpy.metrics.overlap import dice, hd95, iou
@@ -34,6 +35,12 @@ TITLES = {
     "voi_merge": "  merge",
     "cremi_score": "CREMI score",
     "object_precision": "average precision over IoU",
+    "splits_per_object": "splits per object",
+    "merges_per_object": "merges per object",
+    "voxels": "voxels",
+    "splits": "splits",
+    "merges": "merges",
+    "best_iou": "IoU of the best",
     "dice": "Dice",
     "iou": "IoU",
     "hd95": "HD95",
@@ -55,6 +62,7 @@ def score_objects(pair: Pair) -> Row:
     """Return the scores of all objects: adapted Rand, VOI in bits, CREMI score, average precision over IoU."""
     table = contingency(np.where(pair.known, pair.truth, 0), pair.found)
     rand, voi = adapted_rand_of(table), variation_of(table)
+    splits, merges = splits_and_merges(table)
     return {
         "adapted_rand_error": rand.error,
         "rand_precision": rand.precision,
@@ -64,6 +72,8 @@ def score_objects(pair: Pair) -> Row:
         "voi_merge": voi.merge,
         "cremi_score": float(np.sqrt(voi.total * max(0.0, rand.error))),
         "object_precision": object_precision(table),
+        "splits_per_object": float(splits.mean()),
+        "merges_per_object": float(merges.mean()),
     }
 
 
@@ -74,6 +84,28 @@ def score_sections(pair: Pair) -> Iterator[tuple[int, Row]]:
         one = Pair(pair.found[part], pair.truth[part], pair.known[part], pair.size)
         if (one.truth[one.known] != 0).any():
             yield z, score_objects(one)
+
+
+def score_each(pair: Pair) -> Iterator[tuple[int, Row]]:
+    """Yield the number of each object of the truth, largest first: voxels, splits, merges, best IoU."""
+    truth = np.where(pair.known, pair.truth, 0)
+    numbers, voxels = np.unique(truth[truth != 0], return_counts=True)
+    table = contingency(truth, pair.found)
+    splits, merges = splits_and_merges(table)
+    pairs = table.tocoo()
+    union = voxels[pairs.row] + table.sum(axis=0)[pairs.col] - pairs.data
+    best = np.zeros(len(numbers))
+    np.maximum.at(best, pairs.row, pairs.data / union)
+    for at in np.argsort(-voxels, kind="stable"):
+        yield (
+            int(numbers[at]),
+            {
+                "voxels": float(voxels[at]),
+                "splits": float(splits[at]),
+                "merges": float(merges[at]),
+                "best_iou": float(best[at]),
+            },
+        )
 
 
 def score_classes(pair: Pair) -> Iterator[tuple[int, Row]]:

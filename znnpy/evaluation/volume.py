@@ -12,10 +12,10 @@ import numpy as np
 from znnpy.config.models import BoundaryTarget, Config
 from znnpy.data.config_volumes import make_targets
 from znnpy.data.samples.image_labels import OneEach
-from znnpy.data.sampling.label_checks import check_labels, read_taken
+from znnpy.data.sampling.label_checks import check_labels
 from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Array, Triple, mirror_read
+from znnpy.data.volume import Array
 from znnpy.engine.layers.probabilities import probabilities
 from znnpy.errors import VolumeError
 from znnpy.evaluation.loss_totals import Tally
@@ -32,7 +32,9 @@ from znnpy.evaluation.scores import (
     segmenter,
     separated,
 )
-from znnpy.infer.blocks import Field, triple
+from znnpy.evaluation.truth import mask_shift, read_known
+from znnpy.evaluation.tuning import tuned_threshold
+from znnpy.infer.blocks import Field
 from znnpy.infer.config_model import Weights, prediction_of
 from znnpy.infer.predict import Floats
 from znnpy.learning.loss import Objective
@@ -84,12 +86,17 @@ class Observed:
 
 
 def evaluate(
-    weights: Weights, scene: Scene, train: Scene | None = None, objects: Objects = DEFAULT
+    weights: Weights,
+    scene: Scene,
+    train: Scene | None = None,
+    objects: Objects = DEFAULT,
+    tuned: Mapping[str, float] | None = None,
 ) -> list[Evaluation]:
     """Evaluate every output on a labelled scene, which stays open and the caller's.
 
-    Baselines come from the middle of `train`; without it, or where nothing counts there, there are none. The whole
-    prediction is kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
+    `tuned`: the threshold of objects by output (`tuned_thresholds`), where `objects` says none. Baselines
+    come from the middle of `train`; without it, or where nothing counts there, there are none. The whole prediction is
+    kept in memory. Raises VolumeError when labels are missing, or no voxel counts.
     """
     test = observe(weights, scene)
     for name, known in test.known.items():
@@ -111,9 +118,31 @@ def evaluate(
             test,
             earlier.get(name),
             objects,
+            (tuned or {}).get(name, USUAL),
         )
         for name in test.values
     ]
+
+
+def shows_objects(config: Config, network: Network) -> bool:
+    """Return whether any output shows boundaries or affinities, of which objects are made."""
+    return any(
+        segmenter(config.target(node.name), DEFAULT, (1.0, 1.0, 1.0)) for node in network.outputs
+    )
+
+
+def tuned_thresholds(
+    weights: Weights, scene: Scene, objects: Objects = DEFAULT
+) -> Mapping[str, float]:
+    """Return by output the threshold at which objects are best in the middle of a scene, as one for validation."""
+    seen = observe(weights, scene, CALIBRATED)
+    losses, found = training_losses(weights.config, weights.network), dict[str, float]()
+    for name, values in seen.values.items():
+        segment = segmenter(weights.config.target(name), objects, scene.resolution)
+        level = tuned_threshold(_predicted(losses[name], values), seen.known[name], segment)
+        if level is not None:
+            found[name] = level
+    return found
 
 
 def observe(
@@ -154,7 +183,7 @@ def refuse_labels(config: Config, network: Network, scene: Scene) -> dict[str, T
         )
     for name, target in targets.items():
         labels = scene.labels[name]
-        check_labels(target, labels, scene.masks.get(name), _mask_shift(scene, name))
+        check_labels(target, labels, scene.masks.get(name), mask_shift(scene, name))
     return targets
 
 
@@ -167,6 +196,7 @@ def _evaluation(
     test: Observed,
     earlier: Labelled | None,
     objects: Objects,
+    usual: float,
 ) -> Evaluation:
     values, known = test.values[name], test.known[name]
     tally = Tally(objective)
@@ -177,15 +207,17 @@ def _evaluation(
         return Evaluation(scene.reference.name, name, tally.loss, scores, known, found)
     network, level = (
         Predicted(found, found),
-        USUAL if objects.threshold is None else objects.threshold,
+        usual if objects.threshold is None else objects.threshold,
     )
-    cut = separated(network, known, segmenter(config.data.target, objects, scene.resolution), level)
+    cut = separated(
+        network, known, segmenter(config.target(name), objects, scene.resolution), level
+    )
     classes = objective.reading.whole_voxels
     scores = {"network": score(network, known, cut, level, classes=classes)}
     if earlier:
         by_raw = not isinstance(scene.labels[name], OneEach)
         fitted = baselines(earlier, known, by_raw=by_raw)
-        scores |= _trivial(config, fitted, earlier, known, objects, classes=classes)
+        scores |= _trivial(config.target(name), fitted, earlier, known, objects, classes=classes)
     return Evaluation(scene.reference.name, name, tally.loss, scores, known, found, cut)
 
 
@@ -194,7 +226,7 @@ def _predicted(objective: Objective, values: Floats) -> Floats:
 
 
 def _trivial(
-    config: Config,
+    target: object,
     fitted: Mapping[str, tuple[Predicted, Predicted]],
     earlier: Labelled,
     known: Labelled,
@@ -203,7 +235,6 @@ def _trivial(
     classes: bool,
 ) -> dict[str, Scores]:
     """Return the scores of baselines, whose thresholds of objects are found on the `earlier` volume too."""
-    target = config.data.target
     segment, first = by_components(target, objects), isinstance(target, BoundaryTarget)
     scores = {}
     for predictor, (before, now) in fitted.items():
@@ -218,45 +249,3 @@ def _deviations(found: Floats, known: Labelled, train: Labelled | None) -> dict[
     pairs = baselines(train, known, by_raw=False) if train else {}
     values = {"network": found} | {name: now.ranking for name, (_, now) in pairs.items()}
     return {name: deviations(each, known) for name, each in values.items()}
-
-
-def read_known(scene: Scene, name: str, target: Target, field: Field) -> Labelled:
-    """Read targets, weights, objects and raw image at the voxels of a field."""
-    labels, mask, margin = scene.labels[name], scene.masks.get(name), target.margin
-    corner, shift = scene.corner(labels), _mask_shift(scene, name)
-    extent = triple((n - 1) * step + 1 for n, step in zip(field.shape, field.stride, strict=True))
-    lower, upper = _minus(field.first, corner), _minus(_plus(field.first, extent), corner)
-    wide = (margin, margin, margin)
-    before, behind = _minus(lower, wide), _plus(upper, wide)
-    ids, inside = read_taken(target, labels, mask, before, behind, shift)
-    value, weight = target.compute(ids, inside)
-    z, y, x = (
-        slice(margin, margin + n, step) for n, step in zip(extent, field.stride, strict=True)
-    )
-    raw = _mended(
-        mirror_read(scene.reference, field.first, _plus(field.first, extent), finite=False)[0]
-    )
-    down, across, along = (slice(None, None, step) for step in field.stride)
-    objects = np.where(inside[z, y, x], ids[0, z, y, x], ids.dtype.type(0))
-    deep, tall, broad = (n * step for n, step in zip(scene.resolution, field.stride, strict=True))
-    size = (deep, tall, broad)
-    return Labelled(value[:, z, y, x], weight[:, z, y, x], objects, raw[down, across, along], size)
-
-
-def _mask_shift(scene: Scene, name: str) -> Triple:
-    mask, corner = scene.masks.get(name), scene.corner(scene.labels[name])
-    return (0, 0, 0) if mask is None else _minus(corner, scene.corner(mask))
-
-
-def _mended(raw: Array) -> Array:
-    """Return a raw image to draw and threshold, with NaN and infinity (refused unless replaced) set to its mean."""
-    good = np.isfinite(raw)
-    return raw if good.all() else np.where(good, raw, raw[good].mean() if good.any() else 0)
-
-
-def _minus(a: Triple, b: Triple) -> Triple:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
-
-
-def _plus(a: Triple, b: Triple) -> Triple:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.config.models import AffinityTarget, BoundaryTarget, Config, MaskTarget
+from znnpy.config.models import AffinityTarget, BoundaryTarget, Config, LsdTarget, MaskTarget
 from znnpy.data.class_labels import label_type
 from znnpy.data.config_volumes import normalisations
 from znnpy.data.fingerprint import fingerprint
@@ -79,7 +79,7 @@ def request_of(
     if not labels:
         return Request(node, mirror, dtype=dtype, sources=sources)
     # As the labels that it learned from are numbered.
-    first = getattr(config.data.target, "first", 0)
+    first = getattr(config.target(node.name), "first", 0)
     kind = label_type(first + max(2, node.channels) - 1)
     return Request(node, mirror, dtype=kind, sources=sources, first=first)
 
@@ -172,9 +172,12 @@ def plan_job(
     are too small.
     """
     config = weights.config
-    if request.flips and isinstance(config.data.target, AffinityTarget):
-        raise ConfigError("flips change what affinities mean: predict affinities without them")
-    if request.first is not None and isinstance(config.data.target, AffinityTarget):
+    target = config.target(request.node.name)
+    if request.flips and isinstance(target, AffinityTarget | LsdTarget):
+        raise ConfigError(
+            "flips change what affinities and shape descriptors mean: predict these without them"
+        )
+    if request.first is not None and isinstance(target, AffinityTarget):
         raise ConfigError(
             "affinities are no classes: predict them without --labels, then segment them"
         )
@@ -268,13 +271,13 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
         request.dtype != np.uint8
         or request.first is not None
         or reading.functions
-        or isinstance(config.data.target, probable)
+        or isinstance(config.target(request.node.name), probable)
     ):
         return ()
-    kind = config.data.target.kind
+    kind = config.target(request.node.name).kind
     return (
         f"uint8 holds 0 to 1 as 0 to 255, and values beyond are cut off there; this network's may be any, as its "
-        f"target (data.target: {kind}) and loss take any: write float32 unless they lie in 0 to 1",
+        f"target ({kind}) and loss take any: write float32 unless they lie in 0 to 1",
     )
 
 

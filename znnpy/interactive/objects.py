@@ -16,6 +16,7 @@ from znnpy.evaluation.objects import (
     Row,
     read_pair,
     score_classes,
+    score_each,
     score_objects,
     score_sections,
 )
@@ -114,16 +115,17 @@ def score(
     labels: Image,
     *,
     mask: Image | None = None,
-    by: Literal["section", "class"] | None = None,
+    by: Literal["section", "class", "object"] | None = None,
 ) -> Scored:
     """Score objects against labels (0: unknown), as `znnpy score` does; both (z, y, x), arrays or `FILE:DATASET`.
 
     Returns scores by name: adapted Rand error, VOI in bits, CREMI score, average precision over IoU. `by` section:
-    such scores for each z. `by` class: numbers are classes, 0 too, and each has Dice, IoU and HD95. `mask`: voxels
+    such scores for each z. `by` object: splits, merges and best IoU
+    of each of the truth. `by` class: numbers are classes, 0 too, and each has Dice, IoU and HD95. `mask`: voxels
     that count. Raises VolumeError where these are no labels, or have no voxel in common.
     """
-    if by not in (None, "section", "class"):
-        raise VolumeError(f"by: must be 'section' or 'class'; found {by!r}")
+    if by not in (None, "section", "class", "object"):
+        raise VolumeError(f"by: must be 'section', 'class' or 'object'; found {by!r}")
     given = objects.labels if isinstance(objects, Objects) else objects
     with ExitStack() as stack:
         volumes = [
@@ -134,6 +136,8 @@ def score(
         pair = read_pair(*volumes)
     if by == "class":
         return Scored(score_classes(pair))
+    if by == "object":
+        return Scored(score_each(pair))
     return Scored(score_objects(pair) if by is None else score_sections(pair))
 
 

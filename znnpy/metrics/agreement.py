@@ -19,6 +19,7 @@ from znnpy.errors import ShapeError
 Array = NDArray[Any]
 IOUS = tuple(0.5 + 0.05 * step for step in range(10))
 """Thresholds of the intersection over union, as for COCO."""
+PART = 0.05  # of an object's voxels: what is smaller is no split and no merge, but a border that lies elsewhere
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,24 @@ def object_precision(table: Any, thresholds: Sequence[float] = IOUS) -> float:
     found = [int(np.count_nonzero(pairs.data / union > it)) for it in thresholds]
     objects = len(in_truth) + len(in_segmentation)
     return float(np.mean([n / (objects - n) for n in found]))
+
+
+def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each object of the truth its splits and merges, int64 (objects,), by the `contingency`.
+
+    Splits: the parts that have at least `PART` of its voxels, less one. Merges: the other objects of the truth that are
+    in one of the segmentation with it, each with at least `PART` of the voxels of that one.
+    """
+    pairs = table.tocoo()
+    in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
+    parts = pairs.row[pairs.data >= PART * in_truth[pairs.row]]
+    splits = np.maximum(np.bincount(parts, minlength=len(in_truth)) - 1, 0)
+    large = pairs.data >= PART * in_segmentation[pairs.col]
+    ones = np.ones(np.count_nonzero(large), np.int64)
+    shared = sparse.csr_array((ones, (pairs.row[large], pairs.col[large])), shape=table.shape)
+    together = (shared @ shared.T).tocoo()
+    others = together.row[together.row != together.col]
+    return splits, np.bincount(others, minlength=len(in_truth))
 
 
 def contingency(truth: Array, segmentation: Array) -> Any:

@@ -1,54 +1,14 @@
-"""Joins fragments into objects, least boundary first, by its mean over all faces between two (average linkage)."""
+"""Joins fragments into objects, least boundary first, by its mean or median over all faces between two."""
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.data.joining import join
 
-Float64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Faces:
-    """What lies between fragments: `pairs` (N, 2) of their numbers, the lower first, each once.
-
-    `total`: sums of the boundary over the voxel faces of a pair, of which there are `size`; both float64 (N,).
-    """
-
-    pairs: NDArray[np.int64]
-    total: Float64
-    size: Float64
-
-    @property
-    def mean(self) -> Float64:
-        """The mean boundary of each pair."""
-        return self.total / self.size
-
-
-def faces(labels: NDArray[Any], height: NDArray[np.float32]) -> Faces:
-    """Return the faces of fragments on a map of boundaries, both (z, y, x); label 0 is none.
-
-    The boundary between two voxels is the higher one of both: walls may lie on either side.
-    """
-    count = int(labels.max()) + 1
-    keys, values = [], []
-    for axis in range(3):
-        along, high = np.moveaxis(labels, axis, 0), np.moveaxis(height, axis, 0)
-        before, after = along[:-1], along[1:]
-        apart = (before != after) & (before > 0) & (after > 0)
-        one, other = before[apart].astype(np.int64), after[apart].astype(np.int64)
-        keys.append(np.minimum(one, other) * count + np.maximum(one, other))
-        values.append(np.maximum(high[:-1][apart], high[1:][apart]))
-    key, place = np.unique(np.concatenate(keys), return_inverse=True)
-    total, size = (
-        np.bincount(place, weight, len(key)).astype(np.float64)
-        for weight in (np.concatenate(values), None)
-    )
-    return Faces(np.stack(np.divmod(key, count), axis=1), total, size)
+from znnpy.segment.faces import BINS, Faces
 
 
 def joined(
@@ -56,42 +16,35 @@ def joined(
 ) -> NDArray[np.int64]:
     """Return for each fragment, and 0, one that stands for its object; `sizes`: voxels of each, (fragments + 1,).
 
-    The two with the least mean boundary become one, again and again, while it is below `threshold`, or one of them
-    has fewer than `least` voxels.
+    The two with the least boundary between them become one, again and again, while it is below `threshold`, or one of
+    them has fewer than `least` voxels. The boundary is the mean over all faces (average linkage), of faces with
+    histograms the median. Of equal ones the pair that is first in `found`, whatever it has become.
     """
-    beside: list[dict[int, tuple[float, float]]] = [{} for _ in sizes]
-    queue = []
-    for (a, b), total, size in zip(
-        found.pairs.tolist(), found.total.tolist(), found.size.tolist(), strict=True
-    ):
-        beside[a][b] = beside[b][a] = total, size
-        if total / size < threshold or least:
-            queue.append((total / size, a, b))
-    heapq.heapify(queue)
-    into, voxels = list(range(len(sizes))), sizes.tolist()
-    while queue:
-        mean, a, b = heapq.heappop(queue)
-        total, size = beside[a].get(b, (np.inf, 1.0))
-        if total / size != mean:
-            continue  # of a pair that is no more, or has other faces by now
-        if mean >= threshold and min(voxels[a], voxels[b]) >= least:
-            continue
-        # The one with fewer neighbours moves, so that each moves rarely.
-        if len(beside[a]) < len(beside[b]):
-            a, b = b, a
-        into[b] = a
-        voxels[a] += voxels[b]
-        del beside[a][b]
-        for c, (total, size) in beside[b].items():
-            if c != a:
-                more, larger = beside[a].get(c, (0.0, 0.0))
-                faces_now = total + more, size + larger
-                beside[a][c] = beside[c][a] = faces_now
-                del beside[c][b]
-                if faces_now[0] / faces_now[1] < threshold or least:
-                    heapq.heappush(queue, (faces_now[0] / faces_now[1], min(a, c), max(a, c)))
-        beside[b].clear()
-    return _roots(np.array(into))
+    count, regions = len(found.pairs), len(sizes)
+    parents = np.arange(regions)
+    pairs = found.pairs.astype(np.int64)
+    statistics = [found.total.astype(np.float64), found.size.astype(np.float64)]
+    bins = 0 if found.counts is None else BINS
+    histograms = np.zeros(1, np.int32) if found.counts is None else found.counts.astype(np.int32)
+    voxels = sizes.astype(np.int64)
+    room = [np.empty(regions, np.int64) for _ in range(2)]
+    links = np.empty(4 * count, np.int64)
+    queue = [np.empty(count, kind) for kind in (np.int64, np.int64, np.float64)]
+    slots = 1 << max(1, 2 * count).bit_length()
+    table = np.zeros(1 + slots, np.int64)
+    table[0] = slots
+    arrays: list[Any] = [np.ascontiguousarray(it) for it in (pairs, *statistics, histograms)]
+    behind = [voxels, parents, *room, links, *queue, table]
+    join(
+        regions,
+        count,
+        *(it.ctypes.data for it in arrays),
+        bins,
+        *(it.ctypes.data for it in behind),
+        least,
+        threshold,
+    )
+    return _roots(parents)
 
 
 def _roots(into: NDArray[np.int64]) -> NDArray[np.int64]:

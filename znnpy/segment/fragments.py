@@ -34,15 +34,33 @@ def fragments(height: Float32, threshold: float, resolution: Triple64) -> Labels
     Seeds are the places that lie farthest from voxels above `threshold`. Of thick sections (`is_flat`) each is cut by
     itself. `resolution`: voxel size z, y, x.
     """
+    return sown(height, threshold, resolution)[0]
+
+
+def sown(
+    height: Float32, threshold: float, resolution: Triple64
+) -> tuple[Labels, NDArray[np.int64]]:
+    """Return `fragments`, and where the seed of each begins: the index of its first voxel in the map, (fragments,)."""
     if not is_flat(resolution):
-        return flooded(*_landscape(height, threshold, resolution))
-    found, labels = 0, np.empty(height.shape, np.int32)
+        depth, seeds = _landscape(height, threshold, resolution)
+        return flooded(depth, seeds), _first_voxels(seeds)
+    found, labels, first = 0, np.empty(height.shape, np.int32), []
     for z in range(len(height)):
         part = slice(z, z + 1)
         depth, seeds = _landscape(height[part], threshold, resolution)
         labels[part] = flooded(depth, np.where(seeds > 0, seeds + found, 0))
-        found += int(seeds.max())
-    return labels
+        first.append(_first_voxels(seeds) + z * seeds.size)
+        found += len(first[-1])
+    return labels, np.concatenate(first)
+
+
+def _first_voxels(seeds: NDArray[Any]) -> NDArray[np.int64]:
+    """Return for each seed, numbered from 1, the index of its first voxel."""
+    places = np.flatnonzero(seeds)
+    first = np.zeros(int(seeds.max()) + 1, np.int64)
+    # Of a seed's voxels the last one written stays.
+    first[seeds.reshape(-1)[places[::-1]]] = places[::-1]
+    return first[1:]
 
 
 def _landscape(

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Array, Triple, Triple64, Volume, directions_attribute, slabs
+from znnpy.data.volume import Triple, Triple64, Volume, directions_attribute
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.registry import resolved
 from znnpy.segment.method import METHODS, Kind, Method
+from znnpy.segment.probabilities import doubt, probabilities
 
 Float32 = NDArray[np.float32]
 DATASET = "volumes/labels/neuron_ids"
 NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 """Offsets of the nearest neighbours before a voxel along z, y and x."""
-# Networks trained with a square loss leave [0, 1] a little; logits leave it by much.
-BEYOND = 0.5
 _WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity": "affinities"}
 
 
@@ -80,6 +79,23 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
             f"{volume.name}: {blockwise.title or blockwise.name} is written block by block (znnpy segment --method "
             f"{blockwise.name}, znnpy.segment.by_blocks.write_by_blocks)"
         )
+    found, method, threshold = settled(volume, request)
+    _refuse_memory(volume, method, len(found.channels), memory)
+    values = probabilities(volume, found.channels)
+    doubt(volume, float(values.max()))
+    labels, sizes = _renumbered(
+        _labels(values, method, request, found, threshold, volume.resolution), request.min_size
+    )
+    if len(sizes) > 1:
+        remark_on_largest(volume, found, int(sizes.argmax()) + 1, int(sizes.max()))
+    return Segmented(labels, sizes, found, threshold, method.name)
+
+
+def settled(volume: Volume, request: Request) -> tuple[Meaning, Method, float]:
+    """Return what a prediction shows, and method and threshold, the usual ones where none is named.
+
+    Raises VolumeError for a method that does not take such a prediction.
+    """
     found = meaning(volume, request.kind, request.channels)
     method = method_of(request.method or usual_method(found.kind))
     if found.kind not in method.kinds:
@@ -87,16 +103,8 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
         raise VolumeError(
             f"{volume.name} is a {found.kind} map; {method.title or method.name} needs {needed}"
         )
-    _refuse_memory(volume, method, len(found.channels), memory)
     usual = method.thresholds.get(found.kind, 0.5)
-    threshold = usual if request.threshold is None else request.threshold
-    values = probabilities(volume, found.channels)
-    _doubt(volume, values)
-    labels, sizes = _renumbered(
-        _labels(values, method, request, found, threshold, volume.resolution), request.min_size
-    )
-    _remark_on_largest(volume, found, sizes)
-    return Segmented(labels, sizes, found, threshold, method.name)
+    return found, method, usual if request.threshold is None else request.threshold
 
 
 def usual_method(kind: Kind) -> str:
@@ -161,31 +169,17 @@ def _labels(
     return labels
 
 
-def _remark_on_largest(volume: Volume, found: Meaning, sizes: NDArray[np.int64]) -> None:
+def remark_on_largest(volume: Volume, found: Meaning, number: int, size: int) -> None:
     """Warn of an object of more than half the volume beside others: boundaries have gaps, as a rule."""
     voxels = int(np.prod(volume.extent, dtype=np.int64))
-    if found.kind == "foreground" or len(sizes) < 2 or sizes.max() <= voxels / 2:
+    if found.kind == "foreground" or size <= voxels / 2:
         return
     change = "raise" if found.kind == "affinity" else "lower"
     warnings.warn(
-        f"object {int(sizes.argmax()) + 1} has {sizes.max() / voxels:.0%} of the voxels of {volume.name}: where it is "
+        f"object {number} has {size / voxels:.0%} of the voxels of {volume.name}: where it is "
         f"several that flow together through gaps, {change} --threshold, or take another --method",
         stacklevel=3,
     )
-
-
-def _doubt(volume: Volume, values: Float32) -> None:
-    """Warn where integers are far below the largest of their type, as of masks of 0 and 1, or bytes in 16 bits."""
-    if volume.dtype.kind not in "ui":
-        return
-    largest = int(np.iinfo(volume.dtype).max)
-    highest = round(float(values.max()) * largest)
-    if highest == 1 or 0 < highest <= 255 < largest:
-        warnings.warn(
-            f"{volume.name} holds {volume.dtype} up to {highest}, and {largest} is the probability 1: all of them are "
-            f"taken for nearly 0; write 0 to {largest}, floats from 0 to 1, or a mask as bool",
-            stacklevel=3,
-        )
 
 
 def _renumbered(
@@ -239,37 +233,6 @@ def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meani
             "--channel, or say --kind affinity"
         )
     return Meaning(found, used)
-
-
-def probabilities(volume: Volume, channels: Sequence[int]) -> Float32:
-    """Read channels of a prediction as float32 (C, z, y, x) from 0 to 1; integers are divided by their largest.
-
-    Reads in slabs. Raises VolumeError for values that are not probabilities.
-    """
-    _, height, width = volume.extent
-    values = np.empty((len(channels), *volume.extent), np.float32)
-    for start, stop in slabs(volume):
-        slab = volume.read((start, 0, 0), (stop, height, width))[list(channels)]
-        values[:, start:stop] = _scaled(slab, volume)
-    volume.verify()
-    return values
-
-
-def _scaled(slab: Array, volume: Volume) -> Any:
-    if slab.dtype.kind in "ui":
-        if slab.dtype.itemsize > 2:
-            raise VolumeError(
-                f"{volume.name} holds {slab.dtype}, as labels do; expected probabilities as floats, "
-                "uint8 or uint16"
-            )
-        return slab.astype(np.float32) / np.float32(np.iinfo(slab.dtype).max)
-    low, high = float(slab.min()), float(slab.max())
-    if low < -BEYOND or high > 1 + BEYOND:
-        raise VolumeError(
-            f"{volume.name} holds values from {low:.4g} to {high:.4g}; expected probabilities from 0 "
-            "to 1, as `znnpy predict` writes them without --logits"
-        )
-    return np.clip(slab, 0, 1)
 
 
 def _offsets(volume: Volume, used: Sequence[int]) -> tuple[Triple, ...]:

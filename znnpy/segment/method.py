@@ -24,6 +24,9 @@ class Method:
     channels as they are stored, of a part of the volume that depends on no other; they are written block by block,
     restartable, whatever the memory. `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes.
     `title`: its name in errors. `by_size`: `find` takes the voxel size too, `resolution=` (z, y, x).
+    `join(graph, level, min_size)`: returns for each fragment of a `RegionGraph`, after 0 for none, a number (int64)
+    that those of its object share; such methods work block by block, beyond memory. `histograms`: it wants those of
+    faces.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Method:
     title: str = ""
     blocks: Any = None
     by_size: bool = False
+    join: Any = None
+    histograms: bool = False
 
 
 # The first that takes a prediction is the usual one. Peak bytes as measured on noise. Seeds of a watershed are
@@ -48,7 +53,18 @@ METHODS = Registry[Method](
             summary="fragments of a watershed from the places farthest from boundaries, joined where the mean boundary "
             "between them is low; thick sections each by itself, by the voxel size",
             find="znnpy.segment.methods:agglomerate",
-            voxel_bytes=80,
+            join="znnpy.segment.methods:by_mean",
+            voxel_bytes=100,
+            kinds=("boundary", "affinity"),
+            by_size=True,
+        ),
+        Method(
+            name="median",
+            summary="the same fragments, joined by the median boundary between them",
+            find="znnpy.segment.methods:median",
+            join="znnpy.segment.methods:by_mean",
+            histograms=True,
+            voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
         ),
@@ -56,7 +72,8 @@ METHODS = Registry[Method](
             name="multicut",
             summary="the same fragments, cut apart where that costs least in all",
             find="znnpy.segment.methods:multicut",
-            voxel_bytes=80,
+            join="znnpy.segment.methods:by_cuts",
+            voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
         ),

@@ -6,7 +6,7 @@ All return new labels uint32 or uint64 (z, y, x), 0 unassigned. Probabilities ar
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from znnpy.data.volume import Triple, Triple64
 from znnpy.errors import VolumeError
 from znnpy.metrics import from_affinity, from_boundary
-from znnpy.segment.agglomeration import Faces, faces, joined
-from znnpy.segment.fragments import flooded, fragments
+from znnpy.segment.agglomeration import joined
+from znnpy.segment.fragments import flooded
+from znnpy.segment.region_graph import RegionGraph, graph_of, objects_of
+from znnpy.segment.tiles import Tiling, box, cut
 
 Float32 = NDArray[np.float32]
 Labels = NDArray[Any]
@@ -42,10 +44,20 @@ def agglomerate(
     of fewer than `min_size` voxels join the neighbour with the least boundary. `values` (C, z, y, x), C 1 but for
     affinities; `resolution`: voxel size z, y, x.
     """
-    level = threshold if kind == "boundary" else 1 - threshold
-    parts, between = _fragments(values, kind, level, offsets, resolution)
-    found: Labels = joined(between, np.bincount(parts.ravel()), level, min_size)[parts]
-    return found.astype(np.uint32)
+    return _of_fragments(by_mean, False, values, kind, threshold, offsets, min_size, resolution)
+
+
+def median(
+    values: Float32,
+    kind: str,
+    threshold: float,
+    offsets: Sequence[Triple],
+    min_size: int,
+    *,
+    resolution: Triple64 = (1.0, 1.0, 1.0),
+) -> Labels:
+    """Join fragments as `agglomerate` does, by the median boundary between them."""
+    return _of_fragments(by_mean, True, values, kind, threshold, offsets, min_size, resolution)
 
 
 def multicut(
@@ -61,15 +73,25 @@ def multicut(
 
     A face costs the logit of its mean boundary against `threshold`, times its voxels. Otherwise as `agglomerate`.
     """
+    _bioimage_cpp("graph.multicut")  # before fragments are made
+    return _of_fragments(by_cuts, False, values, kind, threshold, offsets, min_size, resolution)
+
+
+def by_mean(graph: RegionGraph, level: float, min_size: int) -> NDArray[np.int64]:
+    """Return the fragment that stands for the object of each of a graph, as `agglomeration.joined`."""
+    return joined(graph.faces, graph.voxels, level, min_size)
+
+
+def by_cuts(graph: RegionGraph, level: float, min_size: int) -> NDArray[np.int64]:
+    """Return the number of the object of each fragment of a graph, and 0 for none, by `multicut`."""
     solvers = _bioimage_cpp("graph.multicut")
-    graph = _bioimage_cpp("graph").UndirectedGraph
-    level = threshold if kind == "boundary" else 1 - threshold
-    parts, between = _fragments(values, kind, level, offsets, resolution)
-    join = between.size * (_logit(np.asarray(level)) - _logit(between.mean))
-    problem = solvers.MulticutObjective(graph.from_edges(int(parts.max()) + 1, between.pairs), join)
+    made = _bioimage_cpp("graph").UndirectedGraph
+    found = graph.faces
+    join = found.size * (_logit(np.asarray(level)) - _logit(found.mean))
+    problem = solvers.MulticutObjective(made.from_edges(len(graph.voxels), found.pairs), join)
     steps = [solvers.GreedyAdditiveMulticut(), solvers.KernighanLinMulticut()]
-    objects: Labels = solvers.ChainedMulticutSolvers(steps).optimize(problem)
-    return np.where(parts > 0, objects[parts] + 1, 0).astype(np.uint32)
+    objects = solvers.ChainedMulticutSolvers(steps).optimize(problem)
+    return np.asarray(objects, np.int64)
 
 
 def _logit(probability: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,13 +99,31 @@ def _logit(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(bounded) - np.log1p(-bounded)
 
 
-def _fragments(
-    values: Float32, kind: str, level: float, offsets: Sequence[Triple], resolution: Triple64
-) -> tuple[NDArray[np.int32], Faces]:
-    """Return fragments whose seeds are well below `level`, and the faces between them."""
-    height = _height(values, kind, offsets)
-    parts = fragments(height, SURER * level, resolution)
-    return parts, faces(parts, height)
+def _of_fragments(
+    solve: Callable[[RegionGraph, float, int], NDArray[np.int64]],
+    bins: bool,
+    values: Float32,
+    kind: str,
+    threshold: float,
+    offsets: Sequence[Triple],
+    min_size: int,
+    resolution: Triple64,
+) -> Labels:
+    """Return the objects that a solver makes of the fragments of all tiles, which are numbered and dropped."""
+    height = boundaries(values, kind, offsets)
+    z, y, x = height.shape
+    level = threshold if kind == "boundary" else 1 - threshold
+    tiling = Tiling((z, y, x), resolution, level, bins)
+    labels, parts = np.empty(height.shape, np.uint32), {}
+    for place in tiling.places:
+        own, parts[place] = cut(tiling, place, lambda a, b: height[box(a, b)], SURER)
+        labels[box(*tiling.region(place))] = own
+    graph = graph_of(tiling, parts.__getitem__)
+    numbers, _ = objects_of(graph, solve(graph, level, min_size), min_size)
+    for place, part in parts.items():
+        inside = box(*tiling.region(place))
+        labels[inside] = numbers[graph.numbers(part.ids)][labels[inside]]
+    return labels
 
 
 def components(
@@ -107,7 +147,7 @@ def watershed(
     Boundaries of affinities are 1 - the least to a nearest neighbour. Boundaries and affinities
     are flooded everywhere, a foreground only where it is above 0.5 (or `threshold`, if lower).
     """
-    height = _height(values, kind, offsets)
+    height = boundaries(values, kind, offsets)
     seeds = from_boundary(
         height, threshold if kind == "boundary" else 1 - threshold, min_size=min_size
     )
@@ -139,7 +179,7 @@ def mutex(
     return found
 
 
-def _height(values: Float32, kind: str, offsets: Sequence[Triple]) -> Float32:
+def boundaries(values: Float32, kind: str, offsets: Sequence[Triple]) -> Float32:
     """Return a map (z, y, x) that is high on boundaries."""
     if kind == "boundary":
         return np.asarray(values[0])

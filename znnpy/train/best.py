@@ -9,7 +9,7 @@ from typing import Any
 
 from znnpy.config.models import Config
 from znnpy.config.problems import suggestion
-from znnpy.data.config_volumes import of_values
+from znnpy.data.config_volumes import make_targets, of_values
 from znnpy.errors import ConfigError
 from znnpy.metrics.metric import METRICS, Metric, Of
 from znnpy.network import Network, training_losses
@@ -72,11 +72,13 @@ def metric_of(config: Config, network: Network) -> Metric | None:
     name, classes = config.training.validation.score, _classes(config, network)
     if name == "loss" or (name == "error" and not of_values(config, network)):
         return None
-    has: set[Of] = {"values"} if of_values(config, network) else {"decisions"}
+    # The first output is scored, whatever others learn beside it.
+    first = make_targets(config, network)[network.outputs[0].name]
+    has: set[Of] = {"values"} if first.values else {"decisions"}
     has |= {"classes"} if classes else set()
     scores = {it.name: it for it in METRICS.values() if it.of in has and it.of_patches}
     if name not in scores:
-        allowed = ["loss", *([] if "values" in has else ["error"]), *scores]
+        allowed = ["loss", *([] if of_values(config, network) else ["error"]), *scores]
         place = config.place("training", "validation", "score")
         raise ConfigError(
             f"{place}: {name!r} is no score of patches of this network{suggestion(name, allowed)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,13 @@ from znnpy.data.config_volumes import open_scene
 from znnpy.data.scene import Scene
 from znnpy.errors import RunError
 from znnpy.evaluation.scores import Objects
-from znnpy.evaluation.volume import DEFAULT, Evaluation, evaluate
+from znnpy.evaluation.volume import (
+    DEFAULT,
+    Evaluation,
+    evaluate,
+    shows_objects,
+    tuned_thresholds,
+)
 from znnpy.pictures import side_by_side
 from znnpy.train.run_directory import PICTURE, RESULT, read_object, write_json
 from znnpy.train.start import SavedRun
@@ -46,18 +52,29 @@ def why_none(config: Config) -> str:
 def evaluate_run(
     saved: SavedRun, sections: tuple[VolumeSection, ...], objects: Objects = DEFAULT
 ) -> list[Evaluation]:
-    """Evaluate a run's newest weights on volumes, with baselines fitted on its first training volume."""
+    """Evaluate a run's newest weights on volumes, with baselines fitted on its first training volume.
+
+    The threshold of objects, if none is given, is the best one on the first labelled volume of data.validation that is
+    not evaluated.
+    """
     return evaluate_scenes(
         saved,
         (open_scene(section, saved.config.data, saved.network) for section in sections),
         objects,
+        sections,
     )
 
 
 def evaluate_scenes(
-    saved: SavedRun, scenes: Iterable[Scene], objects: Objects = DEFAULT
+    saved: SavedRun,
+    scenes: Iterable[Scene],
+    objects: Objects = DEFAULT,
+    sections: tuple[VolumeSection, ...] = (),
 ) -> list[Evaluation]:
-    """Evaluate as `evaluate_run` on labelled scenes, one after the other; all are closed at the end."""
+    """Evaluate as `evaluate_run` on labelled scenes, one after the other; all are closed at the end.
+
+    `sections`: what they were opened from, which tunes nothing.
+    """
     found = []
     config, network = saved.config, saved.network
     unread = config.data.model_copy(update={"in_memory": False})  # baselines need a part of it
@@ -66,10 +83,26 @@ def evaluate_scenes(
         if config.data.train:
             train = open_scene(config.data.train[0], unread, network)
             stack.callback(train.close)
+        tuned = _tuned(saved, objects, sections)
         for scene in scenes:
             stack.callback(scene.close)
-            found += evaluate(saved.weights, scene, train, objects)
+            found += evaluate(saved.weights, scene, train, objects, tuned)
     return found
+
+
+def _tuned(
+    saved: SavedRun, objects: Objects, sections: tuple[VolumeSection, ...]
+) -> Mapping[str, float]:
+    """Return the thresholds of objects that are best on a volume for validation; none if there is no other one."""
+    config = saved.config
+    known = [it for it in config.data.validation if it.labels is not None and it not in sections]
+    if objects.threshold is not None or not known or not shows_objects(config, saved.network):
+        return {}
+    scene = open_scene(known[0], config.data.model_copy(update={"in_memory": False}), saved.network)
+    try:
+        return tuned_thresholds(saved.weights, scene, objects)
+    finally:
+        scene.close()
 
 
 def is_scored(path: Path, iteration: int, sections: tuple[VolumeSection, ...]) -> bool:

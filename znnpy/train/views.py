@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.config.models import AffinityTarget, BoundaryTarget
 from znnpy.data.config_volumes import open_scene
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, ArrayVolume, Triple64
@@ -55,25 +55,24 @@ def layers_of_run(saved: SavedRun, scene: Scene) -> list[Layer]:
     shown: Kind = "prediction" if reading.functions else "raw"
     labels = Layer("labels", volume(known.objects, "labels"), "labels")
     if (
-        not isinstance(config.data.target, AffinityTarget | BoundaryTarget)
+        not isinstance(config.target(node), AffinityTarget | BoundaryTarget)
         and not reading.whole_voxels
     ):
         labels = Layer(shown, volume(known.target, "labels"), "labels")
     layers = [Layer("raw", raw, "raw"), labels]
     layers.append(Layer(shown, prediction, f"prediction, iteration {title}"))
-    return layers + _objects(config, prediction)
+    return layers + _objects(config.target(node), prediction)
 
 
-def _objects(config: Config, prediction: ArrayVolume) -> list[Layer]:
+def _objects(target: object, prediction: ArrayVolume) -> list[Layer]:
     """Return the objects of the prediction, if its target is one that shows objects."""
-    target = config.data.target
     if isinstance(target, AffinityTarget):
         prediction.neighbours = target.offsets
     elif not isinstance(target, BoundaryTarget):
         return []
-    found = segment(prediction, Request("watershed", min_size=50))
+    found = segment(prediction, Request(min_size=50))
     labels = ArrayVolume(found.labels, "objects", prediction.resolution, prediction.offset)
-    return [Layer("labels", labels, "objects (watershed)")]
+    return [Layer("labels", labels, f"objects ({found.method})")]
 
 
 def _place(scene: Scene, field: Field) -> tuple[Triple64, Triple64]:

@@ -17,7 +17,7 @@ class OutputFormat:
     `whole(destination, array, attributes)`: writes an array (z, y, x) atomically. `owns(path)`: whether what
     stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without
     a dataset's name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
-    `ready()`: raises VolumeError where a package is missing.
+    `wide`: holds uint64, as numbers of objects are. `ready()`: raises VolumeError where a package is missing.
     """
 
     name: str
@@ -29,6 +29,7 @@ class OutputFormat:
     folder: bool = False
     has_datasets: bool = True
     from_voxel_0: bool = False
+    wide: bool = True
     ready: Any = None
 
 
@@ -88,6 +89,7 @@ MRC = OutputFormat(
     owns="znnpy.data.flat.mrc:is_mrc",
     ready="znnpy.data.flat.mrc:mrcfile",
     has_datasets=False,
+    wide=False,
 )
 TIFF = OutputFormat(
     name="tiff",
@@ -97,6 +99,7 @@ TIFF = OutputFormat(
     whole="znnpy.data.writing.tiff_output:write_tiff",
     owns="znnpy.data.tiff.ome:is_tiff",
     has_datasets=False,
+    wide=False,
 )
 OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC, TIFF))
 

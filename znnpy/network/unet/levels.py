@@ -29,7 +29,9 @@ def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:
     for level in reversed(range(section.levels - 1)):
         at = _up(sketch, level, at, skips[level], crops[level])
         if level <= section.supervise:
-            _output(sketch, f"output{level or ''}", at)
+            _output(sketch, f"output{level or ''}", at, section.outputs)
+    for name, channels in section.heads.items():
+        _output(sketch, name, at, channels)
     return sketch.nodes, sketch.edges
 
 
@@ -126,10 +128,10 @@ def _meeting(sketch: Sketch, name: str, joined: Node, channels: int) -> Node:
     return own
 
 
-def _output(sketch: Sketch, name: str, at: Node) -> None:
+def _output(sketch: Sketch, name: str, at: Node, channels: int) -> None:
     section = sketch.section
     slope = slope_of(section.output_function, None)
-    to = Node(name, "transfer", section.outputs, section.output_function, slope)
+    to = Node(name, "transfer", channels, section.output_function, slope)
     sketch.convolve(f"{name}.conv", at, sketch.add(to), section.output_size)
 
 

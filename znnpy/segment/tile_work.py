@@ -1,0 +1,149 @@
+"""What finding objects tile by tile begins with: all that its results depend on, and whether there is room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from znnpy.data.fingerprint import fingerprint
+from znnpy.data.process_memory import available_memory, readable
+from znnpy.data.volume import Triple, Volume, directions_attribute
+from znnpy.data.writing.block_output import OutputSpec
+from znnpy.data.writing.destination import Destination
+from znnpy.dataset_path import address, split_source
+from znnpy.errors import VolumeError
+from znnpy.segment.job import Meaning, Request
+from znnpy.segment.method import Method
+from znnpy.segment.region_graph import EDGE, FRAGMENT, RegionGraph
+from znnpy.segment.tile_store import TileStore
+from znnpy.segment.tiles import HALO, TILE, VOXEL, Tiling
+
+Show = Callable[[str, int, int], None]
+"""Is told what is being done, and how many of how many are."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a process needs to know to cut a tile or to fill a block; `prediction` has this `fingerprint`."""
+
+    path: Path
+    dataset: str | None
+    allow_filters: tuple[str, ...]
+    fingerprint: str
+    shown: Meaning
+    tiling: Tiling
+    store: TileStore
+    destination: Destination
+    spec: OutputSpec
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How objects are written by blocks, which changes none: `block` (z, y, x), bytes of `memory` of this process.
+
+    `client`: of a dask scheduler whose workers do it, `threads` of them at once on this machine. `tile` and `halo`
+    alone change where fragments end.
+    """
+
+    block: Triple | None = None
+    memory: int | None = None
+    allow_filters: tuple[str, ...] = ()
+    client: Any = None
+    threads: int = 1
+    tile: Triple = TILE
+    halo: int = HALO
+    show: Show = _silent
+
+
+def work_of(
+    destination: Destination,
+    volume: Volume,
+    request: Request,
+    chosen: tuple[Meaning, Method, float],
+    settings: Settings,
+) -> Work:
+    """Return what processes need to know to find the objects of a volume, as `settled` chose."""
+    shown, method, threshold = chosen
+    path, dataset = split_source(volume.name)
+    if not address(path):
+        path = path.resolve()
+    level = threshold if shown.kind == "boundary" else 1 - threshold
+    tiling = Tiling(
+        volume.extent,
+        volume.resolution,
+        level,
+        method.histograms,
+        _cut_off(settings.tile, volume.extent),
+        settings.halo,
+    )
+    of_input = fingerprint(volume, path)
+    job = {
+        "prediction": of_input,
+        "method": method.name,
+        "kind": shown.kind,
+        "channels": list(shown.channels),
+        "offsets": [list(offset) for offset in shown.offsets],
+        "threshold": threshold,
+        "min_size": request.min_size,
+        "tile": list(tiling.tile),
+        "halo": tiling.halo,
+        "voxel size": list(volume.resolution),
+    }
+    attributes = {
+        "resolution": list(volume.resolution),
+        "offset": list(volume.offset),
+        **directions_attribute(volume),
+        **{"prediction": volume.name, "method": method.name},
+        **{"threshold": threshold, "min_size": request.min_size},
+    }
+    z, y, x = volume.extent
+    block = _cut_off(settings.block or tiling.tile, volume.extent)
+    spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
+    place = Destination(destination.path.resolve(), destination.dataset, destination.overwrite)
+    store = TileStore.beside(destination.path)
+    allowed = settings.allow_filters
+    return Work(path, dataset, allowed, of_input, shown, tiling, store, place, spec)
+
+
+def _cut_off(size: Triple, most: Triple) -> Triple:
+    return triple(np.minimum(size, most))
+
+
+def triple(values: Any) -> Triple:
+    z, y, x = (int(value) for value in values)
+    return (z, y, x)
+
+
+def refuse_memory(volume: Volume, work: Work, settings: Settings) -> None:
+    """Raise VolumeError where a tile does not fit, before anything is computed."""
+    channels = len(work.shown.channels)
+    each_voxel = VOXEL + 8 * channels + volume.channels * volume.dtype.itemsize
+    block = 16 * int(np.prod(work.spec.block, dtype=np.int64))
+    needed = settings.threads * (work.tiling.most_voxels * each_voxel + block)
+    _refuse(volume, f"a tile of {work.tiling.tile} voxels (z, y, x)", needed, settings)
+
+
+def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None:
+    bins = 0 if graph.faces.counts is None else 12 * graph.faces.counts.shape[1]
+    needed = len(graph.ids) * FRAGMENT + len(graph.faces.pairs) * (EDGE + bins)
+    _refuse(volume, f"the graph of {len(graph.ids):,} fragments", needed, settings)
+
+
+def _refuse(volume: Volume, what: str, needed: int, settings: Settings) -> None:
+    taken = 0 if settings.memory is None else int(psutil.Process().memory_info().rss)
+    free = available_memory() if settings.memory is None else settings.memory
+    if needed + taken > free:
+        kind = "available" if settings.memory is None else "allowed"
+        raise VolumeError(
+            f"{volume.name}: {what} takes about {readable(needed + taken)} of memory, but only {readable(free)} are "
+            f"{kind}"
+        )

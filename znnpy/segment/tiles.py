@@ -1,0 +1,157 @@
+"""Tiles of one size, in which a volume is cut into fragments, each with what surrounds it.
+
+The tiles lie on a grid that begins with the volume. So fragments do not depend on what is read, computed or written at
+once, on memory or processes. A fragment whose seed is seen by several tiles is one and the same in all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from znnpy.data.volume import Triple, Triple64
+from znnpy.segment.faces import Faces, faces, seam
+from znnpy.segment.fragments import Float32, Labels, is_flat, sown
+
+Read = Callable[[Triple, Triple], Float32]
+"""Returns the boundary map of a region, lower <= (z, y, x) < upper."""
+TILE: Triple = (128, 256, 256)
+HALO = 24  # voxels around a tile that are flooded with it: about as wide as large neurites
+VOXEL = 100  # bytes a voxel of tile and halo at the peak, as measured on noise
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The tiles of a volume of `extent`; `sections`: each section is cut by itself, `bins`: faces have histograms."""
+
+    extent: Triple
+    resolution: Triple64
+    level: float
+    bins: bool = False
+    tile: Triple = TILE
+    halo: int = HALO
+
+    @property
+    def places(self) -> list[Triple]:
+        """The tiles, by their places on the grid, z slowest."""
+        counts = [-(-n // size) for n, size in zip(self.extent, self.tile, strict=True)]
+        return [(z, y, x) for z, y, x in itertools.product(*map(range, counts))]
+
+    def region(self, place: Triple) -> tuple[Triple, Triple]:
+        """Return the first voxel of a tile, and the one behind its last."""
+        lower = [n * size for n, size in zip(place, self.tile, strict=True)]
+        upper = [min(a + n, most) for a, n, most in zip(lower, self.tile, self.extent, strict=True)]
+        return (lower[0], lower[1], lower[2]), (upper[0], upper[1], upper[2])
+
+    def window(self, place: Triple) -> tuple[Triple, Triple]:
+        """Return the region of a tile with its halo, within the volume."""
+        lower, upper = self.region(place)
+        halo = (0 if is_flat(self.resolution) else self.halo, self.halo, self.halo)
+        below = [max(0, a - n) for a, n in zip(lower, halo, strict=True)]
+        above = [min(most, b + n) for b, n, most in zip(upper, halo, self.extent, strict=True)]
+        return (below[0], below[1], below[2]), (above[0], above[1], above[2])
+
+    def meeting(self, lower: Triple, upper: Triple) -> list[Triple]:
+        """Return the tiles that have voxels in a region."""
+        axes = [
+            range(a // size, -(-b // size))
+            for a, b, size in zip(lower, upper, self.tile, strict=True)
+        ]
+        return [(z, y, x) for z, y, x in itertools.product(*axes)]
+
+    @property
+    def most_voxels(self) -> int:
+        """The voxels of the largest window."""
+        return max(
+            int(np.prod(np.subtract(upper, lower), dtype=np.int64))
+            for lower, upper in map(self.window, self.places[: 1 << 12])
+        )
+
+
+@dataclass(frozen=True)
+class Plane:
+    """One face of a tile: its fragments, as the tile numbers them, and the boundary map there."""
+
+    labels: NDArray[Any]
+    height: Float32
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one tile brings to the graph of fragments.
+
+    `ids` int64 (n,): the fragments, by the index in the volume of the first voxel of their seeds, in the order in
+    which the tile numbers them from 1; `voxels` int64 (n,), those within the tile; `faces` within it; `first` and
+    `last`: its planes at both ends of z, y and x.
+    """
+
+    ids: NDArray[np.int64]
+    voxels: NDArray[np.int64]
+    faces: Faces
+    first: tuple[Plane, ...]
+    last: tuple[Plane, ...]
+
+
+def box(lower: Triple, upper: Triple) -> tuple[slice, slice, slice]:
+    """Return the slices of a region."""
+    z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
+    return z, y, x
+
+
+def cut(tiling: Tiling, place: Triple, read: Read, share: float) -> tuple[Labels, Part]:
+    """Return the fragments of a tile (z, y, x), numbered from 1 within it, and what it brings to the graph.
+
+    Seeds lie where the boundary is below `share` of the level at which objects end.
+    """
+    lower, upper = tiling.window(place)
+    height = read(lower, upper)
+    labels, first = sown(height, share * tiling.level, tiling.resolution)
+    ids = _index(tiling.extent, lower, height.shape, first)
+    begin, end = tiling.region(place)
+    inner = tuple(slice(a - n, b - n) for a, b, n in zip(begin, end, lower, strict=True))
+    return _part(labels[inner], height[inner], ids, bins=tiling.bins)
+
+
+def between(before: Plane, after: Plane, *, bins: bool) -> Faces:
+    """Return the faces between two tiles; their fragments are numbered for all of the volume."""
+    return seam(before.labels, after.labels, before.height, after.height, bins=bins)
+
+
+def _plane(array: NDArray[Any], at: int, axis: int) -> NDArray[Any]:
+    return np.array(np.moveaxis(array, axis, 0)[at])
+
+
+def _index(
+    extent: Triple, lower: Triple, shape: tuple[int, ...], first: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the index in the volume of voxels of a window at `lower`."""
+    z, y, x = np.unravel_index(first, shape)
+    found = ((z + lower[0]) * extent[1] + y + lower[1]) * extent[2] + x + lower[2]
+    return np.asarray(found, np.int64)
+
+
+def _part(
+    labels: Labels, height: Float32, ids: NDArray[np.int64], *, bins: bool
+) -> tuple[Labels, Part]:
+    voxels = np.bincount(labels.reshape(-1), minlength=len(ids) + 1)
+    there = voxels > 0
+    there[0] = False
+    numbers = np.where(there, np.cumsum(there), 0).astype(np.int32)
+    own = numbers[labels]
+    planes = [
+        tuple(Plane(_plane(own, at, axis), _plane(height, at, axis)) for axis in range(3))
+        for at in (0, -1)
+    ]
+    part = Part(
+        ids[there[1:]],
+        voxels[there],
+        faces(own, height, bins=bins),
+        first=planes[0],
+        last=planes[1],
+    )
+    return own, part
