@@ -13,13 +13,14 @@ import pytest
 from scipy.optimize import minimize_scalar
 from small_run import znnpy
 
+from znnpy import load_network
 from znnpy.config import load_config
 from znnpy.config.models import AffinityTarget, BoundaryTarget
 from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
 from znnpy.interactive.run import open_run
 from znnpy.network import trained_network
-from znnpy.train.calibration import found_shifts, kept_shifts, recalibrated, recalibrates
+from znnpy.train.calibration import found_shifts, kept_shifts, recalibrated, recalibrated_outputs
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 from znnpy.train.start import read_run
@@ -261,8 +262,11 @@ def test_biases_move_and_nothing_else() -> None:
 def test_affinities_are_left_as_they_were_trained(
     target: object, wanted: bool | None, expected: bool
 ) -> None:
-    sections = {"target": target, "recalibrate": wanted}
-    config: Any = SimpleNamespace(
-        inference=SimpleNamespace(**sections), data=SimpleNamespace(**sections)
+    inference, network = (
+        {"recalibrate": wanted},
+        load_network({"layers": [{"conv": {"channels": 3, "size": 3}}]}),
     )
-    assert recalibrates(config) is expected
+    config: Any = SimpleNamespace(
+        inference=SimpleNamespace(**inference), target=lambda output: target
+    )
+    assert bool(recalibrated_outputs(config, network)) is expected

@@ -37,11 +37,15 @@ class Source(Protocol):
         """Return a patch by number."""
 
 
-def recalibrates(config: Config) -> bool:
-    """Return whether predictions undo what weighted classes do, where it is known."""
+def recalibrated_outputs(config: Config, network: Network) -> list[str]:
+    """Return the outputs of which predictions undo what weighted classes do, where it is known."""
+    return [node.name for node in network.outputs if _recalibrates(config, node.name)]
+
+
+def _recalibrates(config: Config, output: str) -> bool:
     wanted = config.inference.recalibrate
     # What joins voxels and what keeps them apart is weighed against each other: watersheds want both alike.
-    return not isinstance(config.data.target, AffinityTarget) if wanted is None else wanted
+    return not isinstance(config.target(output), AffinityTarget) if wanted is None else wanted
 
 
 def weighs(config: Config, network: Network) -> bool:
@@ -128,6 +132,13 @@ def keep_shifts(run: Path, shifts: Shifts) -> None:
         write_json(run / CALIBRATION, dict(shifts))
 
 
+def shifts_of(run: Path, config: Config, network: Network) -> Shifts:
+    """Return the shifts that predictions of a run undo; RunError for a damaged file."""
+    names = recalibrated_outputs(config, network)
+    kept = kept_shifts(run, network) if names else {}
+    return {name: by for name, by in kept.items() if name in names}
+
+
 def kept_shifts(run: Path, network: Network) -> Shifts:
     """Return the shifts that a run has; RunError for a damaged file."""
     path = run / CALIBRATION
@@ -151,7 +162,7 @@ def remark(config: Config, network: Network, shifts: Shifts) -> str | None:
     key = "training.loss"
     if config.training.rebalance != "none":
         key = f"training.rebalance: {config.training.rebalance}"
-    if not recalibrates(config):
+    if not recalibrated_outputs(config, network):
         return f"{key} weighs classes, which shifts probabilities; predictions keep that (inference.recalibrate)"
     if {node.name for node in network.outputs} <= shifts.keys():
         return (

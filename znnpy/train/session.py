@@ -30,7 +30,7 @@ from znnpy.train.calibration import (
     found_shifts,
     keep_shifts,
     kept_shifts,
-    recalibrates,
+    recalibrated_outputs,
     remark,
 )
 from znnpy.train.consensus import CommonStop, for_others, state_as_bytes, with_microbatch
@@ -333,7 +333,7 @@ class _Session:
 
     def _shifts(self, source: PeriodicSource) -> Shifts:
         """Return the shifts of logits by weighted classes, those that the run has if it has any; says what they do."""
-        kept = self._run.started and recalibrates(self._config)
+        kept = self._run.started and recalibrated_outputs(self._config, self._network)
         shifts = kept_shifts(self._run.path, self._network) if kept else {}
         # Of blocks each rank holds others: what they show would depend on the number of ranks.
         if not shifts and not isinstance(source, Shards):

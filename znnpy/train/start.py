@@ -28,7 +28,7 @@ from znnpy.network.parameters import held
 from znnpy.plan import Plan
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.best import Best, best_of
-from znnpy.train.calibration import Shifts, kept_shifts, recalibrated, recalibrates
+from znnpy.train.calibration import Shifts, recalibrated, shifts_of
 from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.environment import differences, versions
 from znnpy.train.first_weights import first_weights
@@ -247,8 +247,7 @@ def read_run(
     pin_wisdom(path, reporter.note)
     network = trained_network(config)
     # The first weights have not learned any shift.
-    asked = recalibrates(config) and checkpoint.iteration > 0
-    shifts = kept_shifts(path, network) if asked else {}
+    shifts = shifts_of(path, config, network) if checkpoint.iteration else {}
     return SavedRun(path, config, network, plan, checkpoint, shifts)
 
 
