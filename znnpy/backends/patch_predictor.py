@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from znnpy.backends.shaped_models import ShapedModels
 from znnpy.closing import Closing
-from znnpy.interop.run import write_run
-from znnpy.interop.source import is_model, read_model
+from znnpy.interop.run import run_of
 from znnpy.train.members import members_of
 from znnpy.train.progress import Notes
-from znnpy.train.run_directory import CONFIG
-from znnpy.train.start import SavedRun, Which, read_run
+from znnpy.train.start import Which, read_run
 
 
 class PatchPredictor(Closing):
@@ -33,7 +30,9 @@ class PatchPredictor(Closing):
         threads: int | None = None,
         checkpoint: Which = "latest",
     ) -> None:
-        saved, members = _read(Path(run).expanduser(), checkpoint)
+        with run_of(Path(run).expanduser()) as path:
+            saved = read_run(path, Notes(), which=checkpoint)
+            members = members_of(saved)
         weights, training = saved.weights, saved.config.training
         self.probabilities, self._config = probabilities, saved.config
         self._models = ShapedModels(
@@ -77,13 +76,3 @@ class PatchPredictor(Closing):
     def close(self) -> None:
         """Free memory and threads."""
         self._models.close()
-
-
-def _read(path: Path, checkpoint: Which) -> tuple[SavedRun, list[Any]]:
-    """Return a run and the weights of its members; of another program's model as it is taken over."""
-    if not (path / CONFIG).exists() and is_model(path):
-        with TemporaryDirectory(prefix="znnpy-") as folder:
-            write_run(read_model(path), Path(folder) / "run")
-            return _read(Path(folder) / "run", checkpoint)
-    saved = read_run(path, Notes(), which=checkpoint)
-    return saved, members_of(saved)

@@ -24,7 +24,7 @@ from znnpy.cli.options import (
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
-from znnpy.cli.predict_scans import predict_scans, refused, run_of
+from znnpy.cli.predict_scans import predict_scans, refused
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def predict(
     """
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
+    from znnpy.interop.run import run_of
     from znnpy.scheduler.core_count import available_cores
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
