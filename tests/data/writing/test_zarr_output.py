@@ -91,7 +91,8 @@ def test_damaged_or_missing_shard_is_not_done(tmp_path: Path) -> None:
     with writer(path) as out:
         fill(out, 3)
         first, second, third = sorted(out.done)
-        places = [out._place(region[0]) for region in (first, second)]
+        files = [name for region in (first, second) for name, _ in out._files(0, region)]
+    places = [tmp_path / "out.zarr.partial" / name for name in files]
     places[0].write_bytes(places[0].read_bytes()[:-1] + b"x")
     places[1].unlink()
     with writer(path) as out:

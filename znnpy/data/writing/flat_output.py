@@ -79,25 +79,12 @@ class FlatOutput(JournaledOutput):
         self._file = -1
         super().close()
 
-    KEEPS_OFFSETS = False
-    """Whether a file says which neighbours affinities stand for."""
-
     def _create(self) -> Mapping[str, Any]:
         self._refuse_offsets()
         self._scrap()
         with replacing(self._partial) as new:
             place = self._allocated(new)
         return {"place": place, "header": self._header(place)}
-
-    def _refuse_offsets(self) -> None:
-        """Raise VolumeError for affinities that nobody could read again; those to the nearest three are the usual."""
-        offsets = self.spec.attributes.get("offsets")
-        if offsets is None or self.KEEPS_OFFSETS or np.array_equal(offsets, -np.eye(3)):
-            return
-        raise VolumeError(
-            f"{self.path}: {self.destination.format.title} files cannot say which neighbours these affinities stand "
-            "for; name a file .h5 or a folder .zarr"
-        )
 
     @abstractmethod
     def _allocated(self, new: Path) -> int:
