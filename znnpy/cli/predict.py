@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -25,6 +26,7 @@ from znnpy.cli.options import (
 )
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.cli.predict_scans import predict_scans, refused
+from znnpy.cli.predict_sets import Case, cases_of
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -46,16 +48,16 @@ def predict(
         typer.Option(
             "--input",
             metavar="[NODE=]FILE[:DATASET]",
-            help="Image to predict on; once for each input of the network. Of a run of scans (data.prepare): once for "
-            "each channel, or a folder of cases.",
+            help="Image to predict on, or a folder or pattern of images, each by itself; once for each input of the "
+            "network. Of a run of scans (data.prepare): once for each channel, or a folder of cases.",
         ),
     ],
     output: Annotated[
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write; for a folder of "
-            "cases, a folder.",
+            help="HDF5 file, OME-Zarr, N5 or precomputed folder (.zarr, .n5, .precomputed) or image (.nii.gz, .nrrd, "
+            ".mha, .mrc, .tif) to write; for a folder of cases, a folder.",
         ),
     ],
     node: Annotated[
@@ -153,7 +155,6 @@ def predict(
     another. If stopped, the same command resumes. A run that prepares its scans (data.prepare), such as
     one imported from nnU-Net, writes labels in the scans' own voxels.
     """
-    from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
     from znnpy.interop.run import run_of
     from znnpy.scheduler.core_count import available_cores
@@ -199,19 +200,64 @@ def predict(
                     saved, input_, output, logits=logits, overwrite=overwrite, flips=flips
                 )
             return
-    section = _section(saved.network, input_, mask)
-    request = _request(saved, section, node, dtype, labels)
     sizes = {
         "roi": _roi(roi),
         "block": block_sizes(block),
         "patch": block_sizes(patch, "--patch"),
     }
-    request = _with(
-        request, **sizes, logits=logits, flips=augment == "flips", grid=grid, processes=processes
-    )
-    destination = Destination.named(output, LABEL_NAMES[0] if labels else DATASET, overwrite)
+    changes: dict[str, Any] = {
+        **sizes,
+        "logits": logits,
+        "flips": augment == "flips",
+        "grid": grid,
+        "processes": processes,
+    }
+    cases = cases_of(_images(saved.network, input_), mask, output)
+    several = len(cases) > 1 or cases[0].output != output
+    usual = LABEL_NAMES[0] if labels else DATASET
+    left = _left(cases, usual, overwrite, several, dry_run)
     with StopSignals():
-        _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+        for case, destination in left:
+            section = _section(saved.network, case)
+            request = _with(_request(saved, section, node, dtype, labels), **changes)
+            if not (dry_run and several):  # which does not make their folder
+                _refuse_output(destination, dry_run)
+            _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+    if left and not dry_run:
+        target = "labels" if labels else saved.config.data.target.kind
+        _suggest(target, left[0][1])
+
+
+def _left(
+    cases: Sequence[Case], usual: str, overwrite: bool, several: bool, dry_run: bool
+) -> list[tuple[Case, Destination]]:
+    """Return the cases that are not written yet; of several, those that are stay as they are."""
+    from znnpy.data.writing.destination import Destination
+
+    found = [(case, Destination.named(case.output, usual, overwrite)) for case in cases]
+    if not several:
+        return found
+    if not dry_run:
+        _folder(found[0][1].path.parent)
+    left = [it for it in found if overwrite or not it[1].path.exists()]
+    if len(left) < len(found):
+        typer.echo(f"{len(found) - len(left)} of {len(found)} cases are written already")
+    return left
+
+
+def _refuse_output(destination: Destination, dry_run: bool) -> None:
+    from znnpy.data.writing.preflight import refuse_output
+
+    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
+
+
+def _folder(path: Path) -> None:
+    from znnpy.errors import VolumeError, reason
+
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be made a folder: {reason(error)}") from error
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -235,11 +281,10 @@ def _predict(
 ) -> None:
     from znnpy.cli.prediction_display import nothing_wanted, print_job
     from znnpy.data.config_volumes import open_inputs
-    from znnpy.data.writing.preflight import refuse_loss, refuse_output
+    from znnpy.data.writing.preflight import refuse_loss
     from znnpy.infer.job import plan_job
     from znnpy.train.run_directory import remember, remembered
 
-    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
     weights = saved.weights
     scene = open_inputs(section, saved.config.data, weights.network)
     try:
@@ -256,9 +301,6 @@ def _predict(
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
-        _suggest(
-            "labels" if request.first is not None else saved.config.data.target.kind, destination
-        )
     finally:
         scene.close()
 
@@ -347,7 +389,8 @@ def _output(network: Network, name: str | None) -> Node:
     return network.node(name)
 
 
-def _section(network: Network, given: list[str], mask: str | None) -> VolumeSection:
+def _images(network: Network, given: list[str]) -> dict[str, str]:
+    """Return the images by input node, "" for what is given without one."""
     names = [node.name for node in network.inputs]
     images = {}
     for text in given:
@@ -359,8 +402,13 @@ def _section(network: Network, given: list[str], mask: str | None) -> VolumeSect
     if len(names) > 1 and set(images) != set(names):
         each = " ".join(f"--input {name}=FILE" for name in names)
         raise typer.BadParameter(f"the network has several inputs: give {each}")
+    return images
+
+
+def _section(network: Network, case: Case) -> VolumeSection:
+    images = case.images
     bare = images[""] if set(images) == {""} else images
-    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=mask)
+    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=case.mask)
 
 
 def _roi(text: str | None) -> Region | None:
