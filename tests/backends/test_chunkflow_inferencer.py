@@ -67,7 +67,8 @@ def test_a_chunk_by_chunkflow(overlap: Any, tmp_path: Path) -> None:
         )
         chunks = pytest.importorskip("chunkflow.chunk")
     # Of nets without neighbours patches make no difference, so that any blending has the net's own values.
-    network = {"layers": [{"conv": {"channels": 2, "size": 1}}]}
+    one = {"conv": {"channels": 3, "size": 1, "function": "relu"}}
+    network = {"layers": [one, {"conv": {"channels": 2, "size": 1}}]}
     run = run_folder(tmp_path / "run", network, **UNIT)
     raw = np.random.default_rng(0).integers(1, 255, (8, 20, 16)).astype(np.uint8)
     parameters = znnpy.open_run(run).parameters
