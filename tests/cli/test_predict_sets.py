@@ -14,6 +14,7 @@ from exported_runs import run_of
 
 import znnpy
 from znnpy.cli.predict_sets import Case, cases_of
+from znnpy.data.opening import open_volume
 from znnpy.errors import VolumeError
 
 NET = {"layers": [{"conv": {"channels": 1, "size": 3}}]}
@@ -160,3 +161,24 @@ def test_a_file_in_the_way_of_the_folder(
     line = ["predict", run, "--input", tmp_path / "in", "--output", tmp_path / "out"]
     assert status_of(*line, "--threads", 1) != 0
     assert "cannot be made a folder" in capsys.readouterr().err
+
+
+def test_classes_that_begin_at_1_are_segmented_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = {"layers": [{"conv": {"channels": 3, "size": 1}}]}
+    data = {"target": {"kind": "labels", "first": 1}}
+    training = {"output_shape": [4, 6, 6], "loss": "softmax"}
+    run_of(tmp_path / "run", net, data=data, training=training)
+    stack(tmp_path / "a.h5")
+    line = ["predict", tmp_path / "run", "--input", tmp_path / "a.h5", "--threads", 1]
+    assert status_of(*line, "--output", tmp_path / "values.n5") == 0
+    said = capsys.readouterr().err.split("next: znnpy ")[1]
+    assert "--method classes --first 1" in said
+    assert status_of(*line, "--output", tmp_path / "labels.n5", "--labels") == 0
+    assert "next: znnpy view" in capsys.readouterr().err
+    objects = ["segment", tmp_path / "values.n5", "--output", tmp_path / "found.n5"]
+    assert status_of(*objects, "--method", "classes", "--first", 1) == 0
+    found, wanted = (open_volume(tmp_path / f"{it}.n5").read_all() for it in ("found", "labels"))
+    np.testing.assert_array_equal(found, wanted)
+    assert set(np.unique(wanted)) <= {1, 2, 3}

@@ -30,6 +30,7 @@ from znnpy.cli.predict_sets import Case, cases_of
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
+    from znnpy.config.data_section import Target
     from znnpy.config.models import VolumeSection
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.blocks import Region
@@ -224,8 +225,7 @@ def predict(
                 _refuse_output(destination, dry_run)
             _predict(saved, section, request, destination, dry_run, verify_seams, dask)
     if left and not dry_run:
-        target = "labels" if labels else saved.config.data.target.kind
-        _suggest(target, left[0][1])
+        _suggest(saved.config.data.target, left[0][1], labels=labels)
 
 
 def _left(
@@ -305,13 +305,19 @@ def _predict(
         scene.close()
 
 
-def _suggest(target: str, destination: Destination) -> None:
-    """Suggest `segment` for predictions that show objects, `view` for all others."""
-    kinds = {"boundary": (), "affinity": (), "mask": ("--kind", "foreground")}
-    if target in kinds:
-        suggest("segment", destination.name, "--output", "objects.h5", *kinds[target])
-    else:
+def _suggest(target: Target, destination: Destination, *, labels: bool) -> None:
+    """Suggest `segment` for predictions that show objects or classes, `view` for all others."""
+    ways: dict[str, tuple[str, ...]] = {
+        "boundary": (),
+        "affinity": (),
+        "mask": ("--kind", "foreground"),
+    }
+    if target.kind == "labels" and target.first:  # which classes alone have
+        ways["labels"] = ("--method", "classes", "--first", str(target.first))
+    if target.kind not in ways or labels:
         suggest("view", destination.name)
+    else:
+        suggest("segment", destination.name, "--output", "objects.h5", *ways[target.kind])
 
 
 def _note(text: str) -> None:
