@@ -208,3 +208,29 @@ def test_large_slices_have_smaller_ones(
     with open_volume(path) as volume:
         assert np.array_equal(volume.read_all(), array)
         assert volume.resolution == PLACE["resolution"]
+
+
+def test_smaller_slices_are_made_again_where_a_process_ended_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiff_output, "PLANE", 5)
+    array = values((2, 5, 20, 17), "u2")
+    whole = written(tmp_path / "whole.tif", array).read_bytes()
+    write_at, count = tiff_output.write_at, [0]
+
+    def ended(*given: Any) -> None:
+        count[0] += 1
+        if count[0] == 14:
+            raise OSError("ended")
+        write_at(*given)
+
+    monkeypatch.setattr(tiff_output, "write_at", ended)
+    path = tmp_path / "a.tif"
+    with pytest.raises(OSError, match="ended"):
+        written(path, array)
+    assert not path.exists()
+    monkeypatch.setattr(tiff_output, "write_at", write_at)
+    with open_output(Destination(path, ""), spec_of(array)) as output:
+        assert len(output.done) == len(output.spec.blocks())
+        output.finish()
+    assert path.read_bytes() == whole

@@ -65,3 +65,8 @@ def test_means_and_single_voxels(dtype: str, shape: Any, step: Any) -> None:
     single = coarser(array, step, labels=True)
     assert single.shape == found.shape
     np.testing.assert_array_equal(single, array[:, :: step[0], :: step[1], :: step[2]])
+
+
+def test_an_axis_waits_until_others_are_half_as_fine() -> None:
+    found = levels_of((1, 600, 600, 600), (8.0, 4.0, 4.0))
+    assert [level.factors for level in found] == [(1, 1, 1), (1, 2, 2), (2, 4, 4), (4, 8, 8)]
