@@ -44,8 +44,8 @@ class TiffOutput(FlatOutput):
         channels, depth, _, _ = spec.shape
         pages, planes = channels * depth, self._planes()
         _, y, x = spec.attributes.get("resolution", (1.0, 1.0, 1.0))
-        size = pages * spec.dtype.itemsize * sum(height * width for height, width in planes)
-        size += pages * PAGE * len(planes)
+        counts = [pages * spec.dtype.itemsize * height * width for height, width in planes]
+        size = sum(counts) + pages * PAGE * len(planes)
         shared: dict[str, Any] = {
             "dtype": spec.dtype,
             "photometric": "minisblack",
@@ -66,7 +66,7 @@ class TiffOutput(FlatOutput):
                 )
                 for number, plane in enumerate(planes)
             ]
-        self._further = [(int(at), int(count)) for at, count in further]
+        self._further = [(int(at), n) for (at, _), n in zip(further, counts[1:], strict=True)]
         ends = [at + count for at, count in [(place, spec.nbytes), *self._further]]
         reserve(new, max(new.stat().st_size, *ends))
         return int(place)
