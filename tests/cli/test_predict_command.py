@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from znnpy import load_network
-from znnpy.cli.predict import _images
+from znnpy.cli.predict_sets import images_of
 
 TWO = load_network(
     {
@@ -24,7 +24,7 @@ TWO = load_network(
 
 
 def test_inputs_are_named() -> None:
-    assert _images(TWO, ["mr=b.h5:raw", "ct=a.h5"]) == {
+    assert images_of(TWO, ["mr=b.h5:raw", "ct=a.h5"]) == {
         "ct": "a.h5",
         "mr": "b.h5:raw",
     }
@@ -37,4 +37,4 @@ def test_inputs_without_names_are_refused_by_their_option(given: list[str]) -> N
     with pytest.raises(
         typer.BadParameter, match="several inputs: give --input ct=FILE --input mr=FILE"
     ):
-        _images(TWO, given)
+        images_of(TWO, given)

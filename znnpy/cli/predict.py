@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -26,7 +25,7 @@ from znnpy.cli.options import (
 )
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.cli.predict_scans import predict_scans, refused
-from znnpy.cli.predict_sets import Case, cases_of
+from znnpy.cli.predict_sets import Case, cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -213,10 +212,10 @@ def predict(
         "grid": grid,
         "processes": processes,
     }
-    cases = cases_of(_images(saved.network, input_), mask, output)
+    cases = cases_of(images_of(saved.network, input_), mask, output)
     several = len(cases) > 1 or cases[0].output != output
     usual = LABEL_NAMES[0] if labels else DATASET
-    left = _left(cases, usual, overwrite, several, dry_run)
+    left = not_written(cases, usual, overwrite, several=several, dry_run=dry_run)
     with StopSignals():
         for case, destination in left:
             section = _section(saved.network, case)
@@ -228,36 +227,10 @@ def predict(
         _suggest(saved.config.data.target, left[0][1], labels=labels)
 
 
-def _left(
-    cases: Sequence[Case], usual: str, overwrite: bool, several: bool, dry_run: bool
-) -> list[tuple[Case, Destination]]:
-    """Return the cases that are not written yet; of several, those that are stay as they are."""
-    from znnpy.data.writing.destination import Destination
-
-    found = [(case, Destination.named(case.output, usual, overwrite)) for case in cases]
-    if not several:
-        return found
-    if not dry_run:
-        _folder(found[0][1].path.parent)
-    left = [it for it in found if overwrite or not it[1].path.exists()]
-    if len(left) < len(found):
-        typer.echo(f"{len(found) - len(left)} of {len(found)} cases are written already")
-    return left
-
-
 def _refuse_output(destination: Destination, dry_run: bool) -> None:
     from znnpy.data.writing.preflight import refuse_output
 
     refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
-
-
-def _folder(path: Path) -> None:
-    from znnpy.errors import VolumeError, reason
-
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise VolumeError(f"{path} cannot be made a folder: {reason(error)}") from error
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -393,22 +366,6 @@ def _output(network: Network, name: str | None) -> Node:
     if name not in names:
         raise typer.BadParameter(f"--node must be one of {', '.join(names)}")
     return network.node(name)
-
-
-def _images(network: Network, given: list[str]) -> dict[str, str]:
-    """Return the images by input node, "" for what is given without one."""
-    names = [node.name for node in network.inputs]
-    images = {}
-    for text in given:
-        node, equals, source = text.partition("=")
-        named = bool(equals) and node in names
-        images[node if named else ""] = source if named else text
-    if len(images) < len(given):
-        raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
-    if len(names) > 1 and set(images) != set(names):
-        each = " ".join(f"--input {name}=FILE" for name in names)
-        raise typer.BadParameter(f"the network has several inputs: give {each}")
-    return images
 
 
 def _section(network: Network, case: Case) -> VolumeSection:

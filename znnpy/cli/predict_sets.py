@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import typer
+
+from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.output_format import by_suffix
 from znnpy.dataset_path import address, split
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason
 from znnpy.volume_sets import PLANES, VOLUMES, expanded, is_set
+
+if TYPE_CHECKING:
+    from znnpy.network.types import Network
 
 USUAL = ".h5"  # of outputs, where images are of a format that is not written
 MASK = "mask"
@@ -23,6 +30,22 @@ class Case:
     images: Mapping[str, str]
     mask: str | None
     output: str
+
+
+def images_of(network: Network, given: list[str]) -> dict[str, str]:
+    """Return the images by input node, "" for what is given without one."""
+    names = [node.name for node in network.inputs]
+    images = {}
+    for text in given:
+        node, equals, source = text.partition("=")
+        named = bool(equals) and node in names
+        images[node if named else ""] = source if named else text
+    if len(images) < len(given):
+        raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
+    if len(names) > 1 and set(images) != set(names):
+        each = " ".join(f"--input {name}=FILE" for name in names)
+        raise typer.BadParameter(f"the network has several inputs: give {each}")
+    return images
 
 
 def cases_of(images: Mapping[str, str], mask: str | None, output: str) -> list[Case]:
@@ -86,3 +109,25 @@ def _distinct(cases: list[Case]) -> list[Case]:
             )
         seen[case.output] = case
     return cases
+
+
+def not_written(
+    cases: Sequence[Case], usual: str, overwrite: bool, *, several: bool, dry_run: bool
+) -> list[tuple[Case, Destination]]:
+    """Return the cases that are not written yet; of several, those that are stay as they are."""
+    found = [(case, Destination.named(case.output, usual, overwrite)) for case in cases]
+    if not several:
+        return found
+    if not dry_run:
+        _folder(found[0][1].path.parent)
+    left = [it for it in found if overwrite or not it[1].path.exists()]
+    if len(left) < len(found):
+        typer.echo(f"{len(found) - len(left)} of {len(found)} cases are written already")
+    return left
+
+
+def _folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VolumeError(f"{path} cannot be made a folder: {reason(error)}") from error
