@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from called import status_of
 from exported_runs import run_of
 from nets_of_backends import PADDED, SIGMOID, VALID, by_scipy, probabilities, run_folder
 
@@ -34,12 +35,17 @@ def test_values_are_those_of_scipy_for_every_size(padded: bool, tmp_path: Path) 
             np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=str(number))
 
 
-def test_probabilities_of_the_loss(tmp_path: Path) -> None:
-    path = run_folder(tmp_path / "run", training={"output_shape": [4, 6, 6], **SIGMOID})
+@pytest.mark.parametrize("function", ["linear", "logistic"])
+def test_logits_and_probabilities(function: str, tmp_path: Path) -> None:
+    first, last = PADDED["layers"]
+    net = {"layers": [first, {"conv": {**last["conv"], "function": function}}]}
+    run = run_folder(tmp_path / "run", net, training={"output_shape": [4, 6, 6], **SIGMOID})
     given = patches(1, 1, 3, 5, 6)
-    wanted = by_scipy(znnpy.open_run(path).parameters, given[0], True)
-    with PatchPredictor(str(path), threads=1, probabilities=True) as net:
+    wanted = by_scipy(znnpy.open_run(run).parameters, given[0], True)
+    with PatchPredictor(str(run), threads=1, probabilities=True) as net:
         np.testing.assert_allclose(net(given)[0], probabilities(wanted), atol=1e-5)
+    with PatchPredictor(run, threads=1) as net:
+        np.testing.assert_allclose(net(given)[0], wanted, atol=1e-5)
 
 
 def test_a_flat_patch_is_one_slice(tmp_path: Path) -> None:
@@ -115,3 +121,16 @@ def test_networks_of_several_inputs_are_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(ConfigError, match="inputs a, b"):
         PatchPredictor(run_folder(tmp_path / "run", network))
+
+
+def test_models_of_other_programs_are_taken_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    run = run_folder(tmp_path / "run", training={"output_shape": [4, 6, 6], **SIGMOID})
+    words = ["--format", "onnx", "--output", tmp_path / "net.onnx", "--logits"]
+    assert status_of("export", run, *words) == 0
+    given = patches(1, 1, 4, 7, 6)
+    with (
+        PatchPredictor(run, threads=1) as ours,
+        PatchPredictor(tmp_path / "net.onnx", threads=1) as net,
+    ):
+        np.testing.assert_allclose(net(given), ours(given), atol=1e-5)

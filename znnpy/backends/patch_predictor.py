@@ -17,9 +17,9 @@ class PatchPredictor(Closing):
     """Calls the network of a run, or of another program's model (as `znnpy import` takes), on patches.
 
     Patches are arrays or tensors (n, c, z, y, x), or (n, c, y, x) of a flat network, already normalised; whoever calls
-    cuts, normalises and blends. `probabilities`: False: values of the output node as its network gives them; True:
-    after the logistic or softmax that the loss implies. `threads`: workers, all cores if not given. `checkpoint`: as
-    of `open_run`. Of several members (nnU-Net's folds) the mean. For one thread at a time.
+    cuts, normalises and blends. `probabilities`: False: logits, before a logistic or softmax at the output, whether the
+    network has it itself or its loss implies it; True: after it. `threads`: workers, all cores if not given.
+    `checkpoint`: as of `open_run`. Of several members (nnU-Net's folds) the mean. For one thread at a time.
     """
 
     def __init__(
