@@ -34,6 +34,9 @@ from znnpy.config import dump, load_config
 from znnpy.config.models import Config
 from znnpy.config.template import template
 from znnpy.data.opening import open_volume
+from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.n5_output import write_n5 as write_own_n5
+from znnpy.data.writing.precomputed_output import write_precomputed as write_own
 from znnpy.interop.run import write_run
 from znnpy.interop.source import read_model
 from znnpy.network import initial_parameters, trained_network
@@ -115,6 +118,11 @@ def _tiff(folder: Path) -> None:
         (folder / str(index)).mkdir()
         path = folder / str(index) / "a.tif"
         tifffile.imwrite(path, CUBE, photometric="minisblack", metadata={"axes": "ZYX"}, **more)
+    (folder / "levels").mkdir()
+    with tifffile.TiffWriter(folder / "levels" / "a.ome.tif") as file:
+        kept = {"photometric": "minisblack", "metadata": {"axes": "ZYX"}}
+        file.write(CUBE, subifds=1, **kept)
+        file.write(CUBE[:, ::2, ::2], subfiletype=1, **kept)
 
 
 def _nifti(folder: Path) -> None:
@@ -199,6 +207,9 @@ def _n5(folder: Path) -> None:
         block = folder / kind / "a.n5" / "0" / "0" / "0"
         content = block.read_bytes()
         block.write_bytes(content[:16] + pack(content[16:]))
+    (folder / "own").mkdir()
+    place = {"resolution": (40.0, 4.0, 4.0), "offset": (80.0, 0.0, 4.0)}
+    write_own_n5(Destination(folder / "own" / "a.n5", ""), CUBE[None], place)
 
 
 def _precomputed(folder: Path) -> None:
@@ -210,6 +221,8 @@ def _precomputed(folder: Path) -> None:
     write_precomputed(folder / "labels" / "a", labels, **more)
     (chunk,) = (folder / "labels" / "a" / "4_4_40").iterdir()
     chunk.write_bytes(struct.pack("<4I", 1, 2, 3, 7))
+    (folder / "own").mkdir()
+    write_own(Destination(folder / "own" / "a.precomputed", ""), CUBE[None])
 
 
 def _read_volume(folder: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from znnpy import load_network
-from znnpy.cli.predict import _section
+from znnpy.cli.predict_sets import images_of
 
 TWO = load_network(
     {
@@ -24,8 +24,7 @@ TWO = load_network(
 
 
 def test_inputs_are_named() -> None:
-    section = _section(TWO, ["mr=b.h5:raw", "ct=a.h5"], None)
-    assert {name: str(source) for name, source in section.image.items()} == {
+    assert images_of(TWO, ["mr=b.h5:raw", "ct=a.h5"]) == {
         "ct": "a.h5",
         "mr": "b.h5:raw",
     }
@@ -38,4 +37,4 @@ def test_inputs_without_names_are_refused_by_their_option(given: list[str]) -> N
     with pytest.raises(
         typer.BadParameter, match="several inputs: give --input ct=FILE --input mr=FILE"
     ):
-        _section(TWO, given, None)
+        images_of(TWO, given)

@@ -71,7 +71,7 @@ def test_what_cannot_be_written_is_told_before(
         ("p.mrc", "an MRC file holds one channel, not 3"),
         (
             "p.npy",
-            "HDF5, OME-Zarr, NIfTI, NRRD, MetaImage, MRC and OME-TIFF are written, name a file p.h5",
+            "HDF5, OME-Zarr, N5, precomputed, NIfTI, NRRD, MetaImage, MRC and OME-TIFF are written, name a file p.h5",
         ),
         ("p.png", "would be no .png file"),
     ):

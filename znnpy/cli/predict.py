@@ -24,10 +24,12 @@ from znnpy.cli.options import (
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
-from znnpy.cli.predict_scans import predict_scans, refused, run_of
+from znnpy.cli.predict_scans import predict_scans, refused
+from znnpy.cli.predict_sets import Case, cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
+    from znnpy.config.data_section import Target
     from znnpy.config.models import VolumeSection
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.blocks import Region
@@ -46,16 +48,16 @@ def predict(
         typer.Option(
             "--input",
             metavar="[NODE=]FILE[:DATASET]",
-            help="Image to predict on; once for each input of the network. Of a run of scans (data.prepare): once for "
-            "each channel, or a folder of cases.",
+            help="Image to predict on, or a folder or pattern of images, each by itself; once for each input of the "
+            "network. Of a run of scans (data.prepare): once for each channel, or a folder of cases.",
         ),
     ],
     output: Annotated[
         str,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file, OME-Zarr folder (.zarr) or image (.nii.gz, .nrrd, .mha, .mrc) to write; for a folder of "
-            "cases, a folder.",
+            help="HDF5 file, OME-Zarr, N5 or precomputed folder (.zarr, .n5, .precomputed) or image (.nii.gz, .nrrd, "
+            ".mha, .mrc, .tif) to write; for a folder of cases, a folder.",
         ),
     ],
     node: Annotated[
@@ -153,8 +155,8 @@ def predict(
     another. If stopped, the same command resumes. A run that prepares its scans (data.prepare), such as
     one imported from nnU-Net, writes labels in the scans' own voxels.
     """
-    from znnpy.data.writing.destination import Destination
     from znnpy.infer.memory import local_processes
+    from znnpy.interop.run import run_of
     from znnpy.scheduler.core_count import available_cores
     from znnpy.train.progress import Plain
     from znnpy.train.signals import StopSignals
@@ -198,19 +200,37 @@ def predict(
                     saved, input_, output, logits=logits, overwrite=overwrite, flips=flips
                 )
             return
-    section = _section(saved.network, input_, mask)
-    request = _request(saved, section, node, dtype, labels)
     sizes = {
         "roi": _roi(roi),
         "block": block_sizes(block),
         "patch": block_sizes(patch, "--patch"),
     }
-    request = _with(
-        request, **sizes, logits=logits, flips=augment == "flips", grid=grid, processes=processes
-    )
-    destination = Destination.named(output, LABEL_NAMES[0] if labels else DATASET, overwrite)
+    changes: dict[str, Any] = {
+        **sizes,
+        "logits": logits,
+        "flips": augment == "flips",
+        "grid": grid,
+        "processes": processes,
+    }
+    cases = cases_of(images_of(saved.network, input_), mask, output)
+    several = len(cases) > 1 or cases[0].output != output
+    usual = LABEL_NAMES[0] if labels else DATASET
+    left = not_written(cases, usual, overwrite, several=several, dry_run=dry_run)
     with StopSignals():
-        _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+        for case, destination in left:
+            section = _section(saved.network, case)
+            request = _with(_request(saved, section, node, dtype, labels), **changes)
+            if not (dry_run and several):  # which does not make their folder
+                _refuse_output(destination, dry_run)
+            _predict(saved, section, request, destination, dry_run, verify_seams, dask)
+    if left and not dry_run:
+        _suggest(saved.config.target(request.node.name), left[0][1], labels=labels)
+
+
+def _refuse_output(destination: Destination, dry_run: bool) -> None:
+    from znnpy.data.writing.preflight import refuse_output
+
+    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -234,11 +254,10 @@ def _predict(
 ) -> None:
     from znnpy.cli.prediction_display import nothing_wanted, print_job
     from znnpy.data.config_volumes import open_inputs
-    from znnpy.data.writing.preflight import refuse_loss, refuse_output
+    from znnpy.data.writing.preflight import refuse_loss
     from znnpy.infer.job import plan_job
     from znnpy.train.run_directory import remember, remembered
 
-    refuse_output(replace(destination, overwrite=destination.overwrite or dry_run))
     weights = saved.weights
     scene = open_inputs(section, saved.config.data, weights.network)
     try:
@@ -262,21 +281,23 @@ def _predict(
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
-        _suggest(
-            "labels" if request.first is not None else saved.config.target(request.node.name).kind,
-            destination,
-        )
     finally:
         scene.close()
 
 
-def _suggest(target: str, destination: Destination) -> None:
-    """Suggest `segment` for predictions that show objects, `view` for all others."""
-    kinds = {"boundary": (), "affinity": (), "mask": ("--kind", "foreground")}
-    if target in kinds:
-        suggest("segment", destination.name, "--output", "objects.h5", *kinds[target])
-    else:
+def _suggest(target: Target, destination: Destination, *, labels: bool) -> None:
+    """Suggest `segment` for predictions that show objects or classes, `view` for all others."""
+    ways: dict[str, tuple[str, ...]] = {
+        "boundary": (),
+        "affinity": (),
+        "mask": ("--kind", "foreground"),
+    }
+    if target.kind == "labels" and target.first:  # which classes alone have
+        ways["labels"] = ("--method", "classes", "--first", str(target.first))
+    if target.kind not in ways or labels:
         suggest("view", destination.name)
+    else:
+        suggest("segment", destination.name, "--output", "objects.h5", *ways[target.kind])
 
 
 def _note(text: str) -> None:
@@ -354,20 +375,10 @@ def _output(network: Network, name: str | None) -> Node:
     return network.node(name)
 
 
-def _section(network: Network, given: list[str], mask: str | None) -> VolumeSection:
-    names = [node.name for node in network.inputs]
-    images = {}
-    for text in given:
-        node, equals, source = text.partition("=")
-        named = bool(equals) and node in names
-        images[node if named else ""] = source if named else text
-    if len(images) < len(given):
-        raise typer.BadParameter(f"--input must name different inputs: {', '.join(names)}")
-    if len(names) > 1 and set(images) != set(names):
-        each = " ".join(f"--input {name}=FILE" for name in names)
-        raise typer.BadParameter(f"the network has several inputs: give {each}")
+def _section(network: Network, case: Case) -> VolumeSection:
+    images = case.images
     bare = images[""] if set(images) == {""} else images
-    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=mask)
+    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=case.mask)
 
 
 def _roi(text: str | None) -> Region | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -87,22 +85,6 @@ def _predict(
         )
     axes = "(z, y, x)" if len(shape) == 3 else "(c, z, y, x)"
     typer.echo(f"{place.name}  {shape} {axes}")
-
-
-@contextmanager
-def run_of(path: Path) -> Iterator[Path]:
-    """Yield a run directory: the path, or one that is made of a model of another program and removed at the end."""
-    from znnpy.interop.source import is_model, read_model
-    from znnpy.train.run_directory import CONFIG
-
-    if (path / CONFIG).exists() or not is_model(path):
-        yield path
-        return
-    from znnpy.interop.run import write_run
-
-    with TemporaryDirectory(prefix="znnpy-") as folder:
-        write_run(read_model(path), Path(folder) / "run")
-        yield Path(folder) / "run"
 
 
 def refused(given: Mapping[str, bool]) -> None:

@@ -100,7 +100,8 @@ class PlaneFolder(Volume):
         if wanted is not None and (shape, dtype.newbyteorder("=")) != (wanted, self.dtype):
             raise VolumeError(
                 f"{path} holds {shape} (c, y, x) of {dtype}, the first plane {wanted} of "
-                f"{self.dtype}; all planes of a folder must be alike"
+                f"{self.dtype}; all planes of a folder must be alike; a pattern such as {path.parent}/*{path.suffix} "
+                "names volumes of a plane each"
             )
 
 

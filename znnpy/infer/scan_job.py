@@ -15,7 +15,7 @@ from znnpy.data.config_volumes import normalisations
 from znnpy.data.preparing.scan import Prepared, prepare, prepared_volume
 from znnpy.data.process_memory import available, available_memory, readable
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Volume, directions_attribute
+from znnpy.data.volume import Array, Volume, directions_attribute
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
@@ -82,16 +82,9 @@ def predict_scan(
 
     Raises VolumeError where the output is in the way or cannot be written, PlanError where memory does not suffice.
     """
-    config = weights.config
     destination.refuse_standing()
     refuse_loss(destination, [volume])
-    assert config.data.prepare is not None
-    # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
-    with threadpool_limits(limits=1, user_api="blas"):
-        prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
-        volume.verify()
-        _refuse_memory(model, prepared, weights, logits=logits)
-        found = (logits_of if logits else labelled)(model, prepared, config, progress)
+    found = scan_values(model, volume, weights, logits=logits, progress=progress)
     shown = {
         "resolution": list(volume.resolution),
         "offset": list(volume.offset),
@@ -104,6 +97,25 @@ def predict_scan(
         refuse_own(error)
         raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
     return found.shape
+
+
+def scan_values(
+    model: ScanModel,
+    volume: Volume,
+    weights: Weights,
+    *,
+    logits: bool = False,
+    progress: Progress | None = None,
+) -> Array:
+    """Return the labels (z, y, x) of a scan, or its logits (k, z, y, x); PlanError where memory does not suffice."""
+    config = weights.config
+    assert config.data.prepare is not None
+    # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
+    with threadpool_limits(limits=1, user_api="blas"):
+        prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
+        volume.verify()
+        _refuse_memory(model, prepared, weights, logits=logits)
+        return (logits_of if logits else labelled)(model, prepared, config, progress)
 
 
 def _normalised(prepared: Prepared, name: str, config: Config) -> Prepared:

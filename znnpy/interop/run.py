@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -10,12 +13,24 @@ from znnpy.config import config_from, dump
 from znnpy.config.models import Config
 from znnpy.errors import ConfigError, ModelFileError
 from znnpy.interop.model import Arrays, ImportedModel
+from znnpy.interop.source import is_model, read_model
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import versions
 from znnpy.train.members import member_folder
-from znnpy.train.run_directory import RunDirectory
+from znnpy.train.run_directory import CONFIG, RunDirectory
 from znnpy.train.start import contents_of
+
+
+@contextmanager
+def run_of(path: Path) -> Iterator[Path]:
+    """Yield a run directory: the path, or one that is made of a model of another program and removed at the end."""
+    if (path / CONFIG).exists() or not is_model(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="znnpy-") as folder:
+        write_run(read_model(path), Path(folder) / "run")
+        yield Path(folder) / "run"
 
 
 def write_run(model: ImportedModel, path: Path, *, overwrite: bool = False) -> Config:

@@ -31,21 +31,29 @@ def show(layers: Sequence[Layer]) -> None:
 
 def add(viewer: Any, layer: Layer) -> None:
     """Add one volume to a viewer, with its voxel size as scale and its offset as translation."""
+    array, named, kind = layer_data(layer)
+    (viewer.add_labels if kind == "labels" else viewer.add_image)(array, **named)
+
+
+def layer_data(layer: Layer) -> tuple[Any, dict[str, Any], str]:
+    """Return a volume as napari's readers do: an array, what napari is told about it, and labels or image.
+
+    Volumes that do not fit into memory become arrays that read where one looks.
+    """
     volume = load(layer.volume)
     array = _arrayed(volume)
-    named = {
+    named: dict[str, Any] = {
         "name": layer.title,
         "scale": volume.resolution,
         "translate": volume.offset,
     }
     if layer.kind == "labels":
-        viewer.add_labels(array[0], **named)
-    elif volume.channels == 1:
+        return array[0], named, "labels"
+    if volume.channels == 1:
         mapping = {"colormap": "magma", "contrast_limits": (0, 1), "opacity": 0.5}
-        viewer.add_image(array[0], **named, **(mapping if _unit(layer) else {}))
-    else:
-        names = [f"{layer.title} {channel}" for channel in range(volume.channels)]
-        viewer.add_image(array, channel_axis=0, **{**named, "name": names})
+        return array[0], {**named, **(mapping if _unit(layer) else {})}, "image"
+    names = [f"{layer.title} {channel}" for channel in range(volume.channels)]
+    return array, {**named, "channel_axis": 0, "name": names}, "image"
 
 
 def _napari() -> Any:

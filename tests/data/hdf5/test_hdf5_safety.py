@@ -116,7 +116,7 @@ def test_unknown_filter(tmp_path: Path) -> None:
     refused(path, "a.h5:raw", "32015", "zstd")
     refused(path, "a.h5:raw", "32015", allow_filters=("lz4",))
     refused(path, "data.allow_filters: [zstd]")
-    refused(path, "not installed: pip install hdf5plugin", allow_filters=("zstd",))
+    refused(path, 'not installed: pip install "znnpy[hdf5]"', allow_filters=("zstd",))
 
 
 def of_filter(path: Path, code: int) -> None:

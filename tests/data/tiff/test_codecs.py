@@ -32,7 +32,9 @@ def stored_as(path: Path, compression: int, planes: int = 3) -> None:
 @pytest.mark.parametrize(("number", "name"), [(5, "LZW"), (7, "JPEG"), (4, "CCITTFAX4")])
 def test_a_package_that_is_missing_is_named(tmp_path: Path, number: int, name: str) -> None:
     stored_as(tmp_path / "a.tif", number)
-    words = rf"a\.tif is stored with compression {name}, .* pip install imagecodecs"
+    words = (
+        rf"a\.tif is stored with compression {name}, .*imagecodecs.* pip install \"znnpy\[tiff\]\""
+    )
     with pytest.raises(VolumeError, match=words):
         open_volume(tmp_path / "a.tif")
     (tmp_path / "planes").mkdir()

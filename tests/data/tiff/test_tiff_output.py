@@ -15,6 +15,7 @@ from znnpy.data.opening import open_volume
 from znnpy.data.writing import tiff_output
 from znnpy.data.writing.block_output import OutputSpec, open_output
 from znnpy.data.writing.destination import Destination, journal_of, partial_of
+from znnpy.data.writing.pyramid import coarser
 from znnpy.data.writing.tiff_output import write_tiff
 from znnpy.errors import VolumeError
 
@@ -171,3 +172,65 @@ def test_channels_that_are_named_are_no_slices(tmp_path: Path) -> None:
     for name, shape in (("a.ome.tif", (3, 1, 4, 5)), ("b.tif", (1, 3, 4, 5))):
         with open_volume(tmp_path / name) as volume:
             assert volume.shape == shape
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+@pytest.mark.parametrize("shape", [(1, 3, 70, 50), (2, 2, 33, 65), (1, 1, 1, 90)])
+@pytest.mark.parametrize("channels", [True, False])
+def test_large_slices_have_smaller_ones(
+    tmp_path: Path, shape: Any, dtype: str, channels: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiff_output, "PLANE", 20)
+    monkeypatch.setattr(tiff_output, "BAND", 4)
+    if not channels and shape[0] > 1:
+        pytest.skip("labels have one channel")
+    array = values(shape, dtype)
+    spec = spec_of(array, channels=channels)
+    path = tmp_path / "a.tif"
+    for count in (3, len(spec.blocks())):  # begun, and gone on with
+        with open_output(Destination(path, ""), spec) as output:
+            for lower, upper in spec.blocks()[len(output.done) : count]:
+                part = tuple(slice(a, b) for a, b in zip(lower, upper, strict=True))
+                output.write(lower, array[(slice(None), *part)])
+            if count > 3:
+                output.finish()
+    wanted = array
+    with tifffile.TiffFile(path) as file:
+        assert len(file.pages) == shape[0] * shape[1]
+        (series,) = file.series
+        assert len(series.levels) == {70: 3, 65: 3, 90: 4}[max(shape)]
+        for level in series.levels:
+            found = level.asarray().reshape(*shape[:2], *level.shape[-2:])
+            np.testing.assert_array_equal(found, wanted)
+            step = (1, 2 if wanted.shape[2] > 1 else 1, 2)
+            wanted = coarser(wanted, step, labels=not channels and dtype == "u1")
+        assert max(series.levels[-1].shape[-2:]) <= 20
+    with open_volume(path) as volume:
+        assert np.array_equal(volume.read_all(), array)
+        assert volume.resolution == PLACE["resolution"]
+
+
+def test_smaller_slices_are_made_again_where_a_process_ended_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiff_output, "PLANE", 5)
+    array = values((2, 5, 20, 17), "u2")
+    whole = written(tmp_path / "whole.tif", array).read_bytes()
+    write_at, count = tiff_output.write_at, [0]
+
+    def ended(*given: Any) -> None:
+        count[0] += 1
+        if count[0] == 14:
+            raise OSError("ended")
+        write_at(*given)
+
+    monkeypatch.setattr(tiff_output, "write_at", ended)
+    path = tmp_path / "a.tif"
+    with pytest.raises(OSError, match="ended"):
+        written(path, array)
+    assert not path.exists()
+    monkeypatch.setattr(tiff_output, "write_at", write_at)
+    with open_output(Destination(path, ""), spec_of(array)) as output:
+        assert len(output.done) == len(output.spec.blocks())
+        output.finish()
+    assert path.read_bytes() == whole

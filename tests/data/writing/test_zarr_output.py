@@ -16,6 +16,7 @@ import zarr
 from zarr_blocks import DATA, Triple, fill, spec, writer
 
 from znnpy.data.opening import open_volume
+from znnpy.data.writing import pyramid
 from znnpy.data.writing.block_output import OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.zarr_output import ZarrOutput, write_zarr
@@ -91,7 +92,8 @@ def test_damaged_or_missing_shard_is_not_done(tmp_path: Path) -> None:
     with writer(path) as out:
         fill(out, 3)
         first, second, third = sorted(out.done)
-        places = [out._place(region[0]) for region in (first, second)]
+        files = [name for region in (first, second) for name, _ in out._files(0, region)]
+    places = [tmp_path / "out.zarr.partial" / name for name in files]
     places[0].write_bytes(places[0].read_bytes()[:-1] + b"x")
     places[1].unlink()
     with writer(path) as out:
@@ -253,3 +255,23 @@ def test_killed_while_moving(tmp_path: Path, cut: str, monkeypatch: pytest.Monke
         with pytest.raises(VolumeError, match="finished by an earlier process"):
             writer(path)
     assert files(path) == first
+
+
+def test_levels_say_their_size_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyramid, "ENOUGH", 6)
+    path = tmp_path / "out.zarr"
+    finished(path)
+    group = zarr.open_group(path, mode="r")
+    levels = group.attrs["ome"]["multiscales"][0]["datasets"]
+    # Voxels of 40 x 8 x 4 nm; of two along x the middle lies half a voxel behind the first.
+    assert [it["coordinateTransformations"] for it in levels] == [
+        [
+            {"type": "scale", "scale": [1, 40, 8, size]},
+            {"type": "translation", "translation": [0, 0, -8, place]},
+        ]
+        for size, place in ((4, 12), (8, 14))
+    ]
+    assert group["1"].shape == (2, 5, 6, 4)
+    pairs = DATA[..., :6].reshape(2, 5, 6, 3, 2).mean(axis=-1)
+    np.testing.assert_allclose(group["1"][..., :3], pairs, rtol=1e-6)
+    np.testing.assert_array_equal(group["1"][..., 3], DATA[..., 6])

@@ -16,7 +16,7 @@ from znnpy.data.chunk_folder import ChunkFolder
 from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
 from znnpy.data.decoded_size import inflated, refuse_larger
 from znnpy.data.safety_limits import SEARCHED, Trust
-from znnpy.data.volume import Array, Shape4, Triple64, nanometres
+from znnpy.data.volume import Array, Shape4, Triple64, directions_of, nanometres, neighbours_of
 from znnpy.dataset_path import joined
 from znnpy.errors import VolumeError
 
@@ -33,14 +33,19 @@ _STREAMS = {"gzip": "gzip", "zlib": "zlib", "bzip2": "bz2"}
 
 def is_n5(path: Path) -> bool:
     """Return whether a folder is N5 by its name, or holds the attributes of an array or of a container."""
-    return path.suffix.lower() == ".n5" or (path / MARK).is_file()
+    return path.suffix.lower() == ".n5" or has_attributes(path)
+
+
+def has_attributes(path: Path) -> bool:
+    """Return whether a folder holds the attributes of an array or of a container."""
+    return (path / MARK).is_file()
 
 
 class N5Volume(ChunkedVolume):
     """An array whose axes are x, y, z, and channels last, as N5 counts them; or as its `axes` say.
 
-    Voxel size: `pixelResolution` with its unit, or `resolution` with `units` and `axes`; alone it may be x, y, z or
-    z, y, x, and is not taken.
+    Voxel size: `pixelResolution` with its unit, or that of a `transform`, or `resolution` with `units` and `axes`;
+    alone it may be x, y, z or z, y, x, and is not taken. The place is that of a `transform`.
     """
 
     def __init__(self, path: Path, dataset: str | None, usual: Sequence[str], trust: Trust) -> None:
@@ -71,7 +76,10 @@ class N5Volume(ChunkedVolume):
             self._ours(blocks),
             np.dtype(kind),
             _resolution(found, name, axes),
+            _place(found),
         )
+        self.neighbours = neighbours_of(found.get("offsets"), self.channels)
+        self.directions = directions_of(found.get("directions"))
         self.unnamed = count == 4 and "axes" not in found
         self._bounded(self._at, trust)
         folder.see_chunks(self._at, count - 1)
@@ -160,6 +168,8 @@ def _resolution(found: dict[str, Any], name: str, axes: list[str]) -> Triple64:
             found.get("downsamplingFactors", (1, 1, 1)), name, "downsamplingFactors"
         )
         return (z * factors[2] * unit, y * factors[1] * unit, x * factors[0] * unit)
+    if (sizes := _transformed(found, "scale")) and min(sizes) > 0:
+        return sizes
     sizes, units = found.get("resolution"), found.get("units")
     if (
         isinstance(sizes, list)
@@ -180,6 +190,29 @@ def _resolution(found: dict[str, Any], name: str, axes: list[str]) -> Triple64:
             stacklevel=4,
         )
     return (1.0, 1.0, 1.0)
+
+
+def _place(found: dict[str, Any]) -> Triple64 | None:
+    """Return where the first voxel of the image lies, z, y, x in nanometres, the coarser levels' a little behind it."""
+    return _transformed(found, "translate")
+
+
+def _transformed(found: dict[str, Any], key: str) -> Triple64 | None:
+    """Return numbers z, y, x in nanometres of a `transform` with axes and units; None where it is none of space."""
+    given = found.get("transform")
+    if not isinstance(given, dict):
+        return None
+    axes, units, numbers = (given.get(name) for name in ("axes", "units", key))
+    if not all(isinstance(part, list) and len(part) == 3 for part in (axes, units, numbers)):
+        return None
+    if not all(type(n) in (int, float) and abs(n) < 1e300 for n in numbers or ()):
+        return None
+    told = zip(axes or (), units or (), numbers or (), strict=True)
+    by_axis = {str(axis): n * (nanometres(str(unit)) or 0.0) for axis, unit, n in told}
+    units_known = all(nanometres(str(unit)) for unit in units or ())
+    if set(by_axis) != set("zyx") or not units_known:
+        return None
+    return (by_axis["z"], by_axis["y"], by_axis["x"])
 
 
 def _attributes(folder: ChunkFolder, path: str) -> dict[str, Any]:

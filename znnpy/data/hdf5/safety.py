@@ -35,6 +35,7 @@ MORE_FILTERS = {
     "blosc2": 32026,
 }
 _BUILT_IN = (4, 5, 6)  # szip, nbit, scaleoffset: they need no plug-in
+_PLUGINS = 'pip install "znnpy[hdf5]", which brings hdf5plugin'
 _NO_SZIP = "this build of h5py has none, write the file with another compression"
 
 
@@ -225,7 +226,7 @@ def _check_filters(data: h5py.Dataset, name: str, trust: Trust) -> None:
                 f"allowed by name. {keys if known else ''}h5repack -f GZIP=4 writes a file without it"
             )
         if not _available(code):
-            way = "pip install hdf5plugin" if code != MORE_FILTERS["szip"] else _NO_SZIP
+            way = _PLUGINS if code != MORE_FILTERS["szip"] else _NO_SZIP
             raise VolumeError(f"{name} is stored with {title}, which is not installed: {way}")
 
 

@@ -9,7 +9,7 @@ import tifffile
 from znnpy.errors import VolumeError
 
 _PACKAGE = "imagecodecs"
-_WAY = f"pip install {_PACKAGE}, or write it with zlib or none"
+_WAY = 'pip install "znnpy[tiff]", or write it with zlib or none'
 
 
 def refuse_codec(page: Any, name: str) -> None:

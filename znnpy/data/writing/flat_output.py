@@ -70,6 +70,9 @@ class FlatOutput(JournaledOutput):
         self, destination: Destination, spec: OutputSpec, *, attached: bool = False
     ) -> None:
         self._file, self._place = -1, 0
+        self._further: list[
+            tuple[int, int]
+        ] = []  # places and bytes of values that are made at the end
         super().__init__(destination, spec, attached=attached)
 
     def close(self) -> None:
@@ -79,25 +82,13 @@ class FlatOutput(JournaledOutput):
         self._file = -1
         super().close()
 
-    KEEPS_OFFSETS = False
-    """Whether a file says which neighbours affinities stand for."""
-
     def _create(self) -> Mapping[str, Any]:
         self._refuse_offsets()
         self._scrap()
         with replacing(self._partial) as new:
             place = self._allocated(new)
-        return {"place": place, "header": self._header(place)}
-
-    def _refuse_offsets(self) -> None:
-        """Raise VolumeError for affinities that nobody could read again; those to the nearest three are the usual."""
-        offsets = self.spec.attributes.get("offsets")
-        if offsets is None or self.KEEPS_OFFSETS or np.array_equal(offsets, -np.eye(3)):
-            return
-        raise VolumeError(
-            f"{self.path}: {self.destination.format.title} files cannot say which neighbours these affinities stand "
-            "for; name a file .h5 or a folder .zarr"
-        )
+        head = {"place": place, "header": self._header(place)}
+        return {**head, "further": self._further} if self._further else head
 
     @abstractmethod
     def _allocated(self, new: Path) -> int:
@@ -107,7 +98,9 @@ class FlatOutput(JournaledOutput):
         place, size = head.get("place"), self._partial.stat().st_size
         if not isinstance(place, int) or not 0 < place <= size:
             raise VolumeError(f"{self._journal.path} is damaged; remove it to start anew")
-        if size < place + self.spec.nbytes or self._header(place) != head.get("header"):
+        self._further = [(int(a), int(n)) for a, n in head.get("further", ())]
+        ends = [place + self.spec.nbytes, *(a + n for a, n in self._further)]
+        if size < max(ends) or self._header(place) != head.get("header"):
             raise self._changed()
         self._place = place
         self._file = os.open(self._partial, os.O_RDWR)
@@ -142,11 +135,14 @@ class FlatOutput(JournaledOutput):
         self._partial.replace(self.path)
 
     def _header(self, place: int) -> int:
-        """Return the checksum of all bytes that are not the dataset's."""
+        """Return the checksum of all bytes that are no values."""
+        found, at = 0, 0
         with self._partial.open("rb") as file:
-            before = file.read(place)
-            file.seek(place + self.spec.nbytes)
-            return crc32(file.read(), crc32(before))
+            for start, size in [(place, self.spec.nbytes), *self._further]:
+                file.seek(at)
+                found, at = crc32(file.read(start - at), found), start + size
+            file.seek(at)
+            return crc32(file.read(), found)
 
     def _places(self, region: Region) -> NDArray[np.int64]:
         """Return where the contiguous pieces of a block begin in the file, in the block's order."""

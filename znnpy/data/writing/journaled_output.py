@@ -32,6 +32,9 @@ class JournaledOutput(Closing, ABC):
     for processes that help the one which has the journal.
     """
 
+    KEEPS_OFFSETS = False
+    """Whether a file says which neighbours affinities stand for."""
+
     def __init__(
         self, destination: Destination, spec: OutputSpec, *, attached: bool = False
     ) -> None:
@@ -135,6 +138,16 @@ class JournaledOutput(Closing, ABC):
             raise VolumeError(f"{self.path}: no process is writing this output")
         self._refuse_other(self._partial, head)
         self._reopen(head)
+
+    def _refuse_offsets(self) -> None:
+        """Raise VolumeError for affinities that nobody could read again; those to the nearest three are the usual."""
+        offsets = self.spec.attributes.get("offsets")
+        if offsets is None or self.KEEPS_OFFSETS or np.array_equal(offsets, -np.eye(3)):
+            return
+        raise VolumeError(
+            f"{self.path}: {self.destination.format.title} files cannot say which neighbours these affinities stand "
+            "for; name a file .h5 or a folder .zarr"
+        )
 
     def _move(self) -> None:
         try:

@@ -52,6 +52,28 @@ ZARR = OutputFormat(
     has_datasets=False,
     from_voxel_0=True,
 )
+N5 = OutputFormat(
+    name="n5",
+    title="N5",
+    suffixes=(".n5",),
+    blocks="znnpy.data.writing.n5_output:N5Output",
+    whole="znnpy.data.writing.n5_output:write_n5",
+    owns="znnpy.data.chunked.n5:has_attributes",
+    folder=True,
+    has_datasets=False,
+    from_voxel_0=True,
+)
+PRECOMPUTED = OutputFormat(
+    name="precomputed",
+    title="precomputed",
+    suffixes=(".precomputed",),
+    blocks="znnpy.data.writing.precomputed_output:PrecomputedOutput",
+    whole="znnpy.data.writing.precomputed_output:write_precomputed",
+    owns="znnpy.data.chunked.precomputed:is_precomputed",
+    folder=True,
+    has_datasets=False,
+    from_voxel_0=True,
+)
 NIFTI = OutputFormat(
     name="nifti",
     title="NIfTI",
@@ -101,7 +123,9 @@ TIFF = OutputFormat(
     has_datasets=False,
     wide=False,
 )
-OUTPUTS = Registry[OutputFormat]("format", (HDF5, ZARR, NIFTI, NRRD, METAIMAGE, MRC, TIFF))
+OUTPUTS = Registry[OutputFormat](
+    "format", (HDF5, ZARR, N5, PRECOMPUTED, NIFTI, NRRD, METAIMAGE, MRC, TIFF)
+)
 
 
 def by_suffix(path: Path) -> OutputFormat | None:

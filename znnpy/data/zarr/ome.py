@@ -58,19 +58,25 @@ def _finest_first(found: list[Level]) -> list[Level]:
 
 
 def multiscales(
-    name: str, path: str, channels: bool, resolution: Sequence[float], offset: Sequence[float]
+    name: str, channels: bool, levels: Sequence[tuple[str, Sequence[float], Sequence[float]]]
 ) -> dict[str, Any]:
-    """Return attributes of a group, version 0.5, whose array `path` is (C,) Z, Y, X of nanometre voxels."""
+    """Return attributes of a group, version 0.5, whose levels are arrays (C,) Z, Y, X, the finest first.
+
+    Of each level: its path, the size of its voxels and the place of the first of them, z, y, x in nanometres.
+    """
     axes = [{"name": axis, "type": "space", "unit": "nanometer"} for axis in SPACE]
-    scale, translation = [float(v) for v in resolution], [float(v) for v in offset]
     if channels:
         axes.insert(0, {"name": "c", "type": "channel"})
-        scale, translation = [1.0, *scale], [0.0, *translation]
-    steps = [
-        {"type": "scale", "scale": scale},
-        {"type": "translation", "translation": translation},
-    ]
-    datasets = [{"path": path, "coordinateTransformations": steps}]
+    datasets = []
+    for path, resolution, offset in levels:
+        scale, translation = [float(v) for v in resolution], [float(v) for v in offset]
+        if channels:
+            scale, translation = [1.0, *scale], [0.0, *translation]
+        steps = [
+            {"type": "scale", "scale": scale},
+            {"type": "translation", "translation": translation},
+        ]
+        datasets.append({"path": path, "coordinateTransformations": steps})
     return {
         "ome": {
             "version": "0.5",
