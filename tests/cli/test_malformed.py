@@ -146,7 +146,7 @@ CONFIGS = [
     ("a background alone", "  conv: direct", "  loss: {kind: bce_dice, include_background: false}",
      ["config.yaml:13: training.loss", "bce_dice", "include_background", "'output' has 1 channels"]),
     ("MALIS of a boundary", "  conv: direct", "  loss: {kind: malis, offsets: [[0, 0, 1]]}",
-     ["config.yaml:13: training.loss", "malis", "[[0, 0, 1]]", "data.target is no affinity"]),
+     ["config.yaml:13: training.loss", "malis", "[[0, 0, 1]]", "is no affinity"]),
     ("MALIS of images that are fewer", "  conv: direct", "  loss: malis",
      ["config.yaml:13: training.loss", "malis has 3 offsets", "'output' has 1 channels"]),
     ("a loss that is none", "  conv: direct", "  loss: dise",
