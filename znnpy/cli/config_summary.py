@@ -19,8 +19,9 @@ from znnpy.engine.convolution.flops import of_convolution
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
-from znnpy.engine.memory_planning import MemoryPlan, elementwise_work, planned_within
+from znnpy.engine.memory_planning import MemoryPlan, planned_within
 from znnpy.engine.step_tasks import Settings
+from znnpy.engine.tasks.declaration import uncollected
 from znnpy.geometry import Geometry, trained_geometry
 from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.config_model import frozen_of
@@ -53,10 +54,12 @@ from znnpy.train.patch_sources import nothing_in
 from znnpy.train.start import contents_of
 from znnpy.train.survey import survey
 
-MOST_TASKS = 3000  # of an update, as estimated, up to which they are declared to be counted
+# Of an update, of 0.1 ms each as estimated, up to which tasks are declared to be counted: those of nnU-Net at its real
+# size are, in seconds.
+MOST_TASKS = 500_000
 TASKS_EACH = 10  # of a node and its edges, at least
 Algorithms = list[dict[str, Any]]
-MOST_SHAPES = 24  # of layers that differ, up to which their algorithms are compared
+MOST_SHAPES = 64  # of layers that differ, up to which their algorithms are compared
 UNPLANNED = "unplanned"
 
 
@@ -144,7 +147,7 @@ def find_needs(
         max_memory=most,
     )
     memory = _planned(layout, settings, algorithms)
-    work = layers + elementwise_work(memory.layout, settings) + memory.again
+    work = layers + memory.elementwise + memory.again
     return Needs(
         True,
         memory.bytes,
@@ -182,6 +185,7 @@ def _expected_tasks(
     return TASKS_EACH * len(network.nodes) + (seconds + moved) / TARGET_SECONDS
 
 
+@uncollected()
 def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
     """Return volumes, layers, shapes, plan, memory and time of one update, JSON-able; sizes z, y, x.
 

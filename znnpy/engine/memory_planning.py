@@ -24,7 +24,6 @@ from znnpy.engine.step_tasks import (
     declare,
     declare_all,
     declare_gradients,
-    declare_update,
 )
 from znnpy.engine.tasks.buffer_sharing import gated, share
 from znnpy.engine.tasks.declaration import Declared
@@ -65,7 +64,8 @@ class MemoryPlan:
 
     `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
     then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
-    without it. `kernels`: of all graphs of a single microbatch.
+    without it. `kernels`: of all graphs of a single microbatch. `elementwise`: estimated seconds on one core of what an
+    update does beside convolutions.
     """
 
     layout: Layout
@@ -76,6 +76,7 @@ class MemoryPlan:
     again: float
     kept: int
     kernels: frozenset[Kernel]
+    elementwise: float
 
     @property
     def arena(self) -> int:
@@ -138,6 +139,10 @@ class _OneMicrobatch:
         """Return the bytes of everything if shared buffers lie like this."""
         return self.uses.total() + (self.own.total() + sharing.bytes) * sharing.replicas
 
+    def _times(self, task: Declared) -> int:
+        """Return how many tasks of a step are like one of this microbatch."""
+        return 1 if task.what.serves is Pass.UPDATE else len(self.layout.numbers)
+
     def plan(self, settings: Settings) -> MemoryPlan:
         """Return the memory plan, with rematerialisation if there is not room for everything."""
         sharing, seconds, arena, layout = self.kept, 0.0, self.build.arena, self.layout
@@ -162,6 +167,11 @@ class _OneMicrobatch:
             seconds,
             kept,
             self.kernels,
+            sum(
+                self._times(task) * task.seconds
+                for task in self.step
+                if task.what.kind in ELEMENTWISE
+            ),
         )
 
 
@@ -318,13 +328,6 @@ def forecast(layout: Layout, settings: Settings) -> Forecast:
     # Brent's bound: microbatches of one replica follow each other.
     chain = graph.span * -(-count // plan.layout.replicas) * (1 - 1 / workers)
     return Forecast(plan.kept, least + chain, least)
-
-
-def elementwise_work(layout: Layout, settings: Settings) -> float:
-    """Return the estimated seconds on one core of what an update does beside convolutions."""
-    build = Build.new(Arena(), layout, settings.states, frozen=settings.frozen)
-    tasks = declare_update(build, settings, 0, settings.exchange)
-    return sum(task.seconds for task in tasks if task.what.kind in ELEMENTWISE)
 
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
