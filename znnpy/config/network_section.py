@@ -29,6 +29,7 @@ from znnpy.layers.keys import (
     BiasInitField,
     FunctionKey,
     Gain,
+    Learn,
     Slope,
     refuse_other_shape,
 )
@@ -100,11 +101,12 @@ class NodeSection(Strict):
     init: BiasInitField = Field(
         default=ZERO, description="Initial values of the biases (transfer nodes)."
     )
+    learn: Learn = True
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
-            for key in ("function", "slope", "amplitude", "gain", "norm", "init"):
+            for key in ("function", "slope", "amplitude", "gain", "norm", "init", "learn"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
             if self.bias is False:

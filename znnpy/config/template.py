@@ -42,6 +42,7 @@ network:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
   #   init: {kind: normal, mean: 0, std: 0.01}
   #   bias_init: {kind: constant, value: 0}
+  #   learn: true          # false: filters, bias and norm stay as they start or were loaded
   # Further layers:
 <layers>  # Instead of a chain, any graph (edges that meet in one node are summed):
   #   nodes:

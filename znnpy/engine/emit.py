@@ -195,7 +195,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         emitter = emitter_of(edge)
         # Weight gradient first: a spectral one may make the data gradient on its way, and the other
         # order keeps more memory alive (docs/design/order.md, "Tried").
-        if emitter.weight_gradient:
+        if emitter.weight_gradient and edge.learn:
             emitter.weight_gradient(step, build, edge, gradient)
             # Constraints follow the products and precede sums over microbatches, all of them
             # linear, so that every sum is over constrained gradients.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
 from znnpy.fields import (
+    Bool,
     Channels,
     Float,
     NonNegative,
@@ -120,6 +121,10 @@ Repeat = Annotated[
 Groups = Annotated[
     Channels,
     Field(description="Groups of channels, each convolved by itself; they divide both counts."),
+]
+Learn = Annotated[
+    Bool,
+    Field(description="false: parameters stay as they start or were loaded, without gradients."),
 ]
 HE = InitSection(kind="he")
 ZERO = InitSection(kind="constant")

@@ -102,7 +102,7 @@ class Numbers:
     `groups`: of channels, each convolved by itself. `weight_standardization`: filters are used with mean 0 and
     variance 1. `output_padding`: voxels that conv_transpose adds after the last ones. `factor`: by which upsampling
     grows, `mode`: nearest voxel, or linear, `corners` between outermost voxels
-    that stay. `count_padding`: padding counts in averages, as zeros.
+    that stay. `count_padding`: padding counts in averages, as zeros. `learn`: filters have gradients and are updated.
     """
 
     size: Triple = ONCE
@@ -121,3 +121,4 @@ class Numbers:
     factor: Triple = ONCE
     mode: Interpolation = "nearest"
     count_padding: bool = True
+    learn: bool = True

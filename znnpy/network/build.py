@@ -124,6 +124,7 @@ def _node(name: str, node: NodeSection) -> Node:
         node.amplitude,
         node.gain,
         norm_of(node.norm),
+        learn=node.learn,
     )
 
 
@@ -170,7 +171,11 @@ def _chain_node(name: str, keys: Strict, channels: int) -> Node:
     init = init_of(keys.bias_init)
     bias, norm = biased(keys.bias, keys.norm), norm_of(keys.norm)
     shape = (keys.amplitude, keys.gain, norm)
-    return Node(name, "transfer", keys.channels, keys.function, slope, bias, init, *shape)
+    # A layer is an edge and its node: what it says of learning is for both.
+    learn = getattr(keys, "learn", True)
+    return Node(
+        name, "transfer", keys.channels, keys.function, slope, bias, init, *shape, learn=learn
+    )
 
 
 def self_contained(config: Config) -> Config:
@@ -201,6 +206,8 @@ def _node_data(node: Node) -> dict[str, Any]:
         data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
     if node.norm is not None:
         data["norm"] = norm_data(node.norm)
+    if not node.learn:
+        data["learn"] = False
     return data | {key: getattr(node, key) for key in FUNCTIONS[node.function].shaped}
 
 

@@ -48,7 +48,19 @@ def held(node: Node) -> dict[str, Held]:
 def learned(network: Network) -> tuple[str, ...]:
     """Return the names of the parameters that have gradients, in the order of `parameter_shapes`."""
     beside = {name for node in network.nodes for name, it in held(node).items() if not it.learned}
+    beside |= fixed(network)
     return tuple(name for name in parameter_shapes(network) if name not in beside)
+
+
+def fixed(network: Network) -> frozenset[str]:
+    """Return the names of filters and of what nodes keep that the network itself says do not learn (`learn`)."""
+    edges = {edge.name for edge in network.edges if not edge.learn}
+    nodes = [node for node in network.nodes if not node.learn]
+    return frozenset(
+        edges
+        | {n.name for n in nodes if n.bias}
+        | {name for node in nodes for name, it in held(node).items() if it.learned}
+    )
 
 
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:

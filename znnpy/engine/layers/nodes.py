@@ -74,7 +74,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
         what = Identity(node.name, Pass.BACKWARD, Part.SUM)
         _converge(step, build, edges, build.maps.backward, passed, what)
     # Before the function's own gradient overwrites, in place, the gradient by its values.
-    if f"{node.name}.slopes" in build.parameters:
+    if build.learns(f"{node.name}.slopes"):
         emit_slopes_gradient(step, build, node, build.summed(node.name))
     if node.norm is not None:
         if node.function == "softmax":
@@ -159,7 +159,7 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     gradient = build.maps.gradients[node.name]
     if node.function == "softmax":
         softmax_backward(step, build, node)
-    elif node.function == "linear" and not node.bias:
+    elif node.function == "linear" and not build.learns(node.name):
         return
     function = "linear" if node.function == "softmax" else node.function
     output = build.summed(node.name)

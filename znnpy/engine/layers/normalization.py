@@ -353,9 +353,7 @@ def _merge_gradients(
         Name(CHANNEL_GRADIENTS, node.name, (unit.start,)), 3 * DOUBLE * LANES * len(unit)
     )
     names = {"bias": node.name, "scale": normed.kept("scale"), "shift": normed.kept("shift")}
-    known = {
-        word: build.parameters[name] for word, name in names.items() if name in build.parameters
-    }
+    known = {word: build.parameters[name] for word, name in names.items() if build.learns(name)}
     addresses = {word: it.gradient + 4 * LANES * unit.start for word, it in known.items()}
     batch = normed.summed.batch
     step.add(

@@ -177,6 +177,10 @@ class Build:
         """The parameters that the optimiser changes."""
         return [parameter for parameter in self.parameters.values() if parameter.learned]
 
+    def learns(self, parameter: str) -> bool:
+        """Return whether there is a parameter of this name that has a gradient."""
+        return parameter in self.parameters and self.parameters[parameter].learned
+
     def summed(self, node: str) -> Tensor:
         """Return the tensor in which a node's edges are added: its values, unless its gradient needs the sum."""
         # The first edge's output becomes the sum (`converge_forward`).
@@ -307,10 +311,10 @@ class Build:
         return [parameter.values_region() for parameter in found if parameter]
 
     def bias_partials(self, node: Node, first: int, count: int) -> Buffer | None:
-        """Return a buffer for `count` vectors of partial bias gradients; None if the node has no bias.
+        """Return a buffer for `count` vectors of partial bias gradients; None if the node has no bias that learns.
 
         `first`: the channel block, or planar channel, of the first vector. Regions count vectors.
         """
-        if node.name not in self.parameters:
+        if not self.learns(node.name):
             return None
         return self.scratch(Name(BIAS_PARTIALS, node.name, (first, count)), count * LANES)

@@ -21,7 +21,7 @@ from znnpy.layers.activation_functions import function_of
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
 from znnpy.layers.windows import sides
-from znnpy.network.parameters import held
+from znnpy.network.parameters import held, learned
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
@@ -347,14 +347,14 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
 
 def trained_nodes(network: Network) -> set[str]:
     """Return the nodes whose gradient is needed: those with parameters at or before them, inputs excluded."""
-    trained: set[str] = set()
+    trained, moving = set[str](), set(learned(network))
     # In the order of the data: whatever follows something that learns must pass gradients back.
     for node in network.nodes:
         incoming = network.incoming(node.name)
         if (
-            (node.kind == "transfer" and node.bias)
-            or any(array.learned for array in held(node).values())
-            or any(edge_kind(edge.kind).learns for edge in incoming)
+            node.name in moving
+            or any(name in moving for name in held(node))
+            or any(edge.name in moving for edge in incoming)
             or any(edge.source in trained for edge in incoming)
         ):
             trained.add(node.name)

@@ -50,7 +50,8 @@ class Computation:
     """Operations in an order in which each finds its inputs made.
 
     `inputs`, `outputs`: values with their channels. `nodes`: values that are feature maps of the network; every other
-    is read once, by the operation after. `tensors` by `operation.what`: the keys of a state dict.
+    is read once, by the operation after. `tensors` by `operation.what`: the keys of a state dict; `fixed`: those that
+    do not learn.
     """
 
     inputs: Mapping[str, int]
@@ -58,3 +59,4 @@ class Computation:
     operations: tuple[Operation, ...]
     nodes: frozenset[str]
     tensors: Mapping[str, Tensor]
+    fixed: tuple[str, ...] = ()

@@ -90,6 +90,7 @@ class _Describing:
         self._values: dict[str, str] = {}
         self._operations: list[Operation] = []
         self._tensors: dict[str, Tensor] = {}
+        self._fixed: list[str] = []
 
     def whole(self) -> Computation:
         """Return the computation of all nodes."""
@@ -103,6 +104,7 @@ class _Describing:
             tuple(self._operations),
             frozenset(self._values.values()),
             self._tensors,
+            tuple(self._fixed),
         )
 
     def _made(self, node: Node, own: str) -> str:
@@ -139,6 +141,7 @@ class _Describing:
         if bias is not None and bearer is None:
             name = self._names.take(f"{self._nodes[node.name]}_bias")
             value = self._add("bias", name, (value,), channels, {}, {"bias": bias})
+            self._fix(node.learn, name, "bias")
         return value
 
     def _through(self, edge: Edge, bias: Tensor | None) -> str:
@@ -156,6 +159,8 @@ class _Describing:
                 tensors["bias"] = bias
             name = own if step is bearer else self._names.take(f"{own}_{step.kind}")
             value = self._add(step.kind, name, (value,), channels, step.attributes, tensors)
+            self._fix(edge.learn, name, *step.tensors)
+            self._fix(target.learn, name, *(tensors.keys() - step.tensors.keys()))
             kept = channels[1], channels[1]
         return value
 
@@ -177,6 +182,7 @@ class _Describing:
         }
         name = self._names.take(f"{self._nodes[node.name]}_norm")
         channels = node.channels, node.channels
+        self._fix(node.learn, name, *(tensors.keys() & {"weight", "bias"}))
         return self._add(NORMS[norm.kind], name, (value,), channels, attributes, tensors)
 
     def _function(self, node: Node, function: FunctionName, own: str, value: str) -> str:
@@ -189,7 +195,12 @@ class _Describing:
         tensors = {_FUNCTION_TENSORS[what]: array for what, array in held.items()}
         channels = node.channels, node.channels
         name = self._names.take(f"{own}_{function}")
+        self._fix(node.learn, name, *tensors)
         return self._add("function", name, (value,), channels, attributes, tensors)
+
+    def _fix(self, learn: bool, name: str, *tensors: str) -> None:
+        """Remember which tensors of an operation do not learn."""
+        self._fixed += [] if learn else [f"{name}.{what}" for what in sorted(tensors)]
 
     def _add(
         self,

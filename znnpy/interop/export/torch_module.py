@@ -53,6 +53,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
         reduce="from functools import reduce\n" if any("reduce(" in it for it in said) else "",
     )
     body = [f"        self.{name} = {made}" for name, made in layers.items()]
+    body += [f"        self.{name}.requires_grad_(False)" for name in computation.fixed]
     lines = [
         "class Net(nn.Module):",
         "    def __init__(self):",
