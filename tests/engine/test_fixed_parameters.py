@@ -20,7 +20,7 @@ NORM = {"kind": "group", "groups": 2}
 LAYERS: list[dict[str, Any]] = [
     {"conv": {"channels": 12, "size": 2, "stride": 2, "function": "relu", "learn": False}},
     {"conv": {"channels": 12, "size": 3, "function": "prelu", "norm": NORM, "bias": True}},
-    {"conv": {"channels": 12, "size": 3, "function": "prelu", "norm": NORM, "bias": True, "learn": False}},
+    {"conv": {"channels": 20, "size": 3, "function": "prelu", "norm": "instance", "bias": True, "learn": False}},
     {"conv_transpose": {"channels": 12, "size": 2, "stride": 2, "function": "tanh", "learn": False}},
     {"conv": {"channels": 2, "size": 1}},
 ]  # fmt: skip
