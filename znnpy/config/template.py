@@ -76,6 +76,7 @@ network:
   #   up: {kind: transposed, size: 2, channels: level}
   #   up: {kind: nearest, channels: same}
   #   join: concat         # concat or sum
+  #   order: post          # pre: norm and function stand before convolutions
   #   norm: batch          # as in a layer, and so are function, slope, bias and dropout
   #   outputs: 1           # number of output channels
   #   output_size: 1       # filter size of the output
