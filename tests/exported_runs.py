@@ -37,6 +37,17 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
         f"padding, {border}": [_CONV, {"pad": {"padding": _PAIRS, "border": border}}, _CONV]
         for border in ("zeros", "replicate", "reflect")
     },
+    **{
+        f"norm of kind {norm if isinstance(norm, str) else 'length'}": [
+            {"conv": {"channels": 3, "size": 2, "function": "elu", "norm": norm, "bias": True}},
+            _CONV,
+        ]
+        for norm in ("channel", "response", {"kind": "length", "epsilon": 0.5})
+    },
+    "norm of voxels that learns nothing": [
+        {"conv": {"channels": 4, "size": 2, "norm": {"kind": kind, "affine": False}}}
+        for kind in ("channel", "length")
+    ],
     "corners": [_CONV, *_corners([1, 2, 3])],
     "corners of one voxel": _corners(6),
 }

@@ -184,10 +184,12 @@ def _normed(network: Network, geometry: Geometry, seed: int) -> Network:
             kind,
             groups if kind == "group" else 1,
             rng.choice([1e-3, 0.1]),
-            affine=rng.random() < 0.7,
+            affine=rng.random() < 0.7 or kind == "response",
         )
         chosen = node.kind == "transfer" and rng.random() < 0.3
-        enough = prod(geometry.nodes[node.name].shape) >= 8
+        enough = prod(geometry.nodes[node.name].shape) >= 8 and (
+            kind != "channel" or node.channels > 2
+        )
         nodes.append(replace(node, norm=norm) if chosen and enough else node)
     return Network(tuple(nodes), network.edges)
 

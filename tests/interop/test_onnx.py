@@ -13,6 +13,7 @@ from onnx_files import CONV, NET, WEIGHTS, drawn, written
 
 from znnpy import Hardware, Model, load_network
 from znnpy.config import load_config
+from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
@@ -168,6 +169,26 @@ def test_values(case: str, tmp_path: Path) -> None:
     nodes, weights = CASES[case]
     outputs = ("y", "z") if case == "an output that is read" else ("y",)
     check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
+
+
+@pytest.mark.parametrize("shifts", [True, False])
+def test_a_layer_norm_of_channels_last(shifts: bool, tmp_path: Path) -> None:
+    weights = {**WEIGHTS, "n.weight": drawn(4), "n.bias": drawn(4, seed=1)}
+    nodes = [
+        CONV,
+        ("Transpose", "c", "t", {"perm": [0, 2, 3, 4, 1]}),
+        (
+            "LayerNormalization",
+            "t n.weight" + " n.bias" * shifts,
+            "n",
+            {"axis": -1, "epsilon": 1e-3},
+        ),
+        ("Transpose", "n", "y", {"perm": [0, 4, 1, 2, 3]}),
+    ]
+    check(written(tmp_path / "a.onnx", nodes, weights, opset=20))
+    nodes[2] = ("LayerNormalization", "c n.weight n.bias", "n", {"axis": 1})
+    with pytest.raises(ModelFileError, match=r"LayerNormalization.*axis: 1 is not supported"):
+        read_model(written(tmp_path / "b.onnx", nodes, weights, opset=20))
 
 
 def test_ones_and_zeros_are_learned_where_they_are_named_as_weights(tmp_path: Path) -> None:

@@ -201,6 +201,10 @@ def _norm_meaning(node: Node, norm: Norm) -> Iterable[str]:
     if node.kind != "transfer":
         yield f"only a transfer node is normalised; this is {node.kind}"
     parts = norm.parts(node.channels)
+    if norm.adds and not norm.affine:
+        yield f"norm: {norm.kind} without its scale changes nothing; take affine: true"
+    if norm.kind == "channel" and node.channels < 2:
+        yield "norm: channel makes a single channel 0; it needs at least 2"
     if node.channels % parts:
         fitting = [n for n in range(1, node.channels + 1) if node.channels % n == 0]
         near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:2])

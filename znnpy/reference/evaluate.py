@@ -161,7 +161,8 @@ class _State:
         if not node.norm.affine:
             return unit
         scale, shift = (self.of_channels(node, what) for what in ("scale", "shift"))
-        return unit * scale + shift
+        # Added to the sum itself where the kind says so.
+        return unit * scale + shift + (total if node.norm.adds else 0.0)
 
     def statistics(self, node: Node, norm: Norm, total: Array) -> Statistics:
         """Return the statistics that a node's sum is normalised by: its own in training, else running ones."""
@@ -204,8 +205,11 @@ class _State:
             over = (0, 2, 3, 4)
             self.parameter_gradients[f"{node.name}.scale"] = (gradient * unit).sum(axis=over)
             self.parameter_gradients[f"{node.name}.shift"] = gradient.sum(axis=over)
-            gradient = gradient * self.of_channels(node, "scale")
-        return normalization.normalised_gradient(total, gradient, norm)
+            through = gradient * self.of_channels(node, "scale")
+        else:
+            through = gradient
+        own = gradient if norm.adds else 0.0
+        return normalization.normalised_gradient(total, through, norm) + own
 
     def applied(self, edge: Edge) -> Applied:
         """Return the operation of an edge with its dilation, filters and mask."""

@@ -20,6 +20,7 @@ from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
+from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.feature_maps import (
     first_back,
@@ -62,7 +63,9 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case _:
             assert_never(node.kind)
     # A convolution may have applied bias and function in passing.
-    if node.kind == "transfer" and not finished_forward(build.layout, node):
+    if node.norm is not None and node.norm.of_voxels:
+        normalise(step, build, node)
+    elif node.kind == "transfer" and not finished_forward(build.layout, node):
         if node.norm is not None:
             emit_statistics(step, build, node)
         _transfer_forward(step, build, node)
@@ -87,7 +90,7 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     if node.norm is not None:
         if node.function == "softmax":
             softmax_backward(step, build, node)
-        norm_backward(step, build, node)
+        (denormalise if node.norm.of_voxels else norm_backward)(step, build, node)
     elif node.kind == "transfer":
         # Reserved in any case: whoever makes the bias gradient leaves it there, and buffers must be
         # asked for in one order.

@@ -6,6 +6,7 @@ from znnpy_kernels.layers.reduction import slopes_gradient, sum_vectors
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.normalization import Normed
+from znnpy.engine.layers.voxel_normalization import argument
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
@@ -21,7 +22,9 @@ SLOPE_PARTIALS = Use("partial gradients of slopes", SMALL)
 def emit_slopes_gradient(step: Step, build: Build, node: Node, summed: Tensor) -> None:
     """Declare the tasks of the gradient by a node's slopes, from that by its values and from its sum."""
     gradient, parameter = build.maps.gradients[node.name], build.parameters[f"{node.name}.slopes"]
-    normed = None if node.norm is None else Normed.of(build, node)
+    normed = Normed.of(build, node) if node.norm and not node.norm.of_voxels else None
+    if node.norm and node.norm.of_voxels:
+        summed = argument(step, build, node)
     cuts = plane_ranges(gradient, 2)
     count = gradient.batch * len(cuts)
     for block in range(gradient.blocks):

@@ -20,6 +20,7 @@ from znnpy.plan.cost import Band
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
 FRAMED_GRADIENTS = Use("gradients with frames", "gradients")
+ARGUMENTS = Use("arguments of functions", "activations")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)
@@ -267,6 +268,16 @@ class Build:
         key = Name(CONCAT_GRADIENTS, edge).of(self.replica.number)
         if key not in self._tensors:
             own = self.maps.contributions[edge]
+            self._tensors[key] = new_tensor(
+                self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
+            )
+        return self._tensors[key]
+
+    def argument(self, node: str) -> Tensor:
+        """Return the tensor in which what a node's function takes is made again for the backward pass."""
+        key = Name(ARGUMENTS, node).of(self.replica.number)
+        if key not in self._tensors:
+            own = self.maps.activations[node]
             self._tensors[key] = new_tensor(
                 self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
             )

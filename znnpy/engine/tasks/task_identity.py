@@ -86,6 +86,7 @@ class Part(Enum):
     FUNCTION = "", Kind.TRANSFER
     STATISTICS = "statistics", Kind.STATISTICS
     MERGED = "merged statistics", Kind.STATISTICS
+    NORMALIZED = "normalised", Kind.TRANSFER
     SPLIT = "split", Kind.COPY, Pass.BACKWARD
     # Feature maps, their spectra or tiles, and back.
     IMAGE_SPECTRA = "spectra", Kind.TRANSFORM

@@ -29,6 +29,7 @@ class Operation:
     - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`. `dropout`: `keep`.
     - `bias`: bias (channels,). `add`, `multiply`, `maximum`, `concat`: of all inputs. `identity`: nothing.
     - `mean`: of a channel over all voxels, at each of them.
+    - `channel_norm`, `length_norm`, `response_norm`: `epsilon`; weight and bias (channels,) as below.
     - `batch_norm`, `instance_norm`, `group_norm`: `epsilon`, `momentum`, `groups`; weight and bias (channels,) if they
       are learned; running_mean, running_var and num_batches_tracked of batches.
     - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`; weight (channels,) of prelu.

@@ -29,6 +29,7 @@ COMBINED = {
 """What becomes of several edges into a node, by its kind."""
 NORMS = {
     "batch": "batch_norm", "instance": "instance_norm", "group": "group_norm", "layer": "group_norm",
+    "channel": "channel_norm", "length": "length_norm", "response": "response_norm",
 }  # fmt: skip
 WORDS = {"border": ("zeros", "replicate", "reflect"), "mode": ("nearest", "linear", "corners")}
 _NORM_TENSORS = {

@@ -46,6 +46,42 @@ CLASSES = {
     def forward(self, x):
         return x.mean((2, 3, 4), keepdim=True).expand_as(x)
 ''',
+    "ChannelNorm": '''class ChannelNorm(nn.LayerNorm):
+    """Normalises each voxel over its channels."""
+
+    def forward(self, x):
+        return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+''',
+    "LengthNorm": '''class LengthNorm(nn.Module):
+    """Divides the channels of each voxel by the root of the sum of their squares."""
+
+    def __init__(self, channels, eps, affine):
+        super().__init__()
+        self.eps, self.affine = eps, affine
+        if affine:
+            self.weight = nn.Parameter(torch.ones(channels))
+            self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        x = functional.normalize(x, dim=1, eps=self.eps)
+        if self.affine:
+            x = x * self.weight[:, None, None, None] + self.bias[:, None, None, None]
+        return x
+''',
+    "ResponseNorm": '''class ResponseNorm(nn.Module):
+    """Global response normalisation (Woo et al. 2023)."""
+
+    def __init__(self, channels, eps):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.zeros(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        norms = torch.linalg.vector_norm(x, dim=(2, 3, 4), keepdim=True)
+        unit = x * (norms / (norms.mean(1, keepdim=True) + self.eps))
+        return x + unit * self.weight[:, None, None, None] + self.bias[:, None, None, None]
+''',
     "ScaledTanh": '''class ScaledTanh(nn.Module):
     """amplitude * tanh(gain * x)."""
 
@@ -186,6 +222,14 @@ def _norm(it: Operation) -> str:
             momentum=said["momentum"],
             affine=_unless(affine, True),
         )
+    if it.kind == "channel_norm":
+        return _called(
+            "ChannelNorm", channels, eps=said["epsilon"], elementwise_affine=_unless(affine, True)
+        )
+    if it.kind == "length_norm":
+        return _called("LengthNorm", channels, said["epsilon"], affine)
+    if it.kind == "response_norm":
+        return _called("ResponseNorm", channels, said["epsilon"])
     if it.kind == "instance_norm":
         return _called("nn.InstanceNorm3d", channels, eps=said["epsilon"], affine=affine)
     affine_key = _unless(affine, True)
@@ -228,6 +272,9 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
     "batch_norm": _norm,
     "instance_norm": _norm,
     "group_norm": _norm,
+    "channel_norm": _norm,
+    "length_norm": _norm,
+    "response_norm": _norm,
     "function": lambda it: _FUNCTIONS[it.attributes["function"]](it),
 }
 _PLAIN: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {

@@ -43,6 +43,18 @@ def normed(
     return made
 
 
+def normed_last(
+    sketch: Sketch, name: str, x: Value, epsilon: float, arrays: dict[str, Floats]
+) -> Value:
+    """Add a norm over the last axis of a tensor, which must be that of channels."""
+    if (x.turned or tuple(range(len(x.seen))))[-1] != 1:
+        raise sketch.wrong(
+            f"over the last axis of a tensor {x.shape}, which is not that of channels"
+        )
+    made = normed(sketch, name, replace(x, turned=None), "channel", epsilon, arrays)
+    return replace(made, turned=x.turned)
+
+
 def added(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
     """Add the sum of two feature maps."""
     return _joined(sketch, name, "sum", one, other)

@@ -58,6 +58,19 @@ def group_norm(call: Call, name: str) -> Value:
     return arithmetic.normed(call.sketch, name, x, kind, call["eps"], _affine(call), groups)
 
 
+def layer_norm(call: Call, name: str) -> Value:
+    """Normalisation over channels, which another order of axes has made the last one."""
+    x, arrays = call.any_value(), _affine(call)
+    if list(call["normalized_shape"]) != [x.channels]:
+        raise call.wrong(
+            f"argument normalized_shape: {call['normalized_shape']} is not that of channels"
+        )
+    scale = call.floats("weight")
+    if scale is not None and not arrays:
+        arrays = {"scale": scale, "shift": np.zeros_like(scale)}
+    return arithmetic.normed_last(call.sketch, name, x, call["eps"], arrays)
+
+
 def mean(call: Call, name: str) -> Value:
     """mean and adaptive_avg_pool over all of space."""
     x = call.value()
@@ -189,6 +202,7 @@ OPERATORS: dict[str, Translation] = {
     "_native_batch_norm_legit_no_training": batch_norm,
     "instance_norm": instance_norm,
     "group_norm": group_norm,
+    "layer_norm": layer_norm,
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
     "neg": minus,
