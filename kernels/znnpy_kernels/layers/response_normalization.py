@@ -2,7 +2,7 @@
 
 y = v + scale * v * N + shift, v = x + bias; N is G / (mean of G over channels + epsilon), G the root of the sum of
 squares over all voxels of a channel. So values are affine in x, with coefficients of each sample, and so are gradients
-in x and in the gradient by y. Of moments, G and the inverse of what it is divided by are kept, and the mean of x.
+in x and in the gradient by y. Of moments, G and the inverse of what it is divided by are kept, and the mean of v.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def response_statistics(args: Any, worker: int) -> None:
             middle = mean + value_of(args[at.bias], channel, 0.0)
             own = np.sqrt(squares + count * middle * middle)
             moments[MOMENTS * channel] = own
-            moments[MOMENTS * channel + 2] = mean
+            moments[MOMENTS * channel + 2] = middle
             total += own
         inverse = 1.0 / (total / args[at.channels] + float_argument(args[at.epsilon]))
         for channel in range(args[at.channels]):
@@ -87,7 +87,7 @@ def response_gradients(args: Any, worker: int) -> None:
             target[channel % LANES] = straight
             target[LANES + channel % LANES] = along
             target[2 * LANES + channel % LANES] = 0.0
-            middle = moments[MOMENTS * channel + 2] + value_of(args[at.bias], channel, 0.0)
+            middle = moments[MOMENTS * channel + 2]
             found[3 * channel] += plain
             found[3 * channel + 1] += product * own * inverse
             found[3 * channel + 2] += straight * plain + along * args[at.voxels] * middle
