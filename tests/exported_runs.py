@@ -44,6 +44,10 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
         ]
         for norm in ("channel", "response", {"kind": "length", "epsilon": 0.5})
     },
+    "tied slopes": [
+        {"conv": {"channels": 3, "size": 2, "function": "prelu", "tied": tied}}
+        for tied in (True, False)
+    ],
     "norm of voxels that learns nothing": [
         {"conv": {"channels": 4, "size": 2, "norm": {"kind": kind, "affine": False}}}
         for kind in ("channel", "length")

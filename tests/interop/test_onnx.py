@@ -236,10 +236,11 @@ def test_channels_last(tmp_path: Path) -> None:
 def test_what_learns_apart_is_said(tmp_path: Path) -> None:
     nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
     weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}
-    notes = read_model(written(tmp_path / "a.onnx", nodes, weights)).notes
-    assert [
-        note for note in notes if "PRelu /a/q/PRelu: one slope for all channels becomes" in note
-    ]
+    found = read_model(written(tmp_path / "a.onnx", nodes, weights))
+    notes = found.notes
+    (slope,) = (node for node in found.config["network"]["nodes"].values() if "tied" in node)
+    assert slope["function"] == "prelu"
+    assert slope["tied"] is True
     assert [
         note for note in notes if "Conv /a/y/Conv: filters that an earlier operator has" in note
     ]

@@ -31,6 +31,7 @@ from znnpy.layers.keys import (
     Gain,
     Learn,
     Slope,
+    Tied,
     refuse_other_shape,
 )
 from znnpy.layers.normalization import BiasKey, NormField
@@ -96,6 +97,7 @@ class NodeSection(Strict):
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
+    tied: Tied = False
     norm: NormField = None
     bias: BiasKey = None
     init: BiasInitField = Field(
@@ -106,7 +108,7 @@ class NodeSection(Strict):
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
-            for key in ("function", "slope", "amplitude", "gain", "norm", "init", "learn"):
+            for key in ("function", "slope", "amplitude", "gain", "tied", "norm", "init", "learn"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
             if self.bias is False:
@@ -121,7 +123,7 @@ class NodeSection(Strict):
         if self.kind != "transfer":
             return {key: found[key] for key in ("kind", "channels") if key in found}
         shaped = FUNCTIONS[self.function].shaped
-        others = {"slope", "amplitude", "gain"} - set(shaped)
+        others = {"slope", "amplitude", "gain", "tied"} - set(shaped)
         return {key: value for key, value in found.items() if key not in others}
 
 

@@ -41,6 +41,7 @@ network:
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
   #   init: {kind: normal, mean: 0, std: 0.01}
+  #   tied: false          # true: prelu has one slope for all channels
   #   bias_init: {kind: constant, value: 0}
   #   learn: true          # false: filters, bias and norm stay as they start or were loaded
   # Further layers:

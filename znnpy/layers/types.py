@@ -80,11 +80,15 @@ class Norm:
 
 
 class Held(NamedTuple):
-    """An array (channels,) that a node keeps: its start value, whether it is learned, whether it may be negative."""
+    """An array (channels,) that a node keeps: its start value, whether it is learned, whether it may be negative.
+
+    `tied`: one number, (1,), for all channels.
+    """
 
     start: float
     learned: bool
     negative: bool = True
+    tied: bool = False
 
 
 # The names are repeated as a type, so that the type checker finds a misspelt one.

@@ -125,6 +125,7 @@ def _node(name: str, node: NodeSection) -> Node:
         node.gain,
         norm_of(node.norm),
         learn=node.learn,
+        tied=node.tied,
     )
 
 
@@ -174,7 +175,16 @@ def _chain_node(name: str, keys: Strict, channels: int) -> Node:
     # A layer is an edge and its node: what it says of learning is for both.
     learn = getattr(keys, "learn", True)
     return Node(
-        name, "transfer", keys.channels, keys.function, slope, bias, init, *shape, learn=learn
+        name,
+        "transfer",
+        keys.channels,
+        keys.function,
+        slope,
+        bias,
+        init,
+        *shape,
+        learn=learn,
+        tied=keys.tied,
     )
 
 

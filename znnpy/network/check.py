@@ -191,6 +191,8 @@ def _node_meaning(network: Network, node: Node) -> Iterable[str]:
         if sum(arriving) != node.channels:
             parts = " + ".join(map(str, arriving))
             yield f"has {node.channels} channels, but {parts} = {sum(arriving)} arrive"
+    if node.tied and "tied" not in FUNCTIONS[node.function].shaped:
+        yield f"tied is for slopes that are learned, of prelu; the function is {node.function}"
     if node.norm is not None:
         yield from _norm_meaning(node, node.norm)
     if not FUNCTIONS[node.function].pointwise and node.channels < 2:

@@ -194,7 +194,8 @@ class _State:
             found = self.normed(node, total)
         if function.held_gradients is not None:
             for what, by_held in function.held_gradients(found, gradient, shape).items():
-                self.parameter_gradients[f"{node.name}.{what}"] = by_held
+                own = by_held.sum(keepdims=True) if node.tied else by_held
+                self.parameter_gradients[f"{node.name}.{what}"] = own
         gradient = function.gradient(found, gradient, shape)
         return gradient if node.norm is None else self.before_norm(node, node.norm, total, gradient)
 

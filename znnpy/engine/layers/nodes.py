@@ -11,6 +11,7 @@ from znnpy_kernels.simd.rows import copy_channels
 from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.activation import (
     kernels_of,
+    repeat_slope,
     shape_words,
     slopes_read,
     softmax_backward,
@@ -62,6 +63,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             return
         case _:
             assert_never(node.kind)
+    repeat_slope(step, build, node)
     # A convolution may have applied bias and function in passing.
     if node.norm is not None and node.norm.of_voxels:
         normalise(step, build, node)

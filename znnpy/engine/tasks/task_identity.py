@@ -109,6 +109,7 @@ class Part(Enum):
     MULTIPLIED = "product", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
+    SLOPE = "slope", Kind.COPY, Pass.FORWARD
     SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
     GROUPS = "groups", Kind.SUM

@@ -32,7 +32,8 @@ class Operation:
     - `channel_norm`, `length_norm`, `response_norm`: `epsilon`; weight and bias (channels,) as below.
     - `batch_norm`, `instance_norm`, `group_norm`: `epsilon`, `momentum`, `groups`; weight and bias (channels,) if they
       are learned; running_mean, running_var and num_batches_tracked of batches.
-    - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`; weight (channels,) of prelu.
+    - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`, `tied`; weight (channels,), or
+      (1,) if tied, of prelu.
 
     `channels`: of input and output. `tensors`: their keys in `Computation.tensors`, by what they are.
     """

@@ -191,7 +191,8 @@ class _Describing:
             return value
         entry = FUNCTIONS[function]
         numbers = {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
-        attributes = {"function": function} | {key: float(numbers[key]) for key in entry.shaped}
+        attributes: dict[str, Any] = {"function": function, "tied": node.tied}
+        attributes |= {key: float(numbers[key]) for key in entry.shaped if key in numbers}
         held = {what: self._parameters[f"{node.name}.{what}"] for what in entry.held}
         tensors = {_FUNCTION_TENSORS[what]: array for what, array in held.items()}
         channels = node.channels, node.channels

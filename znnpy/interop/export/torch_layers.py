@@ -109,7 +109,7 @@ _PADS = {"zeros": "ConstantPad3d", "replicate": "ReplicationPad3d", "reflect": "
 _FUNCTIONS: Mapping[str, Callable[[Operation], str]] = {
     "relu": lambda it: "nn.ReLU()",
     "leaky_relu": lambda it: f"nn.LeakyReLU({it.attributes['slope']!r})",
-    "prelu": lambda it: f"nn.PReLU({it.channels[0]})",
+    "prelu": lambda it: f"nn.PReLU({1 if it.attributes['tied'] else it.channels[0]})",
     "elu": lambda it: f"nn.ELU({it.attributes['slope']!r})",
     "tanh": lambda it: _tanh(it.attributes),
     "logistic": lambda it: "nn.Sigmoid()",

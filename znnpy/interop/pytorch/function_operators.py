@@ -39,7 +39,7 @@ def hard_sigmoid(call: Call, name: str) -> Value:
 
 
 def prelu(call: Call, name: str) -> Value:
-    """A leaky function whose slopes are learned; one slope becomes one for each channel."""
+    """A leaky function whose slopes are learned."""
     slopes = call.floats("weight")
     assert slopes is not None
     return functions.prelu(call.sketch, name, call.value(), slopes)
