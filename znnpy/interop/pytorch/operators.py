@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from znnpy.interop.operators import arithmetic, functions, windows
+from znnpy.interop.operators import arithmetic, functions, windows, written_out
 from znnpy.interop.operators.sketch import Floats
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
@@ -76,6 +77,8 @@ def mean(call: Call, name: str) -> Value:
     x = call.value()
     if call.kind == "mean":
         rank, axes = len(x.seen), call.arguments.get("dim")
+        if axes is not None and (written_out.is_term(x) or [a % rank for a in axes] == [1]):
+            return reduction(call, name)
         if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
             raise call.wrong(f"over axes {axes} is not supported: over all of space, it is")
         made = arithmetic.averaged(call.sketch, name, x)
@@ -83,6 +86,39 @@ def mean(call: Call, name: str) -> Value:
     if any(n != 1 for n in call["output_size"]):
         raise call.wrong(f"argument output_size: {call['output_size']} is not supported: 1 is")
     return arithmetic.averaged(call.sketch, name, x)
+
+
+def _axes(call: Call, x: Value) -> tuple[int, ...]:
+    given = call["dim"]
+    given = [given] if isinstance(given, int) else given
+    return tuple(sorted(axis % len(x.seen) for axis in given or range(len(x.seen))))
+
+
+def reduction(call: Call, name: str) -> Value:
+    """sum and mean over some axes, as parts of a norm."""
+    x = call.value()
+    seen = tuple(int(n) for n in call.node.meta["val"].shape)
+    if not call["keepdim"]:
+        raise call.wrong("without keepdim is not supported")
+    return written_out.reduced(x, call.kind, _axes(call, x), seen)
+
+
+def vector_norm(call: Call, name: str) -> Value:
+    """linalg_vector_norm and norm: the root of the sum of squares over some axes, as part of a norm."""
+    x, order = call.value(), call.arguments.get("ord", call.arguments.get("p"))
+    seen = tuple(int(n) for n in call.node.meta["val"].shape)
+    if order not in (2, None) or not call["keepdim"]:
+        raise call.wrong("of another order than 2, or without keepdim, is not supported")
+    return written_out.norm(x, _axes(call, x), seen)
+
+
+def power(call: Call, name: str) -> Value:
+    """pow by 2 and by a half, and sqrt, as parts of a norm."""
+    x = call.value()
+    number = 0.5 if call.kind == "sqrt" else call["exponent"]
+    if number not in (2, 0.5):
+        raise call.wrong(f"by {number} is not supported")
+    return written_out.applied(x, "square" if number == 2 else "root")
 
 
 MINUS = np.array([-1], np.float32)
@@ -96,6 +132,9 @@ def _arithmetic(call: Call, name: str) -> Value:
     place = "input" if call.is_value("other") else "other"
     x, array = call.value("other" if place == "input" else "input"), call.floats(place)
     assert array is not None
+    if x.term is not None and call.kind in ("add", "mul"):
+        factor, shift = (array, None) if call.kind == "mul" else (None, array)
+        return written_out.scaled(x, factor, shift)
     match call.kind, place:
         case "add", _:
             return functions.scaled(call.sketch, name, x, None, array)
@@ -112,17 +151,34 @@ def _arithmetic(call: Call, name: str) -> Value:
 
 
 def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
+    if written_out.is_term(one, other):
+        return _of_terms(call, name, one, other)
     match call.kind:
         case "add":
             return arithmetic.added(call.sketch, name, one, other)
         case "mul":
             return arithmetic.multiplied(call.sketch, name, one, other)
+        case "div":
+            return written_out.quotient(call.sketch, name, one, other)
         case "maximum":
             return arithmetic.larger(call.sketch, name, one, other)
         case "sub":
             turned = functions.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
             return arithmetic.added(call.sketch, name, one, turned)
     raise call.wrong("of two feature maps is not supported")
+
+
+def _of_terms(call: Call, name: str, one: Value, other: Value) -> Value:
+    match call.kind:
+        case "add":
+            return written_out.total(call.sketch, name, one, other)
+        case "mul" if not (one.term and other.term):
+            return written_out.product(one, other)
+        case "sub" if not one.term:
+            return written_out.difference(one, other)
+        case "div":
+            return written_out.quotient(call.sketch, name, one, other)
+    raise call.wrong("of parts of a norm is not supported")
 
 
 def minus(call: Call, name: str) -> Value:
@@ -164,6 +220,8 @@ def repeat(call: Call, name: str) -> Value:
 
 def expand(call: Call, name: str) -> Value:
     """expand."""
+    if (x := call.value()).term is not None:  # a part of a norm is what it is at each voxel, too
+        return replace(x, seen=tuple(int(n) for n in call.node.meta["val"].shape))
     return arithmetic.expanded(call.sketch, name, call.value(), [int(n) for n in call["size"]])
 
 
@@ -203,6 +261,9 @@ OPERATORS: dict[str, Translation] = {
     "instance_norm": instance_norm,
     "group_norm": group_norm,
     "layer_norm": layer_norm,
+    "sum": reduction,
+    **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
+    **dict.fromkeys(("pow", "sqrt"), power),
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
     "neg": minus,
