@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from znnpy import Model, load_network
 from znnpy.errors import ModelFileError
 from znnpy.interop.pytorch.module import from_torch
+from znnpy.interop.source import read_model
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+pytest.importorskip("monai")
+pytest.importorskip("dynamic_network_architectures")
+from taken_nets import exported  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
@@ -92,6 +99,21 @@ def test_values_and_a_step_down_the_gradient(kind: str) -> None:
         before = model.parameters
         model.set_parameters({n: before[n] - 0.1 * gradients[n] for n in gradients})
         np.testing.assert_allclose(model.forward(given), solid(net(x)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's exporter
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "style"])
+def test_files_of_both_exporters(kind: str, dynamo: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, x = Net(kind).eval(), image(flat=False)
+    path = exported(net, x, tmp_path / "a.onnx", dynamo)
+    found = read_model(path)
+    network = load_network(found.config["network"])
+    assert [node.norm.kind for node in network.nodes if node.norm] == [KINDS[kind]]
+    with Model(network, x.shape[2:], threads=1, training=False) as model:
+        model.set_parameters(found.members["weights"]())
+        np.testing.assert_allclose(model.forward(solid(x)), solid(net(x)), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
