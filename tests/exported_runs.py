@@ -44,6 +44,11 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
         ]
         for norm in ("channel", "response", {"kind": "length", "epsilon": 0.5})
     },
+    "depth to space": [
+        {"conv": {"channels": 12, "size": 2, "stride": [1, 2, 3], "function": "elu"}},
+        {"depth_to_space": [1, 2, 3]},
+        {"conv": {"channels": 3, "size": [2, 1, 1]}},
+    ],
     "tied slopes": [
         {"conv": {"channels": 3, "size": 2, "function": "prelu", "tied": tied}}
         for tied in (True, False)

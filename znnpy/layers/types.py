@@ -104,6 +104,7 @@ EdgeKindName = Literal[
     "crop",
     "pad",
     "mean",
+    "depth_to_space",
 ]
 
 

@@ -151,7 +151,8 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         edge = f"{layer.kind}{counts[layer.kind]}"
         node = "output" if index == len(layers) - 1 else f"layer{index + 1}"
         edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.operation))
-        nodes.append(_chain_node(node, layer.operation, nodes[-1].channels))
+        channels = edge_kind(layer.kind).brings(edges[-1], nodes[-1].channels, nodes[-1].channels)
+        nodes.append(_chain_node(node, layer.operation, max(channels, 1)))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
 

@@ -240,7 +240,10 @@ class _State:
         edges = self.network.incoming(node.name)
         match node.kind:
             case "concat":
-                counts = [self.values[edge.source].shape[1] for edge in edges]
+                counts = [
+                    edge_kind(e.kind).brings(e, self.values[e.source].shape[1], node.channels)
+                    for e in edges
+                ]
                 return np.split(gradient, np.cumsum(counts)[:-1], axis=1)
             case "max":
                 winner = np.argmax([self.through(edge) for edge in edges], axis=0)

@@ -266,9 +266,9 @@ class Layout:
         return ALGORITHMS[self.plan.layers[edge.name].method(which).algorithm].traits
 
     def contributed(self, edge: Edge) -> int:
-        """Return how many channels an edge brings to its target: its source's, or those of its filters."""
-        end = edge.target if edge_kind(edge.kind).learns else edge.source
-        return self.network.node(end).channels
+        """Return how many channels an edge brings to its target."""
+        ends = (self.network.node(name).channels for name in (edge.source, edge.target))
+        return edge_kind(edge.kind).brings(edge, *ends)
 
 
 def _wider(one: Sides, other: Sides) -> Sides:

@@ -26,7 +26,9 @@ class Operation:
     - `conv_transpose`: the same and `output_padding`; weight (in, out / groups, z, y, x).
     - `max_pool`, `avg_pool`: `size`, `stride`, `dilation`, `padding`; averages also `sides` (padding as pairs, in
       place of `padding`) and `count_padding`.
-    - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`. `dropout`: `keep`.
+    - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`.
+    - `depth_to_space`: `factor`; channel c of a block's voxel (k, j, i) was channel ((c f + k) f + j) f + i.
+    - `dropout`: `keep`.
     - `bias`: bias (channels,). `add`, `multiply`, `maximum`, `concat`: of all inputs. `identity`: nothing.
     - `mean`: of a channel over all voxels, at each of them.
     - `channel_norm`, `length_norm`, `response_norm`: `epsilon`; weight and bias (channels,) as below.

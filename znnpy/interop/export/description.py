@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,8 @@ class _Describing:
         for step in steps:
             tensors = dict(step.tensors)
             channels = (source.channels, target.channels) if tensors else kept
+            if step.kind == "depth_to_space":
+                channels = kept[0], kept[0] // prod(step.attributes["factor"])
             if tensors and bias is not None:
                 tensors["bias"] = bias
             name = own if step is bearer else self._names.take(f"{own}_{step.kind}")

@@ -100,6 +100,23 @@ def _crop(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Slice", [it.inputs[0], first, last, axes], it.output)
 
 
+def _depth_to_space(graph: Graph, it: Operation, _: Tensors) -> None:
+    """As PyTorch writes pixel shuffles: the standard's operator knows no z."""
+    (value,), name, factor = it.inputs, it.name, it.attributes["factor"]
+    shape = graph.node("Shape", [value], f"{name}.shape")
+    ends = [graph.numbers(f"{name}.at{n}", n) for n in (0, 1, 2, 5)]
+    batch = graph.node("Slice", [shape, ends[0], ends[1]], f"{name}.batch")
+    space = graph.node("Slice", [shape, ends[2], ends[3]], f"{name}.space")
+    count = graph.numbers(f"{name}.channels", it.channels[1])
+    by = graph.numbers(f"{name}.factor", *factor)
+    wide = graph.node("Concat", [batch, count, by, space], f"{name}.parts", axis=0)
+    parts = graph.node("Reshape", [value, wide], f"{name}.blocks")
+    turned = graph.node("Transpose", [parts], f"{name}.turned", perm=[0, 1, 5, 2, 6, 3, 7, 4])
+    larger = graph.node("Mul", [space, by], f"{name}.larger")
+    whole = graph.node("Concat", [batch, count, larger], f"{name}.whole", axis=0)
+    graph.node("Reshape", [turned, whole], it.output)
+
+
 def _bias(graph: Graph, it: Operation, tensors: Tensors) -> None:
     bias = graph.constant(it.tensors["bias"], _by_channel(tensors["bias"]))
     graph.node("Add", [it.inputs[0], bias], it.output)
@@ -265,6 +282,7 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "avg_pool": _avg_pool,
     "upsample": _upsample,
     "crop": _crop,
+    "depth_to_space": _depth_to_space,
     "dropout": _same,
     "identity": _same,
     "bias": _bias,

@@ -46,6 +46,18 @@ CLASSES = {
     def forward(self, x):
         return x.mean((2, 3, 4), keepdim=True).expand_as(x)
 ''',
+    "DepthToSpace": '''class DepthToSpace(nn.Module):
+    """Neighbouring channels become the voxels of blocks (pixel shuffle)."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        (a, b, c), (batch, channels, z, y, x_) = self.factor, x.shape
+        x = x.reshape(batch, channels // (a * b * c), a, b, c, z, y, x_)
+        return x.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(batch, -1, z * a, y * b, x_ * c)
+''',
     "ChannelNorm": '''class ChannelNorm(nn.LayerNorm):
     """Normalises each voxel over its channels."""
 
@@ -267,6 +279,7 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
     "avg_pool": _avg_pool,
     "upsample": _upsample,
     "mean": lambda it: "SpreadMean()",
+    "depth_to_space": lambda it: _called("DepthToSpace", it.attributes["factor"]),
     "dropout": lambda it: f"nn.Dropout({round(1 - it.attributes['keep'], 12)!r})",
     "bias": lambda it: f"Bias({it.channels[0]})",
     "batch_norm": _norm,
