@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from znnpy.interop.export.computation import Operation, Tensor
+from znnpy.interop.export.onnx_norms import NORM_NODES, by_channel
 from znnpy.layers.normalization import standardized
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _depth_to_space(graph: Graph, it: Operation, _: Tensors) -> None:
 
 
 def _bias(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    bias = graph.constant(it.tensors["bias"], _by_channel(tensors["bias"]))
+    bias = graph.constant(it.tensors["bias"], by_channel(tensors["bias"]))
     graph.node("Add", [it.inputs[0], bias], it.output)
 
 
@@ -150,85 +151,6 @@ def _concat(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Concat", it.inputs, it.output, axis=1)
 
 
-def _batch_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    channels = it.channels[0]
-    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
-    names = ("weight", "bias", "running_mean", "running_var")
-    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in names]
-    epsilon = it.attributes["epsilon"]
-    graph.node("BatchNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
-
-
-def _instance_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    channels = it.channels[0]
-    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
-    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in ("weight", "bias")]
-    epsilon = it.attributes["epsilon"]
-    graph.node("InstanceNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
-
-
-def _group_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    """As PyTorch writes it: groups are the channels of an instance norm, scale and shift come after."""
-    groups, name, value = it.attributes["groups"], it.name, it.inputs[0]
-    shape = graph.node("Shape", [value], f"{name}.shape")
-    rows = graph.numbers(f"{name}.groups", 0, groups, -1)
-    value = graph.node("Reshape", [value, rows], f"{name}.rows")
-    one = graph.constant(f"{name}.one", np.ones(groups))
-    zero = graph.constant(f"{name}.zero", np.zeros(groups))
-    epsilon = it.attributes["epsilon"]
-    inputs = [value, one, zero]
-    value = graph.node("InstanceNormalization", inputs, f"{name}.unit", epsilon=epsilon)
-    value = graph.node("Reshape", [value, shape], f"{name}.whole" if tensors else it.output)
-    if tensors:
-        _affine(graph, it, tensors, value, it.output)
-
-
-def _channel_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    """As the standard has it, over the last axis."""
-    name, channels = it.name, it.channels[0]
-    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
-    inputs = [graph.constant(f"{name}.{what}", held[what]) for what in ("weight", "bias")]
-    last = graph.node("Transpose", [it.inputs[0]], f"{name}.last", perm=[0, 2, 3, 4, 1])
-    epsilon = it.attributes["epsilon"]
-    made = graph.node(
-        "LayerNormalization", [last, *inputs], f"{name}.unit", axis=-1, epsilon=epsilon
-    )
-    graph.node("Transpose", [made], it.output, perm=[0, 4, 1, 2, 3])
-
-
-def _length_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    (value,), name = it.inputs, it.name
-    axes = graph.numbers(f"{name}.axes", 1)
-    length = graph.node("ReduceL2", [value, axes], f"{name}.length", keepdims=1)
-    least = graph.constant(f"{name}.least", np.array(it.attributes["epsilon"]))
-    length = graph.node("Max", [length, least], f"{name}.at_least")
-    value = graph.node("Div", [value, length], f"{name}.unit" if tensors else it.output)
-    if tensors:
-        _affine(graph, it, tensors, value, it.output)
-
-
-def _response_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    (value,), name = it.inputs, it.name
-    space, channels = graph.numbers(f"{name}.space", 2, 3, 4), graph.numbers(f"{name}.channels", 1)
-    own = graph.node("ReduceL2", [value, space], f"{name}.norms", keepdims=1)
-    mean = graph.node("ReduceMean", [own, channels], f"{name}.mean", keepdims=1)
-    epsilon = graph.constant(f"{name}.epsilon", np.array(it.attributes["epsilon"]))
-    by = graph.node("Add", [mean, epsilon], f"{name}.divisor")
-    response = graph.node("Div", [own, by], f"{name}.responses")
-    unit = graph.node("Mul", [value, response], f"{name}.unit")
-    made = _affine(graph, it, tensors, unit, f"{name}.shifted")
-    graph.node("Add", [value, made], it.output)
-
-
-def _affine(graph: Graph, it: Operation, tensors: Tensors, value: str, output: str) -> str:
-    """Multiply and add numbers by channel."""
-    scale, shift = (
-        graph.constant(it.tensors[what], _by_channel(tensors[what])) for what in ("weight", "bias")
-    )
-    value = graph.node("Mul", [value, scale], f"{it.name}.scaled")
-    return graph.node("Add", [value, shift], output)
-
-
 def _function(graph: Graph, it: Operation, tensors: Tensors) -> None:
     said, value = it.attributes, it.inputs[0]
     match said["function"]:
@@ -237,7 +159,7 @@ def _function(graph: Graph, it: Operation, tensors: Tensors) -> None:
         case "elu":
             graph.node("Elu", [value], it.output, alpha=said["slope"])
         case "prelu":
-            slopes = graph.constant(it.tensors["weight"], _by_channel(tensors["weight"]))
+            slopes = graph.constant(it.tensors["weight"], by_channel(tensors["weight"]))
             graph.node("PRelu", [value, slopes], it.output)
         case "softmax":
             graph.node("Softmax", [value], it.output, axis=1)
@@ -269,11 +191,6 @@ def _same(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Identity", it.inputs, it.output)
 
 
-def _by_channel(array: Tensor) -> Tensor:
-    """Return numbers (channels,) so that they broadcast over (batch, channel, z, y, x)."""
-    return array[:, None, None, None]
-
-
 NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "pad": _pad,
     "conv": _conv,
@@ -291,11 +208,6 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "mean": _mean,
     "maximum": _maximum,
     "concat": _concat,
-    "batch_norm": _batch_norm,
-    "instance_norm": _instance_norm,
-    "group_norm": _group_norm,
-    "channel_norm": _channel_norm,
-    "length_norm": _length_norm,
-    "response_norm": _response_norm,
     "function": _function,
+    **NORM_NODES,
 }

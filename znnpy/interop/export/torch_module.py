@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from znnpy.interop.export.computation import Computation
-from znnpy.interop.export.torch_layers import CLASSES, applied, layer
+from znnpy.interop.export.torch_classes import CLASSES
+from znnpy.interop.export.torch_layers import applied, layer
 
 _HEAD = '''"""{title}
 
