@@ -236,11 +236,15 @@ def test_norms_that_are_written_out(case: str, tmp_path: Path) -> None:
         [("ReduceMean", "c one", "m"), ("Relu", "m", "y")],
         [("ReduceL2", "c one", "l"), ("Concat", "c l", "y", {"axis": 1})],
         [("Pow", "c two", "q"), ("Reshape", "q flat", "y")],
+        [("ReduceSum", "c one", "mean"), *WRITTEN["channel"][1:]],
+        [WRITTEN["response"][0], ("ReduceSum", "n one", "a"), *WRITTEN["response"][2:]],
+        [("ReduceL2", "c one", "n"), *WRITTEN["response"][1:]],
+        [*WRITTEN["response"][:-1], ("Add", "k d", "y")],
     ],
 )
 def test_parts_of_norms_alone_are_refused(nodes: list[Any], tmp_path: Path) -> None:
     weights = {**WEIGHTS, **PARTS, "flat": np.array([1, 4, -1])}
-    path = written(tmp_path / "a.onnx", [CONV, *nodes], weights, opset=20)
+    path = written(tmp_path / "a.onnx", [CONV, ("Relu", "c", "d"), *nodes], weights, opset=20)
     with pytest.raises(
         ModelFileError, match=r"part of a norm|not supported: channels at voxels are"
     ):
