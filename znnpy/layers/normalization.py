@@ -8,7 +8,8 @@ filters of each output channel.
 A new kind of norm touches: `NormKind` and `Norm` in `layers/types.py` (its groups of channels in `parts`, `running`);
 here its keys (`NormSection`, `_OWN`) and formulas; its names elsewhere in `aliases.py`; how many values it takes
 statistics from in `geometry/shape_inference.py`; whether values depend on the patch in `network/patch_dependence.py`;
-its tasks in `engine/layers/normalization.py` (samples and units), and their kernels in
+kinds over channels in `channel_statistics.py`;
+its tasks in `engine/layers/normalization.py` or `voxel_normalization.py` (samples and units), and their kernels in
 `znnpy_kernels/layers/normalization_statistics.py`.
 """
 
