@@ -37,6 +37,26 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
         f"padding, {border}": [_CONV, {"pad": {"padding": _PAIRS, "border": border}}, _CONV]
         for border in ("zeros", "replicate", "reflect")
     },
+    **{
+        f"norm of kind {norm if isinstance(norm, str) else 'length'}": [
+            {"conv": {"channels": 3, "size": 2, "function": "elu", "norm": norm, "bias": True}},
+            _CONV,
+        ]
+        for norm in ("channel", "response", {"kind": "length", "epsilon": 0.5})
+    },
+    "depth to space": [
+        {"conv": {"channels": 12, "size": 2, "stride": [1, 2, 3], "function": "elu"}},
+        {"depth_to_space": [1, 2, 3]},
+        {"conv": {"channels": 3, "size": [2, 1, 1]}},
+    ],
+    "tied slopes": [
+        {"conv": {"channels": 3, "size": 2, "function": "prelu", "tied": tied}}
+        for tied in (True, False)
+    ],
+    "norm of voxels that learns nothing": [
+        {"conv": {"channels": 4, "size": 2, "norm": {"kind": kind, "affine": False}}}
+        for kind in ("channel", "length")
+    ],
     "corners": [_CONV, *_corners([1, 2, 3])],
     "corners of one voxel": _corners(6),
 }

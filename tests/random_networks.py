@@ -46,6 +46,7 @@ WITH_BLOCKS = (
     "upsample",
     "identity",
     "mean",
+    "depth_to_space",
 )  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
@@ -184,10 +185,12 @@ def _normed(network: Network, geometry: Geometry, seed: int) -> Network:
             kind,
             groups if kind == "group" else 1,
             rng.choice([1e-3, 0.1]),
-            affine=rng.random() < 0.7,
+            affine=rng.random() < 0.7 or kind == "response",
         )
         chosen = node.kind == "transfer" and rng.random() < 0.3
-        enough = prod(geometry.nodes[node.name].shape) >= 8
+        enough = prod(geometry.nodes[node.name].shape) >= 8 and (
+            kind != "channel" or node.channels > 2
+        )
         nodes.append(replace(node, norm=norm) if chosen and enough else node)
     return Network(tuple(nodes), network.edges)
 
@@ -320,6 +323,13 @@ class _Builder:
 
     def _growth(self, source: Node, factor: Triple, *, exact: bool) -> Node:
         """A node of `factor` times the size; `exact`: whatever that is, else filters may make a little more."""
+        each = prod(factor)
+        if each <= 12 and self._chance(0.5):
+            deep = self._transfer(each * self._pick([1, 3, 5]))
+            self._edge("conv", source, deep, size=ONE)
+            target = self._node("sum", deep.channels // each)
+            self._edge("depth_to_space", deep, target, factor=factor)
+            return target
         if self._chance(0.4):
             target = self._plain_target(source)
             mode = self._pick(["nearest", "linear"])

@@ -13,7 +13,8 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         f"{kind}{tail}": kind
         for kind in ("batch", "instance", "group", "layer")
         for tail in ("norm", "_norm")
-    },
+    }
+    | {"grn": "response", "l2": "length"},
     "init": {"kaiming": "he", "glorot": "xavier", "gaussian": "normal"},
     "normalize": {
         **dict.fromkeys(("zscore", "z_score", "standardize"), "mean_std"),

@@ -57,6 +57,28 @@ def test_a_chain() -> None:
     assert found.tensors["conv2.weight"].shape == (1, 2, 3, 3, 3)
 
 
+def test_what_does_not_learn_is_told() -> None:
+    norm = {"kind": "group", "groups": 2}
+    layer = {"channels": 2, "size": 1, "norm": norm, "function": "prelu", "bias": True}
+    nodes = {
+        "a": {"kind": "input", "channels": 1},
+        "b": {"kind": "transfer", "learn": False, **{k: layer[k] for k in layer if k != "size"}},
+        "c": {"kind": "transfer", "channels": 2, "learn": False},
+        "d": {"kind": "transfer", "channels": 1},
+    }
+    edges = {
+        "e": {"kind": "conv", "from": "a", "to": "b", "size": 1},
+        "f": {"kind": "identity", "from": "b", "to": "c"},
+        "g": {"kind": "conv", "from": "c", "to": "d", "size": 1, "learn": False},
+    }
+    found = of({"nodes": nodes, "edges": edges})
+    assert set(found.fixed) == {
+        *("e.bias", "b_norm.weight", "b_norm.bias", "b_prelu.weight", "c_bias.bias", "g.weight"),
+    }
+    assert set(found.fixed) <= found.tensors.keys()
+    assert "self.g.weight.requires_grad_(False)" in module_text(found, "", "")
+
+
 def test_outputs_are_values_of_their_own() -> None:
     identity = {"kind": "identity", "from": "input"}
     found = of(

@@ -13,6 +13,7 @@ from onnx_files import CONV, NET, WEIGHTS, drawn, written
 
 from znnpy import Hardware, Model, load_network
 from znnpy.config import load_config
+from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
@@ -170,6 +171,86 @@ def test_values(case: str, tmp_path: Path) -> None:
     check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
 
 
+@pytest.mark.parametrize("shifts", [True, False])
+def test_a_layer_norm_of_channels_last(shifts: bool, tmp_path: Path) -> None:
+    weights = {**WEIGHTS, "n.weight": drawn(4), "n.bias": drawn(4, seed=1)}
+    nodes = [
+        CONV,
+        ("Transpose", "c", "t", {"perm": [0, 2, 3, 4, 1]}),
+        (
+            "LayerNormalization",
+            "t n.weight" + " n.bias" * shifts,
+            "n",
+            {"axis": -1, "epsilon": 1e-3},
+        ),
+        ("Transpose", "n", "y", {"perm": [0, 4, 1, 2, 3]}),
+    ]
+    check(written(tmp_path / "a.onnx", nodes, weights, opset=20))
+    nodes[2] = ("LayerNormalization", "c n.weight n.bias", "n", {"axis": 1})
+    with pytest.raises(ModelFileError, match=r"LayerNormalization.*axis: 1 is not supported"):
+        read_model(written(tmp_path / "b.onnx", nodes, weights, opset=20))
+
+
+SCALE, SHIFT = ("Mul", "u g", "m"), ("Add", "m h", "y")
+WRITTEN: dict[str, list[Any]] = {
+    "channel": [
+        ("ReduceMean", "c one", "mean"), ("Sub", "c mean", "away"), ("Pow", "away two", "square"),
+        ("ReduceMean", "square one", "v"), ("Add", "v tiny", "w"), ("Sqrt", "w", "s"),
+        ("Div", "away s", "u"), SCALE, SHIFT,
+    ],
+    "channel, a product": [
+        ("ReduceMean", "c one", "mean"), ("Sub", "c mean", "away"), ("Mul", "away away", "square"),
+        ("ReduceMean", "square one", "v"), ("Add", "v tiny", "w"), ("Pow", "w half", "s"), ("Div", "away s", "y"),
+    ],
+    "length": [("ReduceL2", "c one", "l"), ("Max", "l tiny", "s"), ("Div", "c s", "u"), SCALE, SHIFT],
+    "length, clipped": [
+        ("Pow", "c two", "q"), ("ReduceSum", "q one", "t"), ("Sqrt", "t", "l"),
+        ("Clip", "l tiny", "s"), ("Expand", "s whole", "e"), ("Div", "c e", "y"),
+    ],
+    "response": [
+        ("ReduceL2", "c space", "n"), ("ReduceMean", "n one", "a"), ("Add", "a tiny", "b"), ("Div", "n b", "r"),
+        ("Mul", "c r", "u"), SCALE, ("Add", "m h", "k"), ("Add", "k c", "y"),
+    ],
+}  # fmt: skip
+PARTS = {
+    "one": np.array([1]), "space": np.array([2, 3, 4]), "two": np.float32(2), "half": np.float32(0.5),
+    "tiny": np.float32(1e-3), "whole": np.array([1, 4, 1, 1, 1]),
+    "g": drawn(4, 1, 1, 1), "h": drawn(4, 1, 1, 1, seed=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_norms_that_are_written_out(case: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.onnx", [CONV, *WRITTEN[case]], {**WEIGHTS, **PARTS}, opset=20)
+    check(path)
+    nodes = read_model(path).config["network"]["nodes"].values()
+    assert [node["norm"]["kind"] for node in nodes if "norm" in node] == [case.partition(",")[0]]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [("ReduceL2", "c one", "l"), ("Add", "c l", "y")],
+        [("ReduceL2", "c space", "l"), ("Div", "c l", "y")],
+        [("Pow", "c two", "y")],
+        [("ReduceMean", "c one", "m"), ("Relu", "m", "y")],
+        [("ReduceL2", "c one", "l"), ("Concat", "c l", "y", {"axis": 1})],
+        [("Pow", "c two", "q"), ("Reshape", "q flat", "y")],
+        [("ReduceSum", "c one", "mean"), *WRITTEN["channel"][1:]],
+        [WRITTEN["response"][0], ("ReduceSum", "n one", "a"), *WRITTEN["response"][2:]],
+        [("ReduceL2", "c one", "n"), *WRITTEN["response"][1:]],
+        [*WRITTEN["response"][:-1], ("Add", "k d", "y")],
+    ],
+)
+def test_parts_of_norms_alone_are_refused(nodes: list[Any], tmp_path: Path) -> None:
+    weights = {**WEIGHTS, **PARTS, "flat": np.array([1, 4, -1])}
+    path = written(tmp_path / "a.onnx", [CONV, ("Relu", "c", "d"), *nodes], weights, opset=20)
+    with pytest.raises(
+        ModelFileError, match=r"part of a norm|not supported: channels at voxels are"
+    ):
+        read_model(path)
+
+
 def test_ones_and_zeros_are_learned_where_they_are_named_as_weights(tmp_path: Path) -> None:
     ones, zeros = np.ones(4, np.float32), np.zeros(4, np.float32)
     for names, affine in ((("n.weight", "n.bias"), True), (("one", "nil"), False)):
@@ -215,10 +296,11 @@ def test_channels_last(tmp_path: Path) -> None:
 def test_what_learns_apart_is_said(tmp_path: Path) -> None:
     nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
     weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}
-    notes = read_model(written(tmp_path / "a.onnx", nodes, weights)).notes
-    assert [
-        note for note in notes if "PRelu /a/q/PRelu: one slope for all channels becomes" in note
-    ]
+    found = read_model(written(tmp_path / "a.onnx", nodes, weights))
+    notes = found.notes
+    (slope,) = (node for node in found.config["network"]["nodes"].values() if "tied" in node)
+    assert slope["function"] == "prelu"
+    assert slope["tied"] is True
     assert [
         note for note in notes if "Conv /a/y/Conv: filters that an earlier operator has" in note
     ]

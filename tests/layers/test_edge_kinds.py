@@ -146,9 +146,11 @@ def test_sizes_and_gradients_are_those_of_the_values(name, seed):
         for n, axis in zip(shape, sizes, strict=True)
     ]
     made = [axis.made(n) for n, axis in zip(shape, sizes, strict=True)]
-    image = rng.standard_normal((2, 6, *shape))
+    channels = 6 * int(np.prod(edge.factor)) if kind.channels else 6
+    image = rng.standard_normal((2, channels, *shape))
     filters = np.empty(0)
     if kind.learns:
+        assert kind.channels is None
         filters = rng.standard_normal(kind.learns.shape(edge, 6, 12))
     at = Applied(edge, edge.sparsity, filters)
     values = kind.forward(image, at)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from znnpy import load_network, reference
-from znnpy.errors import NetworkError
+from znnpy.errors import ConfigError, NetworkError
 from znnpy.geometry import fit_input
 from znnpy.network import Network, initial_parameters, parameter_shapes
 from znnpy.network.build import network_to_section
@@ -280,3 +280,33 @@ def test_steps_down_are_of_the_kind_that_is_written(pool: str, edges: dict[str, 
     found = {edge.name: edge for edge in network.edges if edge.name.startswith("down1")}
     assert {name: edge.kind for name, edge in found.items()} == edges
     assert next(iter(found.values())).stride == (1, 2, 2)
+
+
+def test_norm_and_function_first() -> None:
+    network = unet(
+        widths=[4, 8], stem=3, order="pre", norm="instance", join="sum", up="linear", supervise=0,
+        block={"kind": "residual", "from": "input"},
+    )  # fmt: skip
+    bare = [node.name for node in network.nodes if node.kind == "transfer" and node.norm is None]
+    assert set(bare) == {
+        *("stem.layer", "down0.layer1", "down0.layer2", "down1.layer1", "down1.layer2"),
+        *("up0.narrowed", "up0.join", "up0.layer1", "up0.layer2", "output"),
+    }
+    assert all(network.node(name).function == "linear" for name in bare)
+    for edge in network.edges:
+        ready = (
+            edge.name.rpartition(".")[2] in ("conv1", "conv2", "conv") and edge.source != "input"
+        )
+        source = network.node(edge.source)
+        assert (source.norm is not None and source.function == "relu") == ready, edge.name
+    # Sums and shortcuts are of what convolutions have made.
+    assert [edge.source for edge in network.incoming("down1.layer2")] == ["down1.ready2", "down1.pooled"]  # fmt: skip
+    assert network.incoming("stem.layer")[0].source == "input"
+    # Without a stem the first convolution reads the image itself.
+    assert unet(widths=[4, 8], order="pre").incoming("down0.layer1")[0].source == "input"
+
+
+def test_a_sum_has_no_norm_behind_it_where_norms_come_first() -> None:
+    block = {"kind": "residual", "from": "input", "add": "norm"}
+    with pytest.raises(ConfigError, match="neither norm nor function"):
+        unet(widths=[4, 8], order="pre", block=block)

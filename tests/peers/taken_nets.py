@@ -173,7 +173,7 @@ NETS: dict[str, Maker] = {
     "ResidualEncoderUNet": (residual, (1, *CUBE)),
 }  # fmt: skip
 LEARNED = (
-    "squeeze and excitation", "valid", "norm first", "UNet, relu", "SegResNet", "PlainConvUNet",
+    "squeeze and excitation", "valid", "norm first", "UNet", "SegResNet", "PlainConvUNet",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
 

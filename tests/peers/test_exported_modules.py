@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from znnpy.interop.export.description import COMBINED, described
 from znnpy.interop.export.edges import EDGES
 from znnpy.interop.export.formats import export
 from znnpy.interop.export.identifiers import RESERVED
+from znnpy.layers.types import NormKind
 from znnpy.network import load_network
 from znnpy.network.parameters import repeated, repeats_of
 from znnpy.network.types import Network
@@ -54,7 +55,7 @@ def test_these_networks_have_all_kinds() -> None:
     assert {node.kind for net in networks for node in net.nodes} == COMBINED.keys()
     assert {edge.mode for net in networks for edge in net.edges} >= {"nearest", "linear"}
     norms = {node.norm.kind for net in networks for node in net.nodes if node.norm}
-    assert norms == {"batch", "instance", "group", "layer"}
+    assert norms == {*get_args(NormKind)}
     assert any(edge.weight_standardization for net in networks for edge in net.edges)
 
 

@@ -201,7 +201,7 @@ class Wrong(nn.Module):
         ("permute", "output output: of shape"),
         ("matmul", "transpose transpose: is not supported"),
         ("corners", "a resize from .* by no whole factor"),
-        ("channel norm", "layer_norm layer_norm: is not supported"),
+        ("channel norm", r"argument normalized_shape: \[8\] is not that of channels"),
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),
         ("constant", "arange arange: of constants is not supported"),
         ("reshape", r"max_pool3d.*reads a tensor that was reshaped to \(1, 2, 4, 16, 8\)"),

@@ -29,7 +29,9 @@ from znnpy.layers.keys import (
     BiasInitField,
     FunctionKey,
     Gain,
+    Learn,
     Slope,
+    Tied,
     refuse_other_shape,
 )
 from znnpy.layers.normalization import BiasKey, NormField
@@ -95,16 +97,18 @@ class NodeSection(Strict):
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
+    tied: Tied = False
     norm: NormField = None
     bias: BiasKey = None
     init: BiasInitField = Field(
         default=ZERO, description="Initial values of the biases (transfer nodes)."
     )
+    learn: Learn = True
 
     @model_validator(mode="after")
     def _fits(self) -> NodeSection:
         if self.kind != "transfer":
-            for key in ("function", "slope", "amplitude", "gain", "norm", "init"):
+            for key in ("function", "slope", "amplitude", "gain", "tied", "norm", "init", "learn"):
                 if getattr(self, key) != type(self).model_fields[key].default:
                     raise wrong(f"only a transfer node has this; this is {self.kind}", key)
             if self.bias is False:
@@ -119,7 +123,7 @@ class NodeSection(Strict):
         if self.kind != "transfer":
             return {key: found[key] for key in ("kind", "channels") if key in found}
         shaped = FUNCTIONS[self.function].shaped
-        others = {"slope", "amplitude", "gain"} - set(shaped)
+        others = {"slope", "amplitude", "gain", "tied"} - set(shaped)
         return {key: value for key, value in found.items() if key not in others}
 
 

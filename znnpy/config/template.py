@@ -41,7 +41,9 @@ network:
   #   init: he             # he, xavier, a number, or in full:
   #   init: {kind: uniform, low: -0.1, high: 0.1}
   #   init: {kind: normal, mean: 0, std: 0.01}
+  #   tied: false          # true: prelu has one slope for all channels
   #   bias_init: {kind: constant, value: 0}
+  #   learn: true          # false: filters, bias and norm stay as they start or were loaded
   # Further layers:
 <layers>  # Instead of a chain, any graph (edges that meet in one node are summed):
   #   nodes:
@@ -75,6 +77,7 @@ network:
   #   up: {kind: transposed, size: 2, channels: level}
   #   up: {kind: nearest, channels: same}
   #   join: concat         # concat or sum
+  #   order: post          # pre: norm and function stand before convolutions
   #   norm: batch          # as in a layer, and so are function, slope, bias and dropout
   #   outputs: 1           # number of output channels
   #   output_size: 1       # filter size of the output

@@ -193,7 +193,12 @@ class UnetSection(Strict):
     join: Literal["concat", "sum"] = Field(
         default="concat",
         description="Skip connections: concat stacks their channels before those from below; sum adds the two, with "
-        "norm and activation function after the sum.",
+        "norm and activation function after the sum (order: post).",
+    )
+    order: Literal["post", "pre"] = Field(
+        default="post",
+        description="post: convolution, norm, activation function; pre: norm and function before each convolution of a "
+        "block and of the output (He et al. 2016, identity mappings), none after sums.",
     )
     norm: NormField = None
     function: FunctionKey = Field(default="relu", description="Activation function.")
@@ -300,6 +305,9 @@ class UnetSection(Strict):
         for block, key, level in down + up:
             if block.kind == "plain":
                 continue
+            if self.order == "pre" and block.add != "sum":
+                text = f"order: pre has neither norm nor function after a sum; found {block.add}"
+                raise wrong(text, "block" if block is self.block else "up_block", "add")
             widths = (getattr(self, key) or self.widths)[level]
             if len(widths) > 1:
                 raise wrong(

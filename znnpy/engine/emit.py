@@ -14,7 +14,14 @@ from typing import NamedTuple
 from znnpy.engine.communication.gradient_exchange import Exchange
 from znnpy.engine.convolution import padding
 from znnpy.engine.convolution import passes as convolution
-from znnpy.engine.layers import average_pooling, data_movement, max_pooling, means, upsampling
+from znnpy.engine.layers import (
+    average_pooling,
+    data_movement,
+    depth_to_space,
+    max_pooling,
+    means,
+    upsampling,
+)
 from znnpy.engine.layers.constrained_filters import (
     average_gradient,
     clear_gradient,
@@ -111,6 +118,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "crop": Emitter(data_movement.crop_forward, data_movement.crop_backward),
     "pad": Emitter(padding.pad, padding.unpad),
     "mean": Emitter(means.forward, means.backward),
+    "depth_to_space": Emitter(depth_to_space.forward, depth_to_space.backward),
 }
 
 
@@ -195,7 +203,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         emitter = emitter_of(edge)
         # Weight gradient first: a spectral one may make the data gradient on its way, and the other
         # order keeps more memory alive (docs/design/order.md, "Tried").
-        if emitter.weight_gradient:
+        if emitter.weight_gradient and edge.learn:
             emitter.weight_gradient(step, build, edge, gradient)
             # Constraints follow the products and precede sums over microbatches, all of them
             # linear, so that every sum is over constrained gradients.

@@ -237,6 +237,8 @@ def refuse_single_values(network: Network, geometry: Geometry, batch: int | None
     for node in network.nodes:
         if node.norm is None or (node.norm.kind == "batch" and batch is None):
             continue
+        if node.norm.of_voxels or node.norm.adds:  # over channels; what a norm divides is not 0
+            continue
         # One value minus its own mean is 0, whatever the image shows.
         if _values(node, node.norm, geometry, batch or 1) == 1:
             more = "a larger patch" + (" or batch" if node.norm.kind == "batch" else "")

@@ -15,6 +15,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.model import Model
 from znnpy.engine.progress import Report
 from znnpy.engine.settings import Execution, Hardware, Training
+from znnpy.errors import ConfigError
 from znnpy.geometry import trained_geometry
 from znnpy.infer.blocks import Field, Region, middle, triple
 from znnpy.infer.microbatch import with_microbatch_chosen
@@ -23,6 +24,7 @@ from znnpy.infer.plan_limits import pinned_plan, plan_room
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.tiling import Tiling
 from znnpy.network.freezing import frozen
+from znnpy.network.parameters import learned, parameter_shapes
 from znnpy.network.types import Network, Triple
 
 # Less: smaller patches, which repeat more halo. More: memory that whatever runs beside an
@@ -109,7 +111,13 @@ def _trained(
 
 
 def frozen_of(config: Config, network: Network) -> frozenset[str]:
-    """Return the names of the parameters that a config's training leaves as they are; ConfigError names the line."""
+    """Return the names of the parameters that a config's training leaves as they are; ConfigError names the line.
+
+    Also where the network itself lets nothing learn (`learn: false`).
+    """
+    if parameter_shapes(network) and not learned(network):
+        place = config.place("network")
+        raise ConfigError(f"{place}: no parameter learns (learn), so that nothing would be learned")
     return frozen(
         network,
         config.training.freeze,

@@ -38,7 +38,7 @@ class Shape(Protocol):
 
     @property
     def slopes(self) -> Array:
-        """Of prelu, (channels, 1, 1, 1): learned negative slopes."""
+        """Of prelu, (channels, 1, 1, 1), or one for all: learned negative slopes."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,7 @@ FUNCTIONS = Registry[Function](
             gradient=lambda x, g, shape: np.where(x > 0, g, shape.slopes * g),
             needs_sum=True,
             held={"slopes": Held(0.25, True)},
+            shaped=("tied",),
             held_gradients=_prelu_gradients,
             unbounded=True,
         ),

@@ -15,6 +15,7 @@ from znnpy.layers.keys import (
     ChannelsKey,
     Groups,
     InitField,
+    Learn,
     Repeat,
     TransferKeys,
     read_filters,
@@ -52,6 +53,7 @@ class ConvKeys(Strict):
         description="Each output channel's filters are used with mean 0 and variance 1.",
     )
     init: InitField = Field(default=HE, description="How the filters start.")
+    learn: Learn = True
 
 
 class ConvLayer(TransferKeys, ConvKeys, ChannelsKey):
@@ -131,7 +133,7 @@ def _wrong(edge: Numbers) -> Iterable[str]:
 
 _NUMBERS = (
     *("size", "stride", "sparsity", "sparsens", "padding", "border", "groups", "repeat"),
-    "weight_standardization",
+    *("weight_standardization", "learn"),
 )
 
 CONV = EdgeKind(

@@ -55,6 +55,7 @@ class EdgeKind:
     `short`: the key that a bare value of these types stands for.
     `forward(values, applied)`: the edge's output. `data_gradient(values, gradient, applied)`: of the loss by the
     edge's input, in its shape. `learns`: its filters; None: it keeps the number of channels.
+    `channels(numbers, inputs)`: of what it makes; None: it keeps their number, or makes any, where it learns.
     `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that takes its place when strides become dilation
     (`network/dense_conversion.py`); None: itself. `wrong(numbers)`: problems with them, a line each.
     `tasks()`: its tasks in float32, a `znnpy.engine.emit.Emitter`, for a kind that is not in
@@ -71,12 +72,19 @@ class EdgeKind:
     layer: type[Strict] | None = None
     short: tuple[str, tuple[type, ...]] | None = None
     learns: Filters | None = None
+    channels: Callable[[Numbers, int], int] | None = None
     sizes: Callable[[Numbers, Triple], AllSizes] = windows
     dense: EdgeKindName | None = None
     wrong: Callable[[Numbers], Iterable[str]] = lambda numbers: ()
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[Numbers], Mapping[str, Any]] | None = None
     tasks: Callable[[], Any] | None = None
+
+    def brings(self, numbers: Numbers, inputs: int, wanted: int) -> int:
+        """Return how many channels an edge brings to its target, which has `wanted`, from `inputs`."""
+        if self.learns:
+            return wanted
+        return self.channels(numbers, inputs) if self.channels else inputs
 
     def numbers(self, keys: Strict) -> Mapping[str, Any]:
         """Return fields of `Numbers` from the keys of an edge or layer."""

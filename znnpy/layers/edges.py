@@ -5,6 +5,7 @@ from __future__ import annotations
 from znnpy.errors import NetworkError
 from znnpy.layers.convolution import CONV
 from znnpy.layers.data_movement import CROP, DROPOUT, IDENTITY, PAD
+from znnpy.layers.depth_to_space import DEPTH_TO_SPACE
 from znnpy.layers.edge_kind import EdgeKind
 from znnpy.layers.means import MEAN
 from znnpy.layers.pooling import AVG_POOL, MAX_FILTER, MAX_POOL
@@ -26,6 +27,7 @@ EDGE_KINDS = Registry[EdgeKind](
         CROP,
         PAD,
         MEAN,
+        DEPTH_TO_SPACE,
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import AfterValidator, BeforeValidator, Field, model_serializer, model_validator
 
 from znnpy.fields import (
+    Bool,
     Channels,
     Float,
     NonNegative,
@@ -121,6 +122,11 @@ Groups = Annotated[
     Channels,
     Field(description="Groups of channels, each convolved by itself; they divide both counts."),
 ]
+Learn = Annotated[
+    Bool,
+    Field(description="false: parameters stay as they start or were loaded, without gradients."),
+]
+Tied = Annotated[Bool, Field(description="prelu has one slope for all channels.")]
 HE = InitSection(kind="he")
 ZERO = InitSection(kind="constant")
 
@@ -132,7 +138,12 @@ class _Shaped(Protocol):
 def refuse_other_shape(section: _Shaped) -> None:
     """Refuse `slope`, `amplitude` or `gain` in a section whose activation function does not read it."""
     slope = FUNCTIONS[section.function].slope
-    for key, usual in (("slope", (None, slope)), ("amplitude", (1,)), ("gain", (1,))):
+    for key, usual in (
+        ("slope", (None, slope)),
+        ("amplitude", (1,)),
+        ("gain", (1,)),
+        ("tied", (False,)),
+    ):
         other = getattr(section, key, usual[0]) not in usual
         if other and key not in FUNCTIONS[section.function].shaped:
             names = [name for name, f in FUNCTIONS.items() if key in f.shaped]
@@ -153,6 +164,7 @@ class TransferKeys(ChannelsKey):
     slope: Slope = None
     amplitude: Amplitude = 1.0
     gain: Gain = 1.0
+    tied: Tied = False
     norm: NormField = None
     bias: BiasKey = None
     bias_init: BiasInitField = Field(default=ZERO, description="How the biases start.")

@@ -8,7 +8,8 @@ filters of each output channel.
 A new kind of norm touches: `NormKind` and `Norm` in `layers/types.py` (its groups of channels in `parts`, `running`);
 here its keys (`NormSection`, `_OWN`) and formulas; its names elsewhere in `aliases.py`; how many values it takes
 statistics from in `geometry/shape_inference.py`; whether values depend on the patch in `network/patch_dependence.py`;
-its tasks in `engine/layers/normalization.py` (samples and units), and their kernels in
+kinds over channels in `channel_statistics.py`;
+its tasks in `engine/layers/normalization.py` or `voxel_normalization.py` (samples and units), and their kernels in
 `znnpy_kernels/layers/normalization_statistics.py`.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 from pydantic import Field, model_serializer, model_validator
 
 from znnpy.fields import Bool, Channels, Positive, Probability, Strict, shorthand, wrong
+from znnpy.layers.channel_statistics import unit, unit_gradient
 from znnpy.layers.types import Array, Held, Norm, NormKind
 
 _OWN = {"groups": "group", "momentum": "batch"}  # keys that one kind alone has
@@ -31,12 +33,17 @@ class NormSection(Strict):
 
     kind: NormKind = Field(
         description="Whose statistics: batch (each channel over the batch; prediction uses running ones), "
-        "instance (each channel of each sample), group (neighbouring channels), layer (all channels)."
+        "instance (each channel of each sample), group (neighbouring channels), layer (all channels); channel (each "
+        "voxel over its channels), length (the same, divided by the root of the sum of squares), response (global "
+        "response normalisation: x + scale * x * N + shift, N a channel's norm by the mean of all)."
     )
     groups: Channels = Field(
         default=8, description="Groups of channels, of kind group; they divide."
     )
-    epsilon: Positive = Field(default=1e-5, description="What is added to the variance.")
+    epsilon: Positive = Field(
+        default=1e-5,
+        description="What is added to the variance; of response to the mean norm; of length the least.",
+    )
     momentum: Probability = Field(
         default=0.1, description="What running statistics take of each update, of kind batch."
     )
@@ -47,6 +54,8 @@ class NormSection(Strict):
         for key, kind in _OWN.items():
             if kind != self.kind and key in self.model_fields_set:
                 raise wrong(f"only {kind} has this; this is {self.kind}", key)
+        if self.kind == "response" and not self.affine:
+            raise wrong("response without its scale changes nothing", "affine")
         return self
 
     @model_serializer
@@ -89,7 +98,7 @@ def _data(kind: NormKind, numbers: Norm | NormSection) -> dict[str, Any]:
 
 def held(norm: Norm) -> dict[str, Held]:
     """Return the arrays that a normalisation keeps, by name: learned scale and shift, running statistics."""
-    affine = {"scale": Held(1.0, True), "shift": Held(0.0, True)}
+    affine = {"scale": Held(0.0 if norm.adds else 1.0, True), "shift": Held(0.0, True)}
     running = {
         "running_mean": Held(0.0, False),
         "running_variance": Held(1.0, False, negative=False),
@@ -116,8 +125,15 @@ def given(mean: Array, variance: Array) -> Statistics:
     return Statistics(mean[None, :, None, None], variance[None, :, None, None])
 
 
+def by_channels(norm: Norm) -> bool:
+    """Return whether statistics are over channels, which no `Statistics` hold (`channel_statistics.py`)."""
+    return norm.of_voxels or norm.adds
+
+
 def normalised(x: Array, norm: Norm, by: Statistics) -> Array:
     """Return (x - mean) / sqrt(variance + epsilon), before scale and shift."""
+    if by_channels(norm):
+        return unit(x, norm)
     inverse = 1.0 / np.sqrt(by.variance + norm.epsilon)
     found: Array = ((_grouped(x, norm) - by.mean) * inverse).reshape(x.shape)
     return found
@@ -125,9 +141,11 @@ def normalised(x: Array, norm: Norm, by: Statistics) -> Array:
 
 def normalised_gradient(x: Array, gradient: Array, norm: Norm) -> Array:
     """Return the gradient by x from that by `normalised`, for statistics of x itself."""
+    if by_channels(norm):
+        return unit_gradient(x, gradient, norm)
     by, axes = statistics(x, norm), _axes(norm)
-    unit, g = _grouped(normalised(x, norm, by), norm), _grouped(gradient, norm)
-    rest = g - g.mean(axes, keepdims=True) - unit * (g * unit).mean(axes, keepdims=True)
+    u, g = _grouped(normalised(x, norm, by), norm), _grouped(gradient, norm)
+    rest = g - g.mean(axes, keepdims=True) - u * (g * u).mean(axes, keepdims=True)
     found: Array = (rest / np.sqrt(by.variance + norm.epsilon)).reshape(x.shape)
     return found
 
@@ -163,8 +181,8 @@ def standardized(filters: Array) -> Array:
 
 def standardized_gradient(filters: Array, gradient: Array) -> Array:
     """Return the gradient by the learned filters from that by `standardized`."""
-    inverse, unit = _inverse(filters), standardized(filters)
-    return inverse * (gradient - _mean(gradient) - unit * _mean(gradient * unit))
+    inverse, used = _inverse(filters), standardized(filters)
+    return inverse * (gradient - _mean(gradient) - used * _mean(gradient * used))
 
 
 def _mean(filters: Array) -> Array:

@@ -16,6 +16,7 @@ from znnpy.layers.keys import (
     ChannelsKey,
     Groups,
     InitField,
+    Learn,
     TransferKeys,
     read_filters,
     written_filters,
@@ -42,6 +43,7 @@ class ConvTransposeKeys(Strict):
     )
     groups: Groups = 1
     init: InitField = Field(default=HE, description="How the filters start.")
+    learn: Learn = True
 
 
 class ConvTransposeLayer(TransferKeys, ConvTransposeKeys, ChannelsKey):
@@ -91,7 +93,7 @@ def _wrong(edge: Numbers) -> Iterable[str]:
             return  # one axis is enough to say: the others mostly have the same
 
 
-_NUMBERS = ("size", "stride", "padding", "output_padding", "groups")
+_NUMBERS = ("size", "stride", "padding", "output_padding", "groups", "learn")
 
 CONV_TRANSPOSE = EdgeKind(
     name="conv_transpose",

@@ -19,7 +19,7 @@ BARE: Sides = ((0, 0), (0, 0), (0, 0))
 BorderName = Literal["zeros", "replicate", "reflect"]
 """How padding is filled: 0, the nearest voxel, or the values mirrored at the outermost voxel, which is not repeated."""
 Interpolation = Literal["nearest", "linear", "corners"]
-NormKind = Literal["batch", "instance", "group", "layer"]
+NormKind = Literal["batch", "instance", "group", "layer", "channel", "length", "response"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 
 
@@ -45,7 +45,9 @@ class Norm:
 
     Statistics are over voxels, of each channel over the batch (`batch`, Ioffe and Szegedy 2015; prediction uses running
     ones), of each channel of each sample (`instance`), of each sample's `groups` of neighbouring channels (`group`, Wu
-    and He 2018), or of all channels of a sample (`layer`). `affine`: learn a scale and a shift for each channel.
+    and He 2018), or of all channels of a sample (`layer`). Or they are of each voxel, over its channels (`channel`,
+    `length`), or over the norms of all channels (`response`, which is added to the sum itself); see
+    `channel_statistics.py`. `affine`: learn a scale and a shift for each channel.
     `momentum`: the share of an update's statistics in the new running ones. Variances are biased, running ones are not.
     """
 
@@ -57,7 +59,19 @@ class Norm:
 
     def parts(self, channels: int) -> int:
         """Return the number of groups of neighbouring channels, each with statistics of its own."""
-        return {"group": self.groups, "layer": 1}.get(self.kind, channels)
+        if self.kind == "group":
+            return self.groups
+        return channels if self.kind in ("batch", "instance") else 1
+
+    @property
+    def of_voxels(self) -> bool:
+        """Whether each voxel has statistics of its own."""
+        return self.kind in ("channel", "length")
+
+    @property
+    def adds(self) -> bool:
+        """Whether what is normalised is added to the sum itself, so that its scale begins at 0."""
+        return self.kind == "response"
 
     @property
     def running(self) -> bool:
@@ -66,11 +80,15 @@ class Norm:
 
 
 class Held(NamedTuple):
-    """An array (channels,) that a node keeps: its start value, whether it is learned, whether it may be negative."""
+    """An array (channels,) that a node keeps: its start value, whether it is learned, whether it may be negative.
+
+    `tied`: one number, (1,), for all channels.
+    """
 
     start: float
     learned: bool
     negative: bool = True
+    tied: bool = False
 
 
 # The names are repeated as a type, so that the type checker finds a misspelt one.
@@ -86,6 +104,7 @@ EdgeKindName = Literal[
     "crop",
     "pad",
     "mean",
+    "depth_to_space",
 ]
 
 
@@ -102,7 +121,7 @@ class Numbers:
     `groups`: of channels, each convolved by itself. `weight_standardization`: filters are used with mean 0 and
     variance 1. `output_padding`: voxels that conv_transpose adds after the last ones. `factor`: by which upsampling
     grows, `mode`: nearest voxel, or linear, `corners` between outermost voxels
-    that stay. `count_padding`: padding counts in averages, as zeros.
+    that stay. `count_padding`: padding counts in averages, as zeros. `learn`: filters have gradients and are updated.
     """
 
     size: Triple = ONCE
@@ -121,3 +140,4 @@ class Numbers:
     factor: Triple = ONCE
     mode: Interpolation = "nearest"
     count_padding: bool = True
+    learn: bool = True

@@ -124,6 +124,8 @@ def _node(name: str, node: NodeSection) -> Node:
         node.amplitude,
         node.gain,
         norm_of(node.norm),
+        learn=node.learn,
+        tied=node.tied,
     )
 
 
@@ -149,7 +151,8 @@ def _chain(section: NetworkSection, layers: tuple[LayerSection, ...]) -> Network
         edge = f"{layer.kind}{counts[layer.kind]}"
         node = "output" if index == len(layers) - 1 else f"layer{index + 1}"
         edges.append(_operation(edge, layer.kind, nodes[-1].name, node, layer.operation))
-        nodes.append(_chain_node(node, layer.operation, nodes[-1].channels))
+        channels = edge_kind(layer.kind).brings(edges[-1], nodes[-1].channels, nodes[-1].channels)
+        nodes.append(_chain_node(node, layer.operation, max(channels, 1)))
         line_of[edge] = line_of[node] = section.place("layers", index)
     return checked_network(nodes, edges, lambda name: line_of.get(name, ""))
 
@@ -170,7 +173,20 @@ def _chain_node(name: str, keys: Strict, channels: int) -> Node:
     init = init_of(keys.bias_init)
     bias, norm = biased(keys.bias, keys.norm), norm_of(keys.norm)
     shape = (keys.amplitude, keys.gain, norm)
-    return Node(name, "transfer", keys.channels, keys.function, slope, bias, init, *shape)
+    # A layer is an edge and its node: what it says of learning is for both.
+    learn = getattr(keys, "learn", True)
+    return Node(
+        name,
+        "transfer",
+        keys.channels,
+        keys.function,
+        slope,
+        bias,
+        init,
+        *shape,
+        learn=learn,
+        tied=keys.tied,
+    )
 
 
 def self_contained(config: Config) -> Config:
@@ -201,6 +217,8 @@ def _node_data(node: Node) -> dict[str, Any]:
         data |= {"function": node.function, "bias": node.bias, "init": init_data(node.init)}
     if node.norm is not None:
         data["norm"] = norm_data(node.norm)
+    if not node.learn:
+        data["learn"] = False
     return data | {key: getattr(node, key) for key in FUNCTIONS[node.function].shaped}
 
 

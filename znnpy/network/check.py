@@ -180,6 +180,14 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
         if target.kind in ("concat", "max", "product"):
             into = f"the {target.kind} node '{target.name}'"
             yield f"a {edge.kind} cannot enter {into}; put a sum node between"
+        return
+    kind, wanted = edge_kind(edge.kind), target.channels
+    if kind.channels and source.channels % prod(edge.factor):
+        block = f"{prod(edge.factor)}, the voxels of a block"
+        yield f"the {source.channels} channels of '{source.name}' are no multiple of {block}"
+    elif target.kind != "concat" and kind.channels:
+        if (made := kind.channels(edge, source.channels)) != wanted:
+            yield f"{edge.kind} makes {made} channels of {source.channels}, but '{target.name}' has {wanted}"
     elif target.kind != "concat" and source.channels != target.channels:
         counts = f"'{source.name}' has {source.channels}, '{target.name}' {target.channels}"
         yield f"{edge.kind} keeps the number of channels, but {counts}"
@@ -187,10 +195,15 @@ def _edge_meaning(edge: Edge, source: Node, target: Node) -> Iterable[str]:
 
 def _node_meaning(network: Network, node: Node) -> Iterable[str]:
     if node.kind == "concat":
-        arriving = [network.node(e.source).channels for e in network.incoming(node.name)]
+        arriving = [
+            edge_kind(e.kind).brings(e, network.node(e.source).channels, node.channels)
+            for e in network.incoming(node.name)
+        ]
         if sum(arriving) != node.channels:
             parts = " + ".join(map(str, arriving))
             yield f"has {node.channels} channels, but {parts} = {sum(arriving)} arrive"
+    if node.tied and "tied" not in FUNCTIONS[node.function].shaped:
+        yield f"tied is for slopes that are learned, of prelu; the function is {node.function}"
     if node.norm is not None:
         yield from _norm_meaning(node, node.norm)
     if not FUNCTIONS[node.function].pointwise and node.channels < 2:
@@ -201,6 +214,10 @@ def _norm_meaning(node: Node, norm: Norm) -> Iterable[str]:
     if node.kind != "transfer":
         yield f"only a transfer node is normalised; this is {node.kind}"
     parts = norm.parts(node.channels)
+    if norm.adds and not norm.affine:
+        yield f"norm: {norm.kind} without its scale changes nothing; take affine: true"
+    if norm.kind == "channel" and node.channels < 2:
+        yield "norm: channel makes a single channel 0; it needs at least 2"
     if node.channels % parts:
         fitting = [n for n in range(1, node.channels + 1) if node.channels % n == 0]
         near = sorted(sorted(fitting, key=lambda n: abs(n - parts))[:2])

@@ -22,7 +22,7 @@ def parameter_shapes(network: Network) -> Shapes:
     """Return the shapes of all parameters by name: filters, biases, and what nodes keep beside them.
 
     Filters (out, in / groups, z, y, x) by edge that learns, in the order of the file; then biases (out,) by transfer
-    node, and arrays (out,) by `node.what` (`held`), in topological order.
+    node, and arrays (out,), or (1,) of tied slopes, by `node.what` (`held`), in topological order.
     """
     shapes: Shapes = {}
     for edge in network.edges:
@@ -33,7 +33,7 @@ def parameter_shapes(network: Network) -> Shapes:
         if node.kind == "transfer" and node.bias:
             shapes[node.name] = (node.channels,)
     for node in network.nodes:
-        shapes |= dict.fromkeys(held(node), (node.channels,))
+        shapes |= {name: (1 if it.tied else node.channels,) for name, it in held(node).items()}
     return shapes
 
 
@@ -41,14 +41,27 @@ def held(node: Node) -> dict[str, Held]:
     """Return the arrays that a node keeps beside its bias, by parameter name: `node.scale` and others."""
     found = {} if node.norm is None else normalization.held(node.norm)
     if node.kind == "transfer" and node.function in FUNCTIONS:  # others are refused later
-        found |= FUNCTIONS[node.function].held
+        own = FUNCTIONS[node.function].held
+        found |= {what: it._replace(tied=node.tied) for what, it in own.items()}
     return {f"{node.name}.{what}": array for what, array in found.items()}
 
 
 def learned(network: Network) -> tuple[str, ...]:
     """Return the names of the parameters that have gradients, in the order of `parameter_shapes`."""
     beside = {name for node in network.nodes for name, it in held(node).items() if not it.learned}
+    beside |= fixed(network)
     return tuple(name for name in parameter_shapes(network) if name not in beside)
+
+
+def fixed(network: Network) -> frozenset[str]:
+    """Return the names of filters and of what nodes keep that the network itself says do not learn (`learn`)."""
+    edges = {edge.name for edge in network.edges if not edge.learn}
+    nodes = [node for node in network.nodes if not node.learn]
+    return frozenset(
+        edges
+        | {n.name for n in nodes if n.bias}
+        | {name for node in nodes for name, it in held(node).items() if it.learned}
+    )
 
 
 def initial_parameters(network: Network, seed: int) -> dict[str, NDArray[np.float32]]:

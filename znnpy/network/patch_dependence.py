@@ -39,7 +39,7 @@ def _edges(network: Network) -> Iterator[tuple[str, str]]:
 
 def _nodes(network: Network) -> Iterator[tuple[str, str]]:
     for node in network.nodes:
-        if node.norm is not None and node.norm.kind != "batch":
+        if node.norm is not None and not (node.norm.running or node.norm.of_voxels):
             yield f"{node.norm.kind} norm", node.name
 
 

@@ -25,6 +25,7 @@ class Node:
     `transfer` adds them, adds one bias for each channel, normalises by `norm` and applies the activation
     function `function`.
     `shown`: the activation function that the loss applies to an output's values in place of the node.
+    `tied`: prelu has one slope for all channels. `learn`: bias, scale, shift and slopes have gradients and are updated.
     `slope` is leaky_relu's negative slope or elu's alpha; tanh is amplitude * tanh(gain * x).
     """
 
@@ -39,6 +40,8 @@ class Node:
     gain: float = 1.0
     norm: Norm | None = None
     shown: FunctionName | None = None
+    learn: bool = True
+    tied: bool = False
 
 
 @dataclass(frozen=True)

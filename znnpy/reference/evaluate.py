@@ -161,7 +161,8 @@ class _State:
         if not node.norm.affine:
             return unit
         scale, shift = (self.of_channels(node, what) for what in ("scale", "shift"))
-        return unit * scale + shift
+        # Added to the sum itself where the kind says so.
+        return unit * scale + shift + (total if node.norm.adds else 0.0)
 
     def statistics(self, node: Node, norm: Norm, total: Array) -> Statistics:
         """Return the statistics that a node's sum is normalised by: its own in training, else running ones."""
@@ -193,7 +194,8 @@ class _State:
             found = self.normed(node, total)
         if function.held_gradients is not None:
             for what, by_held in function.held_gradients(found, gradient, shape).items():
-                self.parameter_gradients[f"{node.name}.{what}"] = by_held
+                own = by_held.sum(keepdims=True) if node.tied else by_held
+                self.parameter_gradients[f"{node.name}.{what}"] = own
         gradient = function.gradient(found, gradient, shape)
         return gradient if node.norm is None else self.before_norm(node, node.norm, total, gradient)
 
@@ -204,8 +206,11 @@ class _State:
             over = (0, 2, 3, 4)
             self.parameter_gradients[f"{node.name}.scale"] = (gradient * unit).sum(axis=over)
             self.parameter_gradients[f"{node.name}.shift"] = gradient.sum(axis=over)
-            gradient = gradient * self.of_channels(node, "scale")
-        return normalization.normalised_gradient(total, gradient, norm)
+            through = gradient * self.of_channels(node, "scale")
+        else:
+            through = gradient
+        own = gradient if norm.adds else 0.0
+        return normalization.normalised_gradient(total, through, norm) + own
 
     def applied(self, edge: Edge) -> Applied:
         """Return the operation of an edge with its dilation, filters and mask."""
@@ -235,7 +240,10 @@ class _State:
         edges = self.network.incoming(node.name)
         match node.kind:
             case "concat":
-                counts = [self.values[edge.source].shape[1] for edge in edges]
+                counts = [
+                    edge_kind(e.kind).brings(e, self.values[e.source].shape[1], node.channels)
+                    for e in edges
+                ]
                 return np.split(gradient, np.cumsum(counts)[:-1], axis=1)
             case "max":
                 winner = np.argmax([self.through(edge) for edge in edges], axis=0)

@@ -125,7 +125,7 @@ def _join(a: Any, leaf: Any, lane: int) -> Any:
 
 
 @inlined
-def _of_channel(args: Any, sample: int, channel: int) -> Any:
+def of_channel(args: Any, sample: int, channel: int) -> Any:
     """Return (count, mean, squared deviations) of one channel of a sample."""
     at = MERGED_STATISTICS
     found = (0.0, 0.0, 0.0)
@@ -139,7 +139,7 @@ def _of_channel(args: Any, sample: int, channel: int) -> Any:
 
 
 @inlined
-def _value(address: int, channel: int, default: float) -> Any:
+def value_of(address: int, channel: int, default: float) -> Any:
     return float(floats(address)[channel]) if address else default
 
 
@@ -150,10 +150,10 @@ def _group(args: Any, sample: int, first: int) -> Any:
     moments = doubles(args[at.moments] + sample * args[at.moments_step])
     count, mean, squares = 0.0, 0.0, 0.0
     for channel in range(first, first + args[at.size]):
-        own = _of_channel(args, sample, channel)
+        own = of_channel(args, sample, channel)
         # With the channel's bias, since a group's mean is over biased values; squared deviations do not change
         # by it.
-        more, there = own[0], own[1] + _value(args[at.bias], channel, 0.0)
+        more, there = own[0], own[1] + value_of(args[at.bias], channel, 0.0)
         together, delta = count + more, there - mean
         share = more / together
         squares += own[2] + (delta * delta * count * share if count else 0.0)
@@ -166,7 +166,7 @@ def _group(args: Any, sample: int, first: int) -> Any:
 
 
 @inlined
-def _place(coefficients: int, channel: int, middle: float, scale: float, bias: float) -> None:
+def place(coefficients: int, channel: int, middle: float, scale: float, bias: float) -> None:
     """Write the coefficients of one channel, normalised about `middle`."""
     table = floats(coefficients + 4 * COEFFICIENTS * (channel // LANES))
     lane = channel % LANES
@@ -191,12 +191,12 @@ def merged_statistics(args: Any, worker: int) -> None:
         for first in range(0, args[at.channels], args[at.size]):
             mean, inverse = _group(args, sample, first)
             for channel in range(first, first + args[at.size]):
-                middle = mean - _value(args[at.bias], channel, 0.0)
+                middle = mean - value_of(args[at.bias], channel, 0.0)
                 moments[MOMENTS * channel] = middle
                 moments[MOMENTS * channel + 1] = inverse
-                scale = inverse * _value(args[at.scale], channel, 1.0)
-                shift = _value(args[at.shift], channel, 0.0)
-                _place(coefficients, channel, middle, scale, shift)
+                scale = inverse * value_of(args[at.scale], channel, 1.0)
+                shift = value_of(args[at.shift], channel, 0.0)
+                place(coefficients, channel, middle, scale, shift)
 
 
 RUNNING_COEFFICIENTS = words(
@@ -209,12 +209,12 @@ def running_coefficients(args: Any, worker: int) -> None:
     """Write the coefficients of one sample by running statistics, floats by channel."""
     at = RUNNING_COEFFICIENTS
     for channel in range(args[at.channels]):
-        middle = float(floats(args[at.mean])[channel]) - _value(args[at.bias], channel, 0.0)
+        middle = float(floats(args[at.mean])[channel]) - value_of(args[at.bias], channel, 0.0)
         variance = float(floats(args[at.variance])[channel])
         scale = _inverse_deviation(variance, float_argument(args[at.epsilon]))
-        scale *= _value(args[at.scale], channel, 1.0)
-        shift = _value(args[at.shift], channel, 0.0)
-        _place(args[at.coefficients], channel, middle, scale, shift)
+        scale *= value_of(args[at.scale], channel, 1.0)
+        shift = value_of(args[at.shift], channel, 0.0)
+        place(args[at.coefficients], channel, middle, scale, shift)
 
 
 @inlined
@@ -237,7 +237,7 @@ def move_running(args: Any, worker: int) -> None:
         doubles(args[at.moments]),
     )
     for channel in range(args[at.channels]):
-        now = moments[MOMENTS * channel + 2] / count + _value(args[at.bias], channel, 0.0)
+        now = moments[MOMENTS * channel + 2] / count + value_of(args[at.bias], channel, 0.0)
         mean[channel] = (1.0 - take) * mean[channel] + take * now
         now = moments[MOMENTS * channel + 3] / count
         variance[channel] = (1.0 - take) * variance[channel] + take * now
@@ -250,7 +250,7 @@ MERGED_GRADIENTS = words(
 
 
 @inlined
-def _sums(args: Any, sample: int, channel: int) -> Any:
+def channel_sums(args: Any, sample: int, channel: int) -> Any:
     """Return the sums of d and of d * (x - centre) of one channel of a sample."""
     at = MERGED_GRADIENTS
     first, second = 0.0, 0.0
@@ -275,11 +275,11 @@ def _means(args: Any, sample: int, first: int) -> Any:
     found = doubles(args[at.found])
     plain, product = 0.0, 0.0
     for channel in range(first, first + args[at.size]):
-        total, moment = _sums(args, sample, channel)
+        total, moment = channel_sums(args, sample, channel)
         middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
         # Sums are about the rounded centre; the exact mean differs by what rounding took.
         moment = inverse * (moment + (float(np.float32(middle)) - middle) * total)
-        scale = _value(args[at.scale], channel, 1.0)
+        scale = value_of(args[at.scale], channel, 1.0)
         plain += scale * total
         product += scale * moment
         found[3 * channel] += total
@@ -299,7 +299,7 @@ def _spread(args: Any, sample: int, channel: int, plain: float, product: float) 
     target = floats(table + 4 * COEFFICIENTS * (channel // LANES))
     middle, inverse = moments[MOMENTS * channel], moments[MOMENTS * channel + 1]
     lane, off = channel % LANES, float(np.float32(middle)) - middle
-    target[lane] = inverse * _value(args[at.scale], channel, 1.0)
+    target[lane] = inverse * value_of(args[at.scale], channel, 1.0)
     # d u / d x through mean and deviation, written as coefficients of (x - centre).
     target[LANES + lane] = -inverse * inverse * product
     target[2 * LANES + lane] = -inverse * (plain + inverse * product * off)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ KINDS: dict[str, Any] = {
     "instance": "instance",
     "group": {"kind": "group", "groups": 4},
     "layer": "layer",
+    "channel": "channel",
+    "length": {"kind": "length", "epsilon": 0.1},
+    "response": "response",
+    "bare channel": {"kind": "channel", "affine": False},
     "plain": {"kind": "group", "groups": 10, "affine": False},
 }
 OUT = (3, 4, 5)
@@ -63,8 +68,13 @@ def assert_near(found: Any, wanted: Any, scale: float = 0.0) -> None:
 
 
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("function", ["relu", "elu", "silu", "logistic"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        *product(KINDS, ["relu", "elu", "silu", "logistic"]),
+        *product(["channel", "length", "response"], ["prelu", "softmax", "gelu", "linear"]),
+    ],
+)
 def test_as_the_reference(kind: str, function: str) -> None:
     net = network(KINDS[kind], function, bias=function == "silu")
     parameters, x, target = material(net)
@@ -97,7 +107,7 @@ def updated(net: Network, x: Any, target: Any, parameters: Any, **how: Any) -> M
     return model
 
 
-@pytest.mark.parametrize("kind", ["batch", "group"])
+@pytest.mark.parametrize("kind", ["batch", "group", "channel", "length", "response"])
 def test_updates_as_in_float64(kind: str) -> None:
     net = network(KINDS[kind])
     parameters, x, target = material(net)
@@ -114,7 +124,7 @@ def test_updates_as_in_float64(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["batch", "instance", "layer"])
+@pytest.mark.parametrize("kind", ["batch", "instance", "layer", "channel", "length", "response"])
 def test_bits_do_not_depend_on_threads(kind: str) -> None:
     net = network(KINDS[kind], "elu")
     parameters, x, target = material(net)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
 
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.feature_maps import hands_back
 from znnpy.engine.memory.tensors import Tensor, firsts, grown
 from znnpy.engine.tasks.step import Step, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -32,8 +33,9 @@ def fill(step: Step, build: Build, name: str) -> None:
 
 def clear(step: Step, build: Build, name: str) -> None:
     """Declare the tasks that write zeros into the halo of a node's gradient."""
-    gradient = build.maps.gradients[name]
-    if gradient.frame != BARE:
+    gradient, network = build.maps.gradients[name], build.layout.network
+    # Handed on, the halo is that of the node before, which clears it.
+    if gradient.frame != BARE and not any(hands_back(network, e) for e in network.incoming(name)):
         _fill(step, build, gradient, gradient, "zeros", Identity(name, Pass.BACKWARD, Part.FRAME))
 
 

@@ -11,6 +11,7 @@ from znnpy_kernels.simd.rows import copy_channels
 from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers.activation import (
     kernels_of,
+    repeat_slope,
     shape_words,
     slopes_read,
     softmax_backward,
@@ -20,8 +21,16 @@ from znnpy.engine.layers.maxout import largest
 from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
 from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
+from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import first_of, is_passed_back, is_passed_on
+from znnpy.engine.memory.feature_maps import (
+    first_back,
+    first_of,
+    is_passed_back,
+    is_passed_on,
+    is_read_there,
+    keeps_sum,
+)
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
@@ -45,7 +54,7 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             edges = [edge for edge in incoming if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
             what = Identity(node.name, Pass.FORWARD, Part.SUM)
-            _converge(step, build, edges, build.maps.contributions, passed, what)
+            _converge(step, build, edges, first_of(edges), build.maps.contributions, passed, what)
         case "max":
             largest(step, build, node)
         case "product":
@@ -54,8 +63,11 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             return
         case _:
             assert_never(node.kind)
+    repeat_slope(step, build, node)
     # A convolution may have applied bias and function in passing.
-    if node.kind == "transfer" and not finished_forward(build.layout, node):
+    if node.norm is not None and node.norm.of_voxels:
+        normalise(step, build, node)
+    elif node.kind == "transfer" and not finished_forward(build.layout, node):
         if node.norm is not None:
             emit_statistics(step, build, node)
         _transfer_forward(step, build, node)
@@ -72,14 +84,15 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
     if edges:
         passed = {edge.name for edge in edges if is_passed_back(build.layout.network, edge)}
         what = Identity(node.name, Pass.BACKWARD, Part.SUM)
-        _converge(step, build, edges, build.maps.backward, passed, what)
+        first = first_back(build.layout.network, edges)
+        _converge(step, build, edges, first, build.maps.backward, passed, what)
     # Before the function's own gradient overwrites, in place, the gradient by its values.
-    if f"{node.name}.slopes" in build.parameters:
+    if build.learns(f"{node.name}.slopes"):
         emit_slopes_gradient(step, build, node, build.summed(node.name))
     if node.norm is not None:
         if node.function == "softmax":
             softmax_backward(step, build, node)
-        norm_backward(step, build, node)
+        (denormalise if node.norm.of_voxels else norm_backward)(step, build, node)
     elif node.kind == "transfer":
         # Reserved in any case: whoever makes the bias gradient leaves it there, and buffers must be
         # asked for in one order.
@@ -92,12 +105,12 @@ def _converge(
     step: Step,
     build: Build,
     edges: Sequence[Edge],
+    first: Edge,
     tensors: Mapping[str, Tensor],
     passed: set[str],
     what: Identity,
 ) -> None:
-    """Declare the sum of edges' tensors; those of `passed` edges belong to other nodes and are only read."""
-    first = first_of(edges)  # whose tensor becomes the sum
+    """Declare the sum of edges' tensors in that of the `first`; those of `passed` edges are others' and only read."""
     # Tensors of `made` edges belong to this node, so the tree may overwrite them.
     made = [edge for edge in edges if edge is not first and edge.name not in passed]
     # In the order of the network's edges, which is part of what fixes the bits.
@@ -122,6 +135,9 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     normed = None if node.norm is None else Normed.of(build, node)
     tensor, summed = build.maps.activations[node.name], build.summed(node.name)
     planar = tensor.lanes == 1
+    # What belongs to another node stays as it is.
+    (first, *_) = build.layout.network.incoming(node.name)
+    others = is_read_there(build.layout, first)
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
             for low, high in plane_ranges(tensor, 2, build.layout.grain):
@@ -129,7 +145,7 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                 # Where the sum is kept apart it gets its bias in place, so that the backward pass
                 # finds what the function saw.
                 own = summed.region(batch, block, low, high)
-                reads, left = build.bias_reads(node.name), [own]
+                reads, left = build.bias_reads(node.name), [] if others else [own]
                 # Behind a norm the sum stays as it is: statistics and coefficients refer to it.
                 if normed is not None:
                     bias = normed.affine_words(batch, block)
@@ -159,10 +175,11 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     gradient = build.maps.gradients[node.name]
     if node.function == "softmax":
         softmax_backward(step, build, node)
-    elif node.function == "linear" and not node.bias:
+    elif node.function == "linear" and not build.learns(node.name):
         return
     function = "linear" if node.function == "softmax" else node.function
-    output = build.summed(node.name)
+    needs_sum = keeps_sum(build.layout, node)
+    output = build.summed(node.name) if needs_sum else build.maps.activations[node.name]
     left = _partials(build, node)
     cuts = plane_ranges(gradient, 3, None if any(left) else build.layout.grain)
     planar = gradient.lanes == 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from znnpy_kernels.layers import normalization_statistics
+from znnpy_kernels.layers.response_normalization import response_gradients, response_statistics
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.activation import kernels_of, shape_words, slopes_read
@@ -247,8 +248,9 @@ def _merge(step: Step, build: Build, normed: Normed, leaves: Table, unit: range,
     # Bias, scale and shift go into the coefficients, so that the pass over voxels knows of none.
     names = (normed.node.name, normed.kept("scale"), normed.kept("shift"))
     coefficients, batch = normed.coefficients, normed.summed.batch
+    merged = normalization_statistics.merged_statistics
     step.add(
-        normalization_statistics.merged_statistics,
+        response_statistics if normed.norm.adds else merged,
         {
             **normed.table_words(leaves, unit, cuts),
             "coefficients": coefficients.at(0, unit.start),
@@ -353,13 +355,12 @@ def _merge_gradients(
         Name(CHANNEL_GRADIENTS, node.name, (unit.start,)), 3 * DOUBLE * LANES * len(unit)
     )
     names = {"bias": node.name, "scale": normed.kept("scale"), "shift": normed.kept("shift")}
-    known = {
-        word: build.parameters[name] for word, name in names.items() if name in build.parameters
-    }
+    known = {word: build.parameters[name] for word, name in names.items() if build.learns(name)}
     addresses = {word: it.gradient + 4 * LANES * unit.start for word, it in known.items()}
     batch = normed.summed.batch
+    merged = normalization_statistics.merged_gradients
     step.add(
-        normalization_statistics.merged_gradients,
+        response_gradients if normed.norm.adds else merged,
         {
             **normed.table_words(leaves, unit, cuts),
             "coefficients": back.at(0, unit.start),

@@ -20,6 +20,7 @@ from znnpy.plan.cost import Band
 
 CONCAT_GRADIENTS = Use("gradients split", "gradients")
 FRAMED_GRADIENTS = Use("gradients with frames", "gradients")
+ARGUMENTS = Use("arguments of functions", "activations")
 WORKERS = Use("scratch of workers")
 PARTIAL_GRADIENTS = Use("partial filter gradients")
 BIAS_PARTIALS = Use("partial bias gradients", SMALL)
@@ -177,6 +178,10 @@ class Build:
         """The parameters that the optimiser changes."""
         return [parameter for parameter in self.parameters.values() if parameter.learned]
 
+    def learns(self, parameter: str) -> bool:
+        """Return whether there is a parameter of this name that has a gradient."""
+        return parameter in self.parameters and self.parameters[parameter].learned
+
     def summed(self, node: str) -> Tensor:
         """Return the tensor in which a node's edges are added: its values, unless its gradient needs the sum."""
         # The first edge's output becomes the sum (`converge_forward`).
@@ -268,6 +273,16 @@ class Build:
             )
         return self._tensors[key]
 
+    def argument(self, node: str) -> Tensor:
+        """Return the tensor in which what a node's function takes is made again for the backward pass."""
+        key = Name(ARGUMENTS, node).of(self.replica.number)
+        if key not in self._tensors:
+            own = self.maps.activations[node]
+            self._tensors[key] = new_tensor(
+                self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
+            )
+        return self._tensors[key]
+
     def back(self, edge: Edge) -> Tensor:
         """Return where a convolution writes its data gradient; with padding to fold, a tensor that includes it."""
         own = self.maps.backward[edge.name]
@@ -307,10 +322,10 @@ class Build:
         return [parameter.values_region() for parameter in found if parameter]
 
     def bias_partials(self, node: Node, first: int, count: int) -> Buffer | None:
-        """Return a buffer for `count` vectors of partial bias gradients; None if the node has no bias.
+        """Return a buffer for `count` vectors of partial bias gradients; None if the node has no bias that learns.
 
         `first`: the channel block, or planar channel, of the first vector. Regions count vectors.
         """
-        if node.name not in self.parameters:
+        if not self.learns(node.name):
             return None
         return self.scratch(Name(BIAS_PARTIALS, node.name, (first, count)), count * LANES)

@@ -21,7 +21,7 @@ from znnpy.layers.activation_functions import function_of
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
 from znnpy.layers.windows import sides
-from znnpy.network.parameters import held
+from znnpy.network.parameters import held, learned
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
@@ -266,9 +266,9 @@ class Layout:
         return ALGORITHMS[self.plan.layers[edge.name].method(which).algorithm].traits
 
     def contributed(self, edge: Edge) -> int:
-        """Return how many channels an edge brings to its target: its source's, or those of its filters."""
-        end = edge.target if edge_kind(edge.kind).learns else edge.source
-        return self.network.node(end).channels
+        """Return how many channels an edge brings to its target."""
+        ends = (self.network.node(name).channels for name in (edge.source, edge.target))
+        return edge_kind(edge.kind).brings(edge, *ends)
 
 
 def _wider(one: Sides, other: Sides) -> Sides:
@@ -300,6 +300,43 @@ def first_of(edges: Sequence[Edge]) -> Edge:
     return next((edge for edge in edges if edge.kind != "identity"), edges[0])
 
 
+def first_back(network: Network, edges: Sequence[Edge]) -> Edge:
+    """Return the outgoing edge whose data gradient the others are added to: the first that is no identity.
+
+    Of identities alone, the first whose node has no other edge: that node's gradient can take the sum itself.
+    """
+    found = first_of(edges)
+    return next(
+        (edge for edge in edges if found.kind == "identity" and is_alone(network, edge)), found
+    )
+
+
+def is_alone(network: Network, edge: Edge) -> bool:
+    """Return whether an identity edge is the only one into a node that would add others."""
+    target = network.node(edge.target)
+    return (
+        edge.kind == "identity" and target.kind in SUMS and len(network.incoming(target.name)) == 1
+    )
+
+
+def is_read_there(layout: Layout, edge: Edge) -> bool:
+    """Return whether a node's own pass reads its source's values through an identity edge: before a norm or a function.
+
+    So pre-activation nets copy nothing.
+    """
+    node, function = layout.network.node(edge.target), layout.network.node(edge.target).function
+    # Without a norm, what is linear without a bias has no pass; softmax works in place, and functions that need the
+    # sum leave it, bias included, where it lay.
+    entry = function_of(function)
+    plain = entry.pointwise and not entry.needs_sum and (function != "linear" or node.bias)
+    return (
+        is_alone(layout.network, edge)
+        and node.kind == "transfer"
+        and (node.norm is not None or plain)
+        and layout.lanes(edge.source) == layout.lanes(node.name)
+    )
+
+
 def is_passed_on(network: Network, edge: Edge) -> bool:
     """Return whether an edge's output is its source's activation itself, without a copy."""
     into = network.node(edge.target).kind
@@ -312,7 +349,7 @@ def is_passed_on(network: Network, edge: Edge) -> bool:
 
 def is_passed_back(network: Network, edge: Edge) -> bool:
     """Return whether an edge's data gradient is its target's gradient itself, without a copy."""
-    added = edge is not first_of(network.outgoing(edge.source))
+    added = edge is not first_back(network, network.outgoing(edge.source))
     return edge.kind == "identity" and network.node(edge.target).kind in SUMS and added
 
 
@@ -347,14 +384,14 @@ def _takes_planar(layout: Layout, edge: Edge, target: bool) -> bool:
 
 def trained_nodes(network: Network) -> set[str]:
     """Return the nodes whose gradient is needed: those with parameters at or before them, inputs excluded."""
-    trained: set[str] = set()
+    trained, moving = set[str](), set(learned(network))
     # In the order of the data: whatever follows something that learns must pass gradients back.
     for node in network.nodes:
         incoming = network.incoming(node.name)
         if (
-            (node.kind == "transfer" and node.bias)
-            or any(array.learned for array in held(node).values())
-            or any(edge_kind(edge.kind).learns for edge in incoming)
+            node.name in moving
+            or any(name in moving for name in held(node))
+            or any(edge.name in moving for edge in incoming)
             or any(edge.source in trained for edge in incoming)
         ):
             trained.add(node.name)
@@ -411,7 +448,7 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
     network = layout.network
     node, own = network.node(name), maps.activations[name]
     for edge in (incoming := network.incoming(name)):
-        if is_passed_on(network, edge):
+        if is_passed_on(network, edge) or is_read_there(layout, edge):
             brought = maps.activations[edge.source]
         elif layout.stacked(edge) is not None:
             brought = _brought_to(layout, maps, edge)
@@ -471,7 +508,7 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
     maps.gradients[name] = own
     for edge in (outgoing := network.outgoing(name)):
         # The first edge writes the gradient itself, and the others are added to it.
-        if edge is first_of(outgoing):
+        if edge is first_back(network, outgoing):
             maps.backward[edge.name] = own
         elif is_passed_back(network, edge):
             maps.backward[edge.name] = maps.gradients[edge.target]
@@ -481,11 +518,25 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
 
 
 def _own_gradient(layout: Layout, maps: FeatureMaps, name: str) -> Tensor | None:
-    """Return the part of a concat node's gradient in which a node's lies: only if it needs no padding of its own."""
+    """Return the gradient in which a node's lies: of the only node that it is handed to, or a part of a concat node's.
+
+    The latter only if it needs no padding of its own.
+    """
     outgoing = layout.network.outgoing(name)
-    if not outgoing or _gradient_frame(layout, name) != BARE:
+    if not outgoing:
         return None
-    return _handed_back(layout, maps, first_of(outgoing))
+    first = first_back(layout.network, outgoing)
+    if is_alone(layout.network, first) and layout.lanes(name) == layout.lanes(first.target):
+        # That node has passed it on by then, in this memory.
+        behind = maps.gradients[first.target]
+        return behind if behind.frame == _gradient_frame(layout, name) else None
+    return None if _gradient_frame(layout, name) != BARE else _handed_back(layout, maps, first)
+
+
+def hands_back(network: Network, edge: Edge) -> bool:
+    """Return whether the memory of a node's gradient becomes, once the node is done, that of an edge's source."""
+    alone = is_alone(network, edge) and network.node(edge.source).kind != "input"
+    return alone and edge is first_back(network, network.outgoing(edge.source))
 
 
 def _handed_back(layout: Layout, maps: FeatureMaps, edge: Edge) -> Tensor | None:
@@ -503,6 +554,8 @@ def _gradient_frame(layout: Layout, name: str) -> Sides:
     # The widest that any edge needs: narrower readers see zeros of the same frame.
     frame, planar = BARE, layout.lanes(name) == 1
     for edge in layout.network.incoming(name):
+        if hands_back(layout.network, edge):
+            return _gradient_frame(layout, edge.source)
         if edge.kind == "conv_transpose":
             frame = _wider(frame, layout.padding(edge))
         goes_on = layout.network.node(edge.source).kind != "input"

@@ -19,7 +19,7 @@ from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.feature_maps import Layout
 from znnpy.engine.memory.regions import Buffer, BufferPart, Filled, Name, Region, Use
-from znnpy.network.parameters import learned, parameter_shapes
+from znnpy.network.parameters import fixed, learned, parameter_shapes
 from znnpy.network.types import Edge
 from znnpy.plan.cost import Band, convolutions, is_depthwise
 
@@ -169,8 +169,9 @@ def reserve_parameters(
 ) -> dict[str, Parameter]:
     """Reserve parameters by name, with gradients and `states` buffers for those that are trained.
 
-    `frozen`: those that no task writes.
+    `frozen`: those that no task writes, beside those that the network itself does not let learn.
     """
+    frozen = frozen | fixed(layout.network)
     found, moving = {}, set(learned(layout.network) if layout.training else ())
     transposed = {e.name for e in layout.network.edges if e.kind == "conv_transpose"}
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}

@@ -86,6 +86,7 @@ class Part(Enum):
     FUNCTION = "", Kind.TRANSFER
     STATISTICS = "statistics", Kind.STATISTICS
     MERGED = "merged statistics", Kind.STATISTICS
+    NORMALIZED = "normalised", Kind.TRANSFER
     SPLIT = "split", Kind.COPY, Pass.BACKWARD
     # Feature maps, their spectra or tiles, and back.
     IMAGE_SPECTRA = "spectra", Kind.TRANSFORM
@@ -108,6 +109,7 @@ class Part(Enum):
     MULTIPLIED = "product", Kind.SUM
     SPECTRAL_SUM = "spectral sum", Kind.SUM
     BIAS = "bias gradient", Kind.SUM, Pass.WEIGHT
+    SLOPE = "slope", Kind.COPY, Pass.FORWARD
     SLOPES = "slopes gradient", Kind.SUM, Pass.WEIGHT
     REPEATS = "repeats", Kind.SUM, Pass.WEIGHT
     GROUPS = "groups", Kind.SUM

@@ -26,12 +26,16 @@ class Operation:
     - `conv_transpose`: the same and `output_padding`; weight (in, out / groups, z, y, x).
     - `max_pool`, `avg_pool`: `size`, `stride`, `dilation`, `padding`; averages also `sides` (padding as pairs, in
       place of `padding`) and `count_padding`.
-    - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`. `dropout`: `keep`.
+    - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`.
+    - `depth_to_space`: `factor`; channel c of a block's voxel (k, j, i) was channel ((c f + k) f + j) f + i.
+    - `dropout`: `keep`.
     - `bias`: bias (channels,). `add`, `multiply`, `maximum`, `concat`: of all inputs. `identity`: nothing.
     - `mean`: of a channel over all voxels, at each of them.
+    - `channel_norm`, `length_norm`, `response_norm`: `epsilon`; weight and bias (channels,) as below.
     - `batch_norm`, `instance_norm`, `group_norm`: `epsilon`, `momentum`, `groups`; weight and bias (channels,) if they
       are learned; running_mean, running_var and num_batches_tracked of batches.
-    - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`; weight (channels,) of prelu.
+    - `function`: `function`, its name in `FUNCTIONS`, `slope`, `amplitude`, `gain`, `tied`; weight (channels,), or
+      (1,) if tied, of prelu.
 
     `channels`: of input and output. `tensors`: their keys in `Computation.tensors`, by what they are.
     """
@@ -50,7 +54,8 @@ class Computation:
     """Operations in an order in which each finds its inputs made.
 
     `inputs`, `outputs`: values with their channels. `nodes`: values that are feature maps of the network; every other
-    is read once, by the operation after. `tensors` by `operation.what`: the keys of a state dict.
+    is read once, by the operation after. `tensors` by `operation.what`: the keys of a state dict; `fixed`: those that
+    do not learn.
     """
 
     inputs: Mapping[str, int]
@@ -58,3 +63,4 @@ class Computation:
     operations: tuple[Operation, ...]
     nodes: frozenset[str]
     tensors: Mapping[str, Tensor]
+    fixed: tuple[str, ...] = ()

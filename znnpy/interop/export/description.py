@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ COMBINED = {
 """What becomes of several edges into a node, by its kind."""
 NORMS = {
     "batch": "batch_norm", "instance": "instance_norm", "group": "group_norm", "layer": "group_norm",
+    "channel": "channel_norm", "length": "length_norm", "response": "response_norm",
 }  # fmt: skip
 WORDS = {"border": ("zeros", "replicate", "reflect"), "mode": ("nearest", "linear", "corners")}
 _NORM_TENSORS = {
@@ -90,6 +92,7 @@ class _Describing:
         self._values: dict[str, str] = {}
         self._operations: list[Operation] = []
         self._tensors: dict[str, Tensor] = {}
+        self._fixed: list[str] = []
 
     def whole(self) -> Computation:
         """Return the computation of all nodes."""
@@ -103,6 +106,7 @@ class _Describing:
             tuple(self._operations),
             frozenset(self._values.values()),
             self._tensors,
+            tuple(self._fixed),
         )
 
     def _made(self, node: Node, own: str) -> str:
@@ -139,6 +143,7 @@ class _Describing:
         if bias is not None and bearer is None:
             name = self._names.take(f"{self._nodes[node.name]}_bias")
             value = self._add("bias", name, (value,), channels, {}, {"bias": bias})
+            self._fix(node.learn, name, "bias")
         return value
 
     def _through(self, edge: Edge, bias: Tensor | None) -> str:
@@ -152,10 +157,14 @@ class _Describing:
         for step in steps:
             tensors = dict(step.tensors)
             channels = (source.channels, target.channels) if tensors else kept
+            if step.kind == "depth_to_space":
+                channels = kept[0], kept[0] // prod(step.attributes["factor"])
             if tensors and bias is not None:
                 tensors["bias"] = bias
             name = own if step is bearer else self._names.take(f"{own}_{step.kind}")
             value = self._add(step.kind, name, (value,), channels, step.attributes, tensors)
+            self._fix(edge.learn, name, *step.tensors)
+            self._fix(target.learn, name, *(tensors.keys() - step.tensors.keys()))
             kept = channels[1], channels[1]
         return value
 
@@ -177,6 +186,7 @@ class _Describing:
         }
         name = self._names.take(f"{self._nodes[node.name]}_norm")
         channels = node.channels, node.channels
+        self._fix(node.learn, name, *(tensors.keys() & {"weight", "bias"}))
         return self._add(NORMS[norm.kind], name, (value,), channels, attributes, tensors)
 
     def _function(self, node: Node, function: FunctionName, own: str, value: str) -> str:
@@ -184,12 +194,18 @@ class _Describing:
             return value
         entry = FUNCTIONS[function]
         numbers = {"slope": node.slope, "amplitude": node.amplitude, "gain": node.gain}
-        attributes = {"function": function} | {key: float(numbers[key]) for key in entry.shaped}
+        attributes: dict[str, Any] = {"function": function, "tied": node.tied}
+        attributes |= {key: float(numbers[key]) for key in entry.shaped if key in numbers}
         held = {what: self._parameters[f"{node.name}.{what}"] for what in entry.held}
         tensors = {_FUNCTION_TENSORS[what]: array for what, array in held.items()}
         channels = node.channels, node.channels
         name = self._names.take(f"{own}_{function}")
+        self._fix(node.learn, name, *tensors)
         return self._add("function", name, (value,), channels, attributes, tensors)
+
+    def _fix(self, learn: bool, name: str, *tensors: str) -> None:
+        """Remember which tensors of an operation do not learn."""
+        self._fixed += [] if learn else [f"{name}.{what}" for what in sorted(tensors)]
 
     def _add(
         self,

@@ -99,6 +99,10 @@ def _upsample(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     return [Step("upsample", {"factor": edge.factor, "mode": edge.mode})]
 
 
+def _depth_to_space(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
+    return [] if edge.factor == ONCE else [Step("depth_to_space", {"factor": edge.factor})]
+
+
 def _crop(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     if not any(edge.offset):
         return []
@@ -123,6 +127,7 @@ EDGES: Mapping[str, Told] = {
     "max_pool": _maximum,
     "avg_pool": _average,
     "upsample": _upsample,
+    "depth_to_space": _depth_to_space,
     "identity": lambda edge, dilation, filters: [],
     "dropout": _dropout,
     "crop": _crop,

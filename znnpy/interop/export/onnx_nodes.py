@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from znnpy.interop.export.computation import Operation, Tensor
+from znnpy.interop.export.onnx_norms import NORM_NODES, by_channel
 from znnpy.layers.normalization import standardized
 
 if TYPE_CHECKING:
@@ -100,8 +101,25 @@ def _crop(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Slice", [it.inputs[0], first, last, axes], it.output)
 
 
+def _depth_to_space(graph: Graph, it: Operation, _: Tensors) -> None:
+    """As PyTorch writes pixel shuffles: the standard's operator knows no z."""
+    (value,), name, factor = it.inputs, it.name, it.attributes["factor"]
+    shape = graph.node("Shape", [value], f"{name}.shape")
+    ends = [graph.numbers(f"{name}.at{n}", n) for n in (0, 1, 2, 5)]
+    batch = graph.node("Slice", [shape, ends[0], ends[1]], f"{name}.batch")
+    space = graph.node("Slice", [shape, ends[2], ends[3]], f"{name}.space")
+    count = graph.numbers(f"{name}.channels", it.channels[1])
+    by = graph.numbers(f"{name}.factor", *factor)
+    wide = graph.node("Concat", [batch, count, by, space], f"{name}.parts", axis=0)
+    parts = graph.node("Reshape", [value, wide], f"{name}.blocks")
+    turned = graph.node("Transpose", [parts], f"{name}.turned", perm=[0, 1, 5, 2, 6, 3, 7, 4])
+    larger = graph.node("Mul", [space, by], f"{name}.larger")
+    whole = graph.node("Concat", [batch, count, larger], f"{name}.whole", axis=0)
+    graph.node("Reshape", [turned, whole], it.output)
+
+
 def _bias(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    bias = graph.constant(it.tensors["bias"], _by_channel(tensors["bias"]))
+    bias = graph.constant(it.tensors["bias"], by_channel(tensors["bias"]))
     graph.node("Add", [it.inputs[0], bias], it.output)
 
 
@@ -133,44 +151,6 @@ def _concat(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Concat", it.inputs, it.output, axis=1)
 
 
-def _batch_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    channels = it.channels[0]
-    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
-    names = ("weight", "bias", "running_mean", "running_var")
-    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in names]
-    epsilon = it.attributes["epsilon"]
-    graph.node("BatchNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
-
-
-def _instance_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    channels = it.channels[0]
-    held = {"weight": np.ones(channels), "bias": np.zeros(channels), **tensors}
-    inputs = [graph.constant(f"{it.name}.{what}", held[what]) for what in ("weight", "bias")]
-    epsilon = it.attributes["epsilon"]
-    graph.node("InstanceNormalization", [it.inputs[0], *inputs], it.output, epsilon=epsilon)
-
-
-def _group_norm(graph: Graph, it: Operation, tensors: Tensors) -> None:
-    """As PyTorch writes it: groups are the channels of an instance norm, scale and shift come after."""
-    groups, name, value = it.attributes["groups"], it.name, it.inputs[0]
-    shape = graph.node("Shape", [value], f"{name}.shape")
-    rows = graph.numbers(f"{name}.groups", 0, groups, -1)
-    value = graph.node("Reshape", [value, rows], f"{name}.rows")
-    one = graph.constant(f"{name}.one", np.ones(groups))
-    zero = graph.constant(f"{name}.zero", np.zeros(groups))
-    epsilon = it.attributes["epsilon"]
-    inputs = [value, one, zero]
-    value = graph.node("InstanceNormalization", inputs, f"{name}.unit", epsilon=epsilon)
-    value = graph.node("Reshape", [value, shape], f"{name}.whole" if tensors else it.output)
-    if tensors:
-        scale, shift = (
-            graph.constant(it.tensors[what], _by_channel(tensors[what]))
-            for what in ("weight", "bias")
-        )
-        value = graph.node("Mul", [value, scale], f"{name}.scaled")
-        graph.node("Add", [value, shift], it.output)
-
-
 def _function(graph: Graph, it: Operation, tensors: Tensors) -> None:
     said, value = it.attributes, it.inputs[0]
     match said["function"]:
@@ -179,7 +159,7 @@ def _function(graph: Graph, it: Operation, tensors: Tensors) -> None:
         case "elu":
             graph.node("Elu", [value], it.output, alpha=said["slope"])
         case "prelu":
-            slopes = graph.constant(it.tensors["weight"], _by_channel(tensors["weight"]))
+            slopes = graph.constant(it.tensors["weight"], by_channel(tensors["weight"]))
             graph.node("PRelu", [value, slopes], it.output)
         case "softmax":
             graph.node("Softmax", [value], it.output, axis=1)
@@ -211,11 +191,6 @@ def _same(graph: Graph, it: Operation, _: Tensors) -> None:
     graph.node("Identity", it.inputs, it.output)
 
 
-def _by_channel(array: Tensor) -> Tensor:
-    """Return numbers (channels,) so that they broadcast over (batch, channel, z, y, x)."""
-    return array[:, None, None, None]
-
-
 NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "pad": _pad,
     "conv": _conv,
@@ -224,6 +199,7 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "avg_pool": _avg_pool,
     "upsample": _upsample,
     "crop": _crop,
+    "depth_to_space": _depth_to_space,
     "dropout": _same,
     "identity": _same,
     "bias": _bias,
@@ -232,8 +208,6 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "mean": _mean,
     "maximum": _maximum,
     "concat": _concat,
-    "batch_norm": _batch_norm,
-    "instance_norm": _instance_norm,
-    "group_norm": _group_norm,
     "function": _function,
+    **NORM_NODES,
 }

@@ -7,73 +7,11 @@ from typing import Any
 
 from znnpy.interop.export.computation import Operation
 
-CLASSES = {
-    "StandardizedConv3d": '''class StandardizedConv3d(nn.Conv3d):
-    """A convolution whose filters are used with mean 0 and variance 1, those of each output channel."""
-
-    def forward(self, x):
-        over = (1, 2, 3, 4)
-        variance, mean = torch.var_mean(self.weight, over, correction=0, keepdim=True)
-        weight = (self.weight - mean) / torch.sqrt(variance + 1e-5)
-        return self._conv_forward(x, weight, self.bias)
-''',
-    "AveragePool3d": '''class AveragePool3d(nn.Module):
-    """Means of windows whose taps lie apart, or whose padding differs before and after (z, y, x pairs)."""
-
-    def __init__(self, size, stride, dilation, padding, count_padding):
-        super().__init__()
-        self.size, self.stride, self.dilation = size, stride, dilation
-        self.padding, self.count_padding = padding, count_padding
-
-    def forward(self, x):
-        total = self.sums(x)
-        if self.count_padding:
-            return total / (self.size[0] * self.size[1] * self.size[2])
-        return total / self.sums(torch.ones_like(x[:1, :1]))
-
-    def sums(self, x):
-        z, y, x_ = self.padding
-        x = functional.pad(x, (*x_, *y, *z))
-        channels = x.shape[1]
-        ones = x.new_ones((channels, 1, *self.size))
-        return functional.conv3d(
-            x, ones, stride=self.stride, dilation=self.dilation, groups=channels
-        )
-''',
-    "SpreadMean": '''class SpreadMean(nn.Module):
-    """The mean of each channel over all voxels, at each of them."""
-
-    def forward(self, x):
-        return x.mean((2, 3, 4), keepdim=True).expand_as(x)
-''',
-    "ScaledTanh": '''class ScaledTanh(nn.Module):
-    """amplitude * tanh(gain * x)."""
-
-    def __init__(self, amplitude, gain):
-        super().__init__()
-        self.amplitude, self.gain = amplitude, gain
-
-    def forward(self, x):
-        return self.amplitude * torch.tanh(self.gain * x)
-''',
-    "Bias": '''class Bias(nn.Module):
-    """Adds a number to each channel."""
-
-    def __init__(self, channels):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(channels))
-
-    def forward(self, x):
-        return x + self.bias[:, None, None, None]
-''',
-}
-"""Classes that torch.nn does not have, written into a module that needs them."""
-
 _PADS = {"zeros": "ConstantPad3d", "replicate": "ReplicationPad3d", "reflect": "ReflectionPad3d"}
 _FUNCTIONS: Mapping[str, Callable[[Operation], str]] = {
     "relu": lambda it: "nn.ReLU()",
     "leaky_relu": lambda it: f"nn.LeakyReLU({it.attributes['slope']!r})",
-    "prelu": lambda it: f"nn.PReLU({it.channels[0]})",
+    "prelu": lambda it: f"nn.PReLU({1 if it.attributes['tied'] else it.channels[0]})",
     "elu": lambda it: f"nn.ELU({it.attributes['slope']!r})",
     "tanh": lambda it: _tanh(it.attributes),
     "logistic": lambda it: "nn.Sigmoid()",
@@ -186,6 +124,14 @@ def _norm(it: Operation) -> str:
             momentum=said["momentum"],
             affine=_unless(affine, True),
         )
+    if it.kind == "channel_norm":
+        return _called(
+            "ChannelNorm", channels, eps=said["epsilon"], elementwise_affine=_unless(affine, True)
+        )
+    if it.kind == "length_norm":
+        return _called("LengthNorm", channels, said["epsilon"], affine)
+    if it.kind == "response_norm":
+        return _called("ResponseNorm", channels, said["epsilon"])
     if it.kind == "instance_norm":
         return _called("nn.InstanceNorm3d", channels, eps=said["epsilon"], affine=affine)
     affine_key = _unless(affine, True)
@@ -223,11 +169,15 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
     "avg_pool": _avg_pool,
     "upsample": _upsample,
     "mean": lambda it: "SpreadMean()",
+    "depth_to_space": lambda it: _called("DepthToSpace", it.attributes["factor"]),
     "dropout": lambda it: f"nn.Dropout({round(1 - it.attributes['keep'], 12)!r})",
     "bias": lambda it: f"Bias({it.channels[0]})",
     "batch_norm": _norm,
     "instance_norm": _norm,
     "group_norm": _norm,
+    "channel_norm": _norm,
+    "length_norm": _norm,
+    "response_norm": _norm,
     "function": lambda it: _FUNCTIONS[it.attributes["function"]](it),
 }
 _PLAIN: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {

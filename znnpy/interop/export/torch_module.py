@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from znnpy.interop.export.computation import Computation
-from znnpy.interop.export.torch_layers import CLASSES, applied, layer
+from znnpy.interop.export.torch_classes import CLASSES
+from znnpy.interop.export.torch_layers import applied, layer
 
 _HEAD = '''"""{title}
 
@@ -53,6 +54,7 @@ def module_text(computation: Computation, title: str, about: str) -> str:
         reduce="from functools import reduce\n" if any("reduce(" in it for it in said) else "",
     )
     body = [f"        self.{name} = {made}" for name, made in layers.items()]
+    body += [f"        self.{name}.requires_grad_(False)" for name in computation.fixed]
     lines = [
         "class Net(nn.Module):",
         "    def __init__(self):",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.reading import Reading, Translation
-from znnpy.interop.operators import arithmetic, functions
+from znnpy.interop.operators import arithmetic, functions, written_out
 from znnpy.interop.operators.value import Value
 
 
@@ -58,6 +58,8 @@ def hard_sigmoid(reading: Reading, op: Operator, name: str) -> Value:
 def clip(reading: Reading, op: Operator, name: str) -> Value:
     """Clip between two constants."""
     bounds = [reading.maybe(op, place, "a bound") for place in (1, 2)]
+    if (x := reading.value(op)).term is not None and bounds[0] is not None and bounds[1] is None:
+        return written_out.applied(x, "least", float(f"{bounds[0].reshape(-1)[0]:.7g}"))
     numbers = [
         float(bound.reshape(-1)[0]) for bound in bounds if bound is not None and bound.size == 1
     ]

@@ -95,8 +95,26 @@ def group_norm(reading: Reading, op: Operator, name: str) -> Value:
     return _grouped(reading, op, x, groups, _taken(reading, op, x, reading.learned(op, 1)))
 
 
+def layer_norm(reading: Reading, op: Operator, name: str) -> Value:
+    """LayerNormalization over channels, which another order of axes has made the last one."""
+    x = reading.any_value(op)
+    axis = op.attribute("axis", -1)
+    if axis not in (-1, len(x.seen) - 1):
+        raise op.wrong(f"attribute axis: {axis} is not supported: -1, of channels, is")
+    if op.attribute("stash_type", 1) != 1:
+        raise op.wrong("attribute stash_type is not supported")
+    refuse_extra(reading, op)
+    arrays = {"scale": reading.floats(op, 1, "scale")}
+    given = len(op.inputs) > 2 and op.inputs[2]
+    arrays["shift"] = reading.floats(op, 2, "B") if given else 0 * arrays["scale"]
+    if not reading.learned(op, 1) and np.all(arrays["scale"] == 1) and not arrays["shift"].any():
+        arrays = {}
+    return arithmetic.normed_last(reading.sketch, reading.named(op), x, _epsilon(op), arrays)
+
+
 NORM_OPERATORS: dict[str, Translation] = {
     "BatchNormalization": batch_norm,
     "InstanceNormalization": instance_norm,
     "GroupNormalization": group_norm,
+    "LayerNormalization": layer_norm,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from znnpy.interop.onnx import norm_parts
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.function_operators import FUNCTION_OPERATORS
 from znnpy.interop.onnx.norm_operators import NORM_OPERATORS
@@ -29,6 +30,8 @@ def _arithmetic(kind: str) -> Translation:
         place = constants.index(True)
         x, array = reading.value(op, 1 - place), reading.floats(op, place, "the constant")
         sketch = reading.sketch
+        if x.term is not None:
+            return norm_parts.with_constant(op, x, array)
         match kind, place:
             case "Add", _:
                 return functions.scaled(sketch, name, x, None, array)
@@ -48,6 +51,8 @@ def _arithmetic(kind: str) -> Translation:
 
 def _of_two(reading: Reading, op: Operator, name: str, kind: str) -> Value:
     one, other, sketch = reading.value(op, 0), reading.value(op, 1), reading.sketch
+    if kind == "Div" or one.term or other.term:
+        return norm_parts.of_two(reading, op, name, one, other)
     match kind:
         case "Add":
             return arithmetic.added(sketch, name, one, other)
@@ -72,6 +77,8 @@ def concat(reading: Reading, op: Operator, name: str) -> Value:
 def mean(reading: Reading, op: Operator, name: str) -> Value:
     """GlobalAveragePool, or ReduceMean over all of space."""
     x = reading.value(op)
+    if op.kind == "ReduceMean" and (x.term or norm_parts.axes_of(reading, op, len(x.seen)) == (1,)):
+        return norm_parts.reduction(reading, op, name)
     made = arithmetic.averaged(reading.sketch, name, x)
     if op.kind == "GlobalAveragePool":
         return made
@@ -134,6 +141,8 @@ def minus(reading: Reading, op: Operator, name: str) -> Value:
 
 def expand(reading: Reading, op: Operator, name: str) -> Value:
     """Expand."""
+    if (x := reading.value(op)).term is not None:
+        return norm_parts.expanded(x, reading.numbers(op, 1, "shape"))
     return arithmetic.expanded(
         reading.sketch, name, reading.value(op), reading.numbers(op, 1, "shape")
     )
@@ -201,6 +210,7 @@ def shape_of(reading: Reading, op: Operator, name: str) -> Any:
 OPERATORS: dict[str, Translation] = {
     **WINDOW_OPERATORS,
     **NORM_OPERATORS,
+    **norm_parts.PART_OPERATORS,
     **FUNCTION_OPERATORS,
     "Add": _arithmetic("Add"),
     "Sub": _arithmetic("Sub"),

@@ -27,7 +27,7 @@ def normed(
 ) -> Value:
     """Add a normalisation; `arrays`: its scale and shift if it is affine, and running statistics."""
     sketch.refuse_rearranged(x)
-    if x.spread:
+    if x.spread and kind not in ("channel", "length"):
         raise sketch.wrong("a norm of a mean over all of space is not supported")
     for what, array in arrays.items():
         if array.shape != (x.channels,):
@@ -41,6 +41,18 @@ def normed(
     sketch.nodes[made.node].arrays.update(arrays)
     sketch.link(f"{made.node}.in", x, made)
     return made
+
+
+def normed_last(
+    sketch: Sketch, name: str, x: Value, epsilon: float, arrays: dict[str, Floats]
+) -> Value:
+    """Add a norm over the last axis of a tensor, which must be that of channels."""
+    if (x.turned or tuple(range(len(x.seen))))[-1] != 1:
+        raise sketch.wrong(
+            f"over the last axis of a tensor {x.shape}, which is not that of channels"
+        )
+    made = normed(sketch, name, replace(x, turned=None), "channel", epsilon, arrays)
+    return replace(made, turned=x.turned)
 
 
 def added(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
@@ -177,6 +189,8 @@ def averaged(sketch: Sketch, name: str, x: Value) -> Value:
 
 def transposed(sketch: Sketch, x: Value, axes: Sequence[int]) -> Value:
     """Return a value with its axes in another order, which only its transpose or a softmax may read."""
+    if x.term is not None:
+        sketch.refuse_rearranged(x)
     before = x.turned or tuple(range(len(x.seen)))
     if sorted(axes) != list(range(len(x.seen))):
         raise sketch.wrong(f"axes {list(axes)[:9]} are not those of a tensor {x.seen}")
@@ -186,6 +200,8 @@ def transposed(sketch: Sketch, x: Value, axes: Sequence[int]) -> Value:
 
 def reshaped(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value:
     """Return a value as another shape; -1 is what is left. Of blocks of channels laid out, it is a pixel shuffle."""
+    if x.term is not None:
+        sketch.refuse_rearranged(x)
     if x.turned is not None:
         return _laid_out(sketch, name, x, shape)
     known = prod(n for n in shape if n != -1)

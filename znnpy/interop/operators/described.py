@@ -20,7 +20,7 @@ from znnpy.network.types import Network, Triple
 
 @dataclass(frozen=True)
 class Described:
-    """A net: `section` as in a config, the network that it means, its parameters, and those that do not learn.
+    """A net: `section` as in a config, the network that it means, its parameters, and those to freeze by name.
 
     `shapes`: sizes of the outputs, (z, y, x) by name, for the example that it was read with.
     """
@@ -45,7 +45,13 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
     _write_factors(sketch)
     nodes = {name: _node_keys(bench) for name, bench in sketch.nodes.items()}
     edges = {
-        name: {"kind": link.kind, "from": link.source, "to": link.target, **link.keys}
+        name: {
+            "kind": link.kind,
+            "from": link.source,
+            "to": link.target,
+            **link.keys,
+            **({} if link.filters is None or link.learns else {"learn": False}),
+        }
         for name, link in sketch.links.items()
     }
     try:
@@ -121,7 +127,14 @@ def _node_keys(bench: Bench) -> dict[str, Any]:
     keys: dict[str, Any] = {"kind": bench.kind, "channels": bench.channels, **bench.keys}
     if bench.kind == "transfer":
         keys["bias"] = "bias" in bench.arrays
+        if _fixed(bench):
+            keys["learn"] = False
     return keys
+
+
+def _fixed(bench: Bench) -> bool:
+    """Return whether nothing that a node keeps learns; a fixed bias beside what learns is frozen by its name."""
+    return not bench.learns and [*bench.arrays] == ["bias"]
 
 
 def _parameters(sketch: Sketch) -> tuple[dict[str, Floats], tuple[str, ...]]:
@@ -129,11 +142,10 @@ def _parameters(sketch: Sketch) -> tuple[dict[str, Floats], tuple[str, ...]]:
     for name, link in sketch.links.items():
         if link.filters is not None:
             found[name] = np.ascontiguousarray(link.filters, np.float32)
-            frozen += [] if link.learns else [name]
     for name, bench in sketch.nodes.items():
         for what, array in bench.arrays.items():
             own = name if what == "bias" else f"{name}.{what}"
             found[own] = np.ascontiguousarray(array, np.float32)
-            if not bench.learns and what == "bias":
+            if not bench.learns and what == "bias" and not _fixed(bench):
                 frozen.append(own)
     return found, tuple(frozen)

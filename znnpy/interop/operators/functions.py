@@ -23,15 +23,14 @@ def activated(sketch: Sketch, name: str, x: Value, function: str, **keys: Any) -
 
 
 def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
-    """Add a leaky function with a slope for each channel, or one for all, which is repeated."""
+    """Add a leaky function with a slope for each channel, or one for all."""
     sketch.refuse_rearranged(x)
     flat = slopes.reshape(-1)
     if flat.size not in (1, x.channels):
         raise sketch.wrong(f"has {flat.size} slopes for {x.channels} channels")
-    made = activated(sketch, name, x, "prelu")
-    if flat.size < x.channels:
-        sketch.note("one slope for all channels becomes one for each, which learn apart")
-    sketch.nodes[made.node].arrays["slopes"] = np.broadcast_to(flat, x.channels).copy()
+    keys = {"tied": True} if flat.size < x.channels else {}
+    made = activated(sketch, name, x, "prelu", **keys)
+    sketch.nodes[made.node].arrays["slopes"] = flat
     return made
 
 

@@ -168,6 +168,8 @@ class Sketch:
     def refuse_rearranged(self, *values: Value) -> None:
         """Raise for values that a reshape has rearranged."""
         for value in values:
+            if value.term is not None:
+                raise self.wrong("reads a part of a norm that is not supported")
             if value.turned is not None:
                 raise self.wrong("reads a tensor that was transposed, which is not supported")
             if not value.plain:

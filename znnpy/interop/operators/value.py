@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from znnpy.network.types import Triple
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a program computes on the way to a norm (`written_out.py`): an operation of other terms.
+
+    `kind` x is the feature map of a node; others have `terms`, and a number, axes of the program's tensor or an array.
+    """
+
+    kind: str
+    terms: tuple[Term, ...] = ()
+    node: str = ""
+    number: float = 0.0
+    axes: tuple[int, ...] = ()
+    array: NDArray[np.float32] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -14,7 +32,8 @@ class Value:
 
     `seen`: the shape that the program gives it, batch and channels first, which may be other than the feature map's:
     of a flat net (2-D) without z, of means over space one voxel (`spread`), or rearranged by a reshape.
-    `turned`: which axis of these each axis of the program's tensor is, where it is transposed.
+    `turned`: which axis of these each axis of the program's tensor is, where it is transposed. `term`: what it is
+    instead, where it is a part of a norm that is written out.
     """
 
     node: str
@@ -23,6 +42,7 @@ class Value:
     seen: tuple[int, ...]
     spread: bool = False
     turned: tuple[int, ...] | None = None
+    term: Term | None = None
 
     @property
     def batch(self) -> int:
@@ -42,7 +62,7 @@ class Value:
     @property
     def plain(self) -> bool:
         """Whether the program sees samples, channels and space as they are, space as one voxel if it is a mean."""
-        if self.turned is not None:
+        if self.turned is not None or self.term is not None:
             return False
         space = (1, 1, 1) if self.spread else self.size
         rest = self.seen[2:]

@@ -197,19 +197,13 @@ def grown(
 
 
 def shuffled(sketch: Sketch, name: str, x: Value, factor: Triple) -> Value:
-    """Add what turns so many neighbouring channels into the voxels of a block (pixel shuffle): filters of ones."""
+    """Add what turns so many neighbouring channels into the voxels of a block (pixel shuffle)."""
     sketch.refuse_rearranged(x)
     each = prod(factor)
     if min(factor) < 1 or x.channels % each or each > 1 << 12:
         raise sketch.wrong(f"{x.channels} channels cannot become blocks of {factor} voxels")
     outputs = x.channels // each
-    one = np.eye(each, dtype=np.float32).reshape(1, each, *factor)
-    keys = {"size": list(factor), "stride": list(factor)} | (
-        {"groups": outputs} if outputs > 1 else {}
-    )
-    return sketch.operated(
-        name, x, "conv_transpose", keys, channels=outputs, filters=np.repeat(one, outputs, axis=0), learns=False
-    )  # fmt: skip
+    return sketch.operated(name, x, "depth_to_space", {"factor": list(factor)}, channels=outputs)
 
 
 def padded(sketch: Sketch, name: str, x: Value, sides: Sides, border: BorderName) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from znnpy.interop.operators import functions
+from znnpy.interop.operators import functions, written_out
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
 
@@ -28,9 +28,20 @@ def clip(call: Call, name: str) -> Value:
     """clamp, hardtanh and relu6, between two numbers."""
     pairs = (("min_val", "max_val"), ("min", "max"))
     bounds = next(([call[a], call[b]] for a, b in pairs if a in call.arguments), [0, 6])
+    x = call.value()
+    if x.term is not None and bounds[0] is not None and bounds[1] is None:
+        return written_out.applied(x, "least", float(bounds[0]))
     if any(bound is None for bound in bounds):
         raise call.wrong("without a lower and an upper bound is not supported")
-    return functions.clipped(call.sketch, name, call.value(), float(bounds[0]), float(bounds[1]))
+    return functions.clipped(call.sketch, name, x, float(bounds[0]), float(bounds[1]))
+
+
+def clip_below(call: Call, name: str) -> Value:
+    """clamp_min, of a length as part of a norm."""
+    x = call.value()
+    if x.term is None:
+        raise call.wrong("without an upper bound is not supported")
+    return written_out.applied(x, "least", float(call["min"]))
 
 
 def hard_sigmoid(call: Call, name: str) -> Value:
@@ -39,7 +50,7 @@ def hard_sigmoid(call: Call, name: str) -> Value:
 
 
 def prelu(call: Call, name: str) -> Value:
-    """A leaky function whose slopes are learned; one slope becomes one for each channel."""
+    """A leaky function whose slopes are learned."""
     slopes = call.floats("weight")
     assert slopes is not None
     return functions.prelu(call.sketch, name, call.value(), slopes)
@@ -64,6 +75,7 @@ FUNCTION_OPERATORS: dict[str, Translation] = {
     "hardswish": _function("hard_swish"),
     "gelu": gelu,
     **dict.fromkeys(("relu6", "hardtanh", "clamp"), clip),
+    "clamp_min": clip_below,
     "hardsigmoid": hard_sigmoid,
     "prelu": prelu,
     **dict.fromkeys(("softmax", "_softmax"), softmax),

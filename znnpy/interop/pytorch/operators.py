@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from znnpy.interop.operators import arithmetic, functions, windows
-from znnpy.interop.operators.sketch import Floats
+from znnpy.interop.operators import arithmetic, functions, windows, written_out
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
 from znnpy.interop.pytorch.function_operators import FUNCTION_OPERATORS
+from znnpy.interop.pytorch.norm_operators import NORM_OPERATORS, batch_norm, of_terms, reduction
 from znnpy.interop.pytorch.window_operators import WINDOW_OPERATORS
 
 
@@ -20,49 +21,13 @@ def linear(call: Call, name: str) -> Value:
     return windows.linear(call.sketch, name, call.value(), weight, call.floats("bias"), edge)
 
 
-def _affine(call: Call) -> dict[str, Floats]:
-    scale, shift = call.floats("weight"), call.floats("bias")
-    if scale is None or shift is None:
-        return {}
-    return {"scale": scale, "shift": shift}
-
-
-def batch_norm(call: Call, name: str) -> list[Value]:
-    """Batch normalisation by running statistics."""
-    arrays, mean, variance = _affine(call), call.floats("running_mean"), call.floats("running_var")
-    if mean is None or variance is None:
-        raise call.wrong("without running statistics is not supported")
-    arrays |= {"running_mean": mean, "running_variance": variance}
-    x, momentum = call.value(), float(call["momentum"] or 0.1)
-    return [
-        arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum)
-    ]
-
-
-def instance_norm(call: Call, name: str) -> Value:
-    """Instance normalisation; with running statistics, in prediction, it is batch normalisation."""
-    arrays, x = _affine(call), call.value()
-    if call["use_input_stats"]:
-        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays)
-    mean, variance = call.floats("running_mean"), call.floats("running_var")
-    if mean is None or variance is None:
-        raise call.wrong("without running statistics is not supported")
-    arrays |= {"running_mean": mean, "running_variance": variance}
-    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays)
-
-
-def group_norm(call: Call, name: str) -> Value:
-    """Normalisation of groups of channels."""
-    x, groups = call.value(), call["num_groups"]
-    kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
-    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], _affine(call), groups)
-
-
 def mean(call: Call, name: str) -> Value:
     """mean and adaptive_avg_pool over all of space."""
     x = call.value()
     if call.kind == "mean":
         rank, axes = len(x.seen), call.arguments.get("dim")
+        if axes is not None and (written_out.is_term(x) or [a % rank for a in axes] == [1]):
+            return reduction(call, name)
         if axes is None or sorted(axis % rank for axis in axes) != list(range(2, rank)):
             raise call.wrong(f"over axes {axes} is not supported: over all of space, it is")
         made = arithmetic.averaged(call.sketch, name, x)
@@ -83,6 +48,9 @@ def _arithmetic(call: Call, name: str) -> Value:
     place = "input" if call.is_value("other") else "other"
     x, array = call.value("other" if place == "input" else "input"), call.floats(place)
     assert array is not None
+    if x.term is not None and call.kind in ("add", "mul"):
+        factor, shift = (array, None) if call.kind == "mul" else (None, array)
+        return written_out.scaled(x, factor, shift)
     match call.kind, place:
         case "add", _:
             return functions.scaled(call.sketch, name, x, None, array)
@@ -99,11 +67,15 @@ def _arithmetic(call: Call, name: str) -> Value:
 
 
 def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
+    if written_out.is_term(one, other):
+        return of_terms(call, name, one, other)
     match call.kind:
         case "add":
             return arithmetic.added(call.sketch, name, one, other)
         case "mul":
             return arithmetic.multiplied(call.sketch, name, one, other)
+        case "div":
+            return written_out.quotient(call.sketch, name, one, other)
         case "maximum":
             return arithmetic.larger(call.sketch, name, one, other)
         case "sub":
@@ -151,6 +123,8 @@ def repeat(call: Call, name: str) -> Value:
 
 def expand(call: Call, name: str) -> Value:
     """expand."""
+    if (x := call.value()).term is not None:  # a part of a norm is what it is at each voxel, too
+        return replace(x, seen=tuple(int(n) for n in call.node.meta["val"].shape))
     return arithmetic.expanded(call.sketch, name, call.value(), [int(n) for n in call["size"]])
 
 
@@ -185,10 +159,9 @@ def same(call: Call, name: str) -> Value:
 OPERATORS: dict[str, Translation] = {
     **WINDOW_OPERATORS,
     **FUNCTION_OPERATORS,
+    **NORM_OPERATORS,
     "linear": linear,
     "_native_batch_norm_legit_no_training": batch_norm,
-    "instance_norm": instance_norm,
-    "group_norm": group_norm,
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
     "neg": minus,

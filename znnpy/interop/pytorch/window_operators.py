@@ -60,6 +60,12 @@ def transposed(call: Call, name: str) -> Value:
     )  # fmt: skip
 
 
+def _flattened(call: Call) -> bool:
+    """Return whether only reshapes read what a call makes, as they do before linear layers."""
+    names = [getattr(user.target, "__name__", "").split(".")[0] for user in call.node.users]
+    return all(name in ("view", "reshape", "flatten", "squeeze") for name in names)
+
+
 def _pool(kind: Literal["max_pool", "avg_pool"]) -> Translation:
     def translated(call: Call, name: str) -> Value:
         x = call.value()
@@ -70,6 +76,8 @@ def _pool(kind: Literal["max_pool", "avg_pool"]) -> Translation:
             raise call.wrong(f"argument dilation: {call['dilation']} is not supported")
         if call.arguments.get("divisor_override") is not None:
             raise call.wrong("argument divisor_override is not supported")
+        if kind == "avg_pool" and size == x.size and not any(sides) and _flattened(call):
+            return arithmetic.averaged(call.sketch, name, x)
         return windows.pooled(
             call.sketch, name, x, kind, size, stride, both_sides(sides, sides),
             up=call["ceil_mode"], counted=call.arguments.get("count_include_pad", True),

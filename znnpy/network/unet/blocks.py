@@ -38,6 +38,21 @@ class Sketch:
         """Add a node with the network's activation function, and its bias and norm unless told not to."""
         return self._transfer(name, channels, self.section.function, bias, normed)
 
+    def made(self, name: str, channels: int) -> Node:
+        """Add the node that a convolution leads to: with the network's norm and function, unless these come before."""
+        if self.section.order == "pre":
+            return self.linear(name, channels)
+        return self.active(name, channels)
+
+    def ready(self, name: str, source: Node) -> Node:
+        """Return what a convolution reads: where norm and function come before it, a node with them, of this name.
+
+        The input of the network is read as it is.
+        """
+        if self.section.order == "post" or source.kind == "input":
+            return source
+        return self.hand(f"{name}.in", source, self.active(name, source.channels, bias=False))
+
     def linear(self, name: str, channels: int, *, bias: bool = True, normed: bool = False) -> Node:
         """Add a node without an activation function, with the network's bias unless told not to."""
         return self._transfer(name, channels, "linear", bias, normed)
@@ -116,12 +131,12 @@ def _plain(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSecti
 
 def _layer(sketch: Sketch, prefix: str, source: Node, convs: Convs, index: int) -> Node:
     """Add a convolution and the node that it leads to; return that node."""
-    to = sketch.active(f"{prefix}.layer{index + 1}", convs.widths[index])
+    to = sketch.made(f"{prefix}.layer{index + 1}", convs.widths[index])
     return _conv(sketch, prefix, source, to, convs, index)
 
 
 def _conv(sketch: Sketch, prefix: str, source: Node, to: Node, convs: Convs, index: int) -> Node:
-    name = f"{prefix}.conv{index + 1}"
+    name, source = f"{prefix}.conv{index + 1}", sketch.ready(f"{prefix}.ready{index + 1}", source)
     return sketch.convolve(name, source, to, convs.sizes[index], convs.strides[index])
 
 
@@ -137,7 +152,7 @@ def _residual(sketch: Sketch, prefix: str, at: Node, convs: Convs, kind: BlockSe
     fits = start.channels == convs.widths[last] and across.strides[0] == ONCE
     name, width = f"{prefix}.layer{last + 1}", convs.widths[last]
     if kind.add == "sum":
-        own = to = sketch.active(name, width)
+        own = to = sketch.made(name, width)
         _conv(sketch, prefix, at, own, convs, last)
     else:
         own = _last(sketch, name, width, kind)

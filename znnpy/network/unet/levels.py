@@ -20,7 +20,7 @@ def unet(section: UnetSection) -> tuple[list[Node], list[Edge]]:
     crops, sketch = skip_crops(section), Sketch(section)
     at = sketch.add(Node("input", "input", section.input, bias=False))
     if section.stem is not None:
-        to = sketch.active("stem.layer", section.widths[0][0])
+        to = sketch.made("stem.layer", section.widths[0][0])
         at = sketch.convolve("stem.conv", at, to, section.stem)
     skips: list[Node] = []
     for level in range(section.levels):
@@ -58,7 +58,7 @@ def _up(sketch: Sketch, level: int, below: Node, skip: Node, crop: Triple) -> No
     section, name = sketch.section, f"up{level}"
     channels = below.channels if section.up.channels == "same" else skip.channels
     if section.join == "sum":
-        joined = sketch.active(f"{name}.join", channels)
+        joined = sketch.made(f"{name}.join", channels)
     else:
         joined = sketch.add(Node(f"{name}.join", "concat", skip.channels + channels, bias=False))
     sketch.hand(f"{name}.skip", skip, joined, crop)
@@ -132,7 +132,8 @@ def _output(sketch: Sketch, name: str, at: Node, channels: int) -> None:
     section = sketch.section
     slope = slope_of(section.output_function, None)
     to = Node(name, "transfer", channels, section.output_function, slope)
-    sketch.convolve(f"{name}.conv", at, sketch.add(to), section.output_size)
+    ready = sketch.ready(f"{name}.ready", at)
+    sketch.convolve(f"{name}.conv", ready, sketch.add(to), section.output_size)
 
 
 def skip_crops(section: UnetSection) -> list[Triple]:

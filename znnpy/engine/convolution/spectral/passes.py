@@ -173,7 +173,7 @@ def _spread(
 
 def _together(build: Build, edge: Edge) -> bool:
     """Return whether weight and data gradient use the same spectra of the target's gradient."""
-    if is_transposed(edge):
+    if is_transposed(edge) or not edge.learn:
         return False
     layer = build.layout.plan.layers[edge.name]
     needed = edge.name in build.maps.backward
