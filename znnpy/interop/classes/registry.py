@@ -34,7 +34,7 @@ _LEAKY = ["leakyrelu", {"inplace": True, "negative_slope": 0.01}]
 _3DUNET = {
     "in_channels": None, "out_channels": None, "final_sigmoid": True, "f_maps": 64, "layer_order": "gcr",
     "num_groups": 8, "num_levels": 4, "is_segmentation": True, "conv_padding": 1, "conv_upscale": 2,
-    "upsample": "default", "dropout_prob": 0.1, "name": None,
+    "upsample": "default", "dropout_prob": 0.1, "conv_kernel_size": None, "pool_kernel_size": None, "testing": None,
 }  # fmt: skip
 _RESIDUAL = {**_3DUNET, "num_levels": 5}
 _TORCH_EM = {
