@@ -68,7 +68,7 @@ class ResampleSection(Strict):
     grid: GridName = Field(
         default="extent",
         description="What both voxel sizes have in common: the edges of the scan (extent, as nnU-Net), or the centre "
-        "of its first voxel (centres, as MONAI's Spacing; order 1).",
+        "of its first voxel (centres, as MONAI's Spacing; of oblique scans the middle; order 1).",
     )
 
     @model_validator(mode="after")

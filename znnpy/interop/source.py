@@ -44,6 +44,13 @@ SOURCES = Registry[Source](
             read="znnpy.interop.onnx.model:read_model",
         ),
         Source(
+            name="monai",
+            title="MONAI",
+            wants="a bundle of MONAI (a folder with configs/inference.json and models/model.pt)",
+            knows="znnpy.interop.monai.source:is_model",
+            read="znnpy.interop.monai.source:read_model",
+        ),
+        Source(
             name="checkpoint",
             title="checkpoint",
             wants="a checkpoint of torch-em (best.pt), or of pytorch-3dunet or PanSeg (best_checkpoint.pytorch) with "

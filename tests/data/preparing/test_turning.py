@@ -86,6 +86,22 @@ def test_centres_of_first_voxels_coincide(after: tuple[float, float, float]) -> 
     assert np.array_equal(found[clear], np.argmax(parts, axis=0)[clear])
 
 
+def test_middles_of_oblique_scans_coincide() -> None:
+    sizes = (1.0, 1.0, 2.5), (1.3, 0.8, 2.0)
+    how = Resampling.of((9, 10, 7), (7, 13, 9), *sizes, LINEAR, oblique=True)
+    back = Resampling.of((7, 13, 9), (9, 10, 7), *sizes[::-1], LINEAR, oblique=True)
+    for axis, (n, m) in enumerate(zip(how.shape, how.wanted, strict=True)):
+        step = sizes[1][axis] / sizes[0][axis]
+        places = n / 2 + (np.arange(m) - m / 2) * step
+        line = np.arange(n, dtype=np.float32)
+        assert how.matrix(axis) @ line == pytest.approx(np.clip(places, 0, n - 1))
+        assert back.starts[axis] == pytest.approx(-how.starts[axis] / step)
+    volume = ArrayVolume(np.ones((1, 3, 3, 3), np.float32), "a")
+    assert not prepare(volume, PrepareSection(crop=False)).turn.oblique
+    volume.directions = ((0.0, 0.6, 0.8), (0.0, 0.8, -0.6), (1.0, 0.0, 0.0))
+    assert prepare(volume, PrepareSection(crop=False)).turn.oblique
+
+
 def test_a_grid_of_as_many_voxels_may_differ() -> None:
     how = Resampling.of((3, 3, 3), (3, 3, 3), (1.0, 1.0, 1.0), (1.1, 1.0, 1.0), LINEAR)
     assert not how.idle

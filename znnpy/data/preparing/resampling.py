@@ -8,7 +8,7 @@ shrinks most comes first, as it leaves least to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -44,7 +44,7 @@ class Resampling:
     """Resampling of a channel from `shape` to `wanted` voxels by splines of some order.
 
     `across`: the axis across which planes are resampled by themselves, by splines of order `between`; None: all alike.
-    `steps`: voxels given between two that are wanted, where the centres of the first ones coincide; None: the edges.
+    `steps`: voxels given between two that are wanted, from `starts` on; None: the edges of both coincide.
     """
 
     shape: Triple
@@ -53,6 +53,7 @@ class Resampling:
     across: int | None = None
     between: int = 0
     steps: Triple64 | None = None
+    starts: Triple64 = (0.0, 0.0, 0.0)
 
     @classmethod
     def of(
@@ -62,13 +63,25 @@ class Resampling:
         before: Triple64,
         after: Triple64,
         section: ResampleSection,
+        *,
+        oblique: bool = False,
     ) -> Resampling:
-        """Return the resampling that a section describes, between two voxel sizes."""
+        """Return the resampling that a section describes, between two voxel sizes.
+
+        `oblique`: of a scan whose axes lie aslant, of which not the first centres but the middles coincide.
+        """
         if section.grid == "centres":
             z, y, x = (b / a for a, b in zip(before, after, strict=True))
-            return cls(shape, wanted, section.order, steps=(z, y, x))
+            made = cls(shape, wanted, section.order, steps=(z, y, x))
+            return replace(made, starts=made.middled()) if oblique else made
         axis = _thin(before, after, section)
         return cls(shape, wanted, section.order, axis, section.across)
+
+    def middled(self) -> Triple64:
+        """Return where the first voxels lie in those given, if the middles of both coincide, as MONAI counts them."""
+        along = zip(self.shape, self.wanted, self.steps or (1.0, 1.0, 1.0), strict=True)
+        z, y, x = (n / 2 - m / 2 * step for n, m, step in along)
+        return (z, y, x)
 
     @property
     def idle(self) -> bool:
@@ -78,7 +91,8 @@ class Resampling:
     def matrix(self, axis: int) -> Float64:
         """Return the shares (wanted, given) of the voxels of an axis."""
         if self.steps is not None:
-            return shares_between(self.shape[axis], self.wanted[axis], self.steps[axis])
+            start, step = self.starts[axis], self.steps[axis]
+            return shares_between(self.shape[axis], self.wanted[axis], start, step)
         order = self.between if axis == self.across else self.order
         return weights(self.shape[axis], self.wanted[axis], order)
 
@@ -138,9 +152,9 @@ def weights(given: int, wanted: int, order: int) -> Float64:
 
 
 @lru_cache(maxsize=16)
-def shares_between(given: int, wanted: int, step: float) -> Float64:
-    """Return the shares (wanted, given) of voxels at 0, step, 2 step ... in those given, linear, cut at the ends."""
-    places = np.clip(np.arange(wanted) * step, 0, given - 1)
+def shares_between(given: int, wanted: int, start: float, step: float) -> Float64:
+    """Return the shares (wanted, given) of voxels from a start on in steps, linear, cut at the ends."""
+    places = np.clip(start + np.arange(wanted) * step, 0, given - 1)
     first = np.minimum(places.astype(np.int64), max(given - 2, 0))
     found, rows = np.zeros((wanted, given)), np.arange(wanted)
     found[rows, first] = 1 - (places - first)

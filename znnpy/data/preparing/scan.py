@@ -46,7 +46,10 @@ class Prepared:
     def restoring(self, section: PrepareSection) -> Resampling:
         """Return the resampling of the network's output to the voxels that were kept."""
         shape: Triple = self.array.shape[1:]
-        return Resampling.of(shape, self.cropped, self.after, self.before, section.restore)
+        aslant = self.turn.oblique
+        return Resampling.of(
+            shape, self.cropped, self.after, self.before, section.restore, oblique=aslant
+        )
 
 
 def prepare(volume: Volume, section: PrepareSection) -> Prepared:
@@ -64,7 +67,7 @@ def prepare(volume: Volume, section: PrepareSection) -> Prepared:
     after = spacing_of(before, section.spacing)
     shape: Triple = kept.shape[1:]
     wanted = new_shape(shape, before, after, section.resample.grid)
-    how = Resampling.of(shape, wanted, before, after, section.resample)
+    how = Resampling.of(shape, wanted, before, after, section.resample, oblique=turn.oblique)
     if min(how.wanted) < 1:
         raise VolumeError(
             f"{volume.name} would have no voxel left: it has voxels of {before} nm, its network's are of {after} nm "
@@ -94,7 +97,9 @@ def prepared_labels(labels: Volume, prepared: Prepared, section: PrepareSection)
         )
     kept = array[(slice(None), *prepared.box)]
     wanted: Triple = prepared.array.shape[1:]
-    how = Resampling.of(prepared.cropped, wanted, prepared.before, prepared.after, section.restore)
+    how = Resampling.of(
+        prepared.cropped, wanted, prepared.before, prepared.after, section.restore, oblique=prepared.turn.oblique
+    )  # fmt: skip
     found = np.stack([labels_resampled(one, how) for one in kept])
     return ArrayVolume(found, labels.name, prepared.after)
 

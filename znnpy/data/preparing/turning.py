@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,10 +17,14 @@ LETTERS = ("RL", "AP", "SI")
 
 @dataclass(frozen=True)
 class Turn:
-    """`axes`: the scan's axis (z, y, x as 0, 1, 2) that each axis of the network is; `reversed_`: which run back."""
+    """`axes`: the scan's axis (z, y, x as 0, 1, 2) that each axis of the network is; `reversed_`: which run back.
+
+    `oblique`: whether the scan's axes lie aslant in the room.
+    """
 
     axes: Triple
     reversed_: tuple[bool, bool, bool] = (False, False, False)
+    oblique: bool = False
 
     def applied(self, array: Array) -> Array:
         """Return an array (c, z, y, x) as the network sees it, a view."""
@@ -43,9 +47,12 @@ AS_IT_LIES = Turn((0, 1, 2))
 
 def turn_of(volume: Volume, section: PrepareSection) -> Turn:
     """Return how a scan is turned: as the section says, or so that its axes run where the section wants them."""
-    if section.orient is None:
-        return Turn(section.transpose)
-    return oriented(volume.directions or UPRIGHT, section.orient)
+    directions = volume.directions or UPRIGHT
+    oblique = any(sum(part != 0 for part in axis) > 1 for axis in directions)
+    turn = (
+        Turn(section.transpose) if section.orient is None else oriented(directions, section.orient)
+    )
+    return replace(turn, oblique=oblique)
 
 
 def oriented(directions: Directions, letters: str) -> Turn:
