@@ -16,8 +16,8 @@ Model = Annotated[
     typer.Argument(
         metavar="FOLDER|FILE",
         help="Model folder of nnU-Net v2 (plans.json, dataset.json, fold_0 ...), the checkpoint of one fold in it, "
-        "an ONNX file, a bundle of MONAI, a checkpoint of torch-em, or of pytorch-3dunet with its config beside it; "
-        "any file of weights with --architecture.",
+        "an ONNX file, a bundle of MONAI, a package of bioimage.io, a checkpoint of torch-em or pytorch-3dunet with "
+        "its config beside it; any file of weights with --architecture.",
     ),
 ]
 

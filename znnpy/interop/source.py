@@ -51,6 +51,13 @@ SOURCES = Registry[Source](
             read="znnpy.interop.monai.source:read_model",
         ),
         Source(
+            name="bioimageio",
+            title="bioimage.io",
+            wants="a package of bioimage.io (a .zip, or a folder with rdf.yaml)",
+            knows="znnpy.interop.bioimageio.source:is_model",
+            read="znnpy.interop.bioimageio.source:read_model",
+        ),
+        Source(
             name="checkpoint",
             title="checkpoint",
             wants="a checkpoint of torch-em (best.pt), or of pytorch-3dunet or PanSeg (best_checkpoint.pytorch) with "
