@@ -61,7 +61,7 @@ SOURCES = Registry[Source](
             name="checkpoint",
             title="checkpoint",
             wants="a checkpoint of torch-em (best.pt), or of pytorch-3dunet or PanSeg (best_checkpoint.pytorch) with "
-            "its config beside it",
+            "its config beside it; a file of weights with --architecture",
             knows="znnpy.interop.checkpoints.source:is_model",
             read="znnpy.interop.checkpoints.source:read_model",
         ),

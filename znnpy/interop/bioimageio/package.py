@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ DESCRIPTIONS = ("rdf.yaml", "bioimageio.yaml", "model.yaml", "rdf.yml")
 MOST = 1 << 33  # bytes of a file of a zip; weights have hundreds of MiB
 MOST_TESTED = 1 << 30  # bytes of a test tensor
 _CHUNK = 1 << 20
+_UNSOUND = (OSError, ValueError, EOFError, SyntaxError, TokenError, RecursionError)  # of np.load
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Package:
             if not isinstance(found, np.ndarray) or found.dtype.kind not in "buif":
                 raise ValueError("it holds no numbers")
             return np.array(found)
-        except (OSError, ValueError, EOFError, SyntaxError) as error:
+        except _UNSOUND as error:
             raise ModelFileError(
                 f"{where}: {path.name} is no sound .npy file: {reason(error)[:100]}"
             ) from error

@@ -62,7 +62,7 @@ def _from_state(package: Package, said: Described) -> tuple[Net, str, str]:
 
 
 def _built(entry: NetClass, arguments: dict[str, Any], path: Path) -> Net:
-    return network_of(entry, arguments, state_of(read_contents(path), path), path.name)
+    return network_of(entry, arguments, state_of(read_contents(path), path), str(path))
 
 
 def _architecture(package: Package, said: Described) -> tuple[str, dict[str, Any]]:
