@@ -212,7 +212,9 @@ def by_step(net: Net, folder: Path) -> float:
         model.step(solid(image.numpy()), solid(wanted), learning_rate=0.1)
         module.train()
         found = module(image)  # in training some make outputs of other levels, too
-        finest = found if torch.is_tensor(found) else found[0]
+        if not torch.is_tensor(found):
+            found = found[0]
+        finest = found if found.shape == made.shape else found[:, 0]
         loss = torch.nn.functional.mse_loss(finest, torch.from_numpy(wanted))
         loss.backward()
         torch.optim.SGD(module.parameters(), lr=0.1).step()

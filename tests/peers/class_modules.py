@@ -185,7 +185,12 @@ class RSUNet(nn.Module):
     """DeepEM's model around emvision's RSUNet; `group` for group norm, `act` for variants that name a function."""
 
     def __init__(
-        self, width: Sequence[int], heads: dict[str, int], group: int = 0, act: str = ""
+        self,
+        width: Sequence[int],
+        heads: dict[str, int],
+        group: int = 0,
+        act: str = "",
+        nested: bool = False,
     ) -> None:
         super().__init__()
         function, word = getattr(nn, act or "ReLU"), "norm_act" if act else "norm_relu"
@@ -223,7 +228,8 @@ class RSUNet(nn.Module):
         core.final = before(width[0])
         self.out = nn.ModuleDict()
         for name, n in heads.items():
-            self.out[name] = nn.ModuleDict({"conv": self._flat(width[0], n, True)})
+            head = nn.ModuleDict({"conv": self._flat(width[0], n, True)})
+            self.out[name] = nn.Sequential(head) if nested else head
 
     @staticmethod
     def _flat(x: int, n: int, bias: bool) -> nn.Module:
@@ -247,7 +253,8 @@ class RSUNet(nn.Module):
             )
             x = block(part["conv"], conv(x) + skips.pop())
         x = self.core.final(x)
-        found = [part["conv"](x) for part in self.out.values()]
+        heads = [part[0] if isinstance(part, nn.Sequential) else part for part in self.out.values()]
+        found = [head["conv"](x) for head in heads]
         return found if len(found) > 1 else found[0]
 
 

@@ -171,7 +171,7 @@ OTHERS: dict[str, Known] = {
     ),
     "RSUNet": _rsunet({"act": "ReLU"}),
     "RSUNet, ELU, groups": _rsunet({"act": "ELU", "group": 2}, act="ELU", group=2),
-    "RSUNet, two heads": _rsunet({"group": 0}, heads={"affinity": 3, "mito": 1}),
+    "RSUNet, two heads": _rsunet({"group": 0}, heads={"affinity": 3, "mito": 1}, nested=True),
     "LSD": _lsd((1, 44, 124, 124), {}),
     "LSD, two ways": _lsd(
         (1, 44, 124, 124), {"aff_head": "Sigmoid", "lsd_head": "Sigmoid"}, (3, 10), num_heads=2
