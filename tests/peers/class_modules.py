@@ -300,21 +300,19 @@ class Lsd(nn.Module):
                 ),
             )
 
-    def level(self, x: Tensor, level: int, head: int) -> Tensor:
+    def level(self, x: Tensor, level: int) -> list[Tensor]:
         left = self.unet.l_conv[level]["conv_pass"](x)
         if level == len(self.factors):
-            return left
-        deep = self.level(functional.max_pool3d(left, tuple(self.factors[level])), level + 1, head)
+            return [left] * len(self.unet.r_up)
+        below = self.level(functional.max_pool3d(left, tuple(self.factors[level])), level + 1)
+        return [self.up(left, deep, level, head) for head, deep in enumerate(below)]
+
+    def up(self, left: Tensor, deep: Tensor, level: int, head: int) -> Tensor:
         deep = self.unet.r_up[head][level]["up"](deep)
         if not self.same:  # tiles of outputs are to fit, whatever was pooled
             whole = np.prod(self.factors[level:], axis=0)
-            deep = self.middle(
-                deep,
-                [
-                    (n - 4) // int(f) * int(f) + 4
-                    for n, f in zip(deep.shape[2:], whole, strict=True)
-                ],
-            )
+            pairs = zip(deep.shape[2:], whole, strict=True)
+            deep = self.middle(deep, [(n - 4) // int(f) * int(f) + 4 for n, f in pairs])
         x = torch.cat((self.middle(left, deep.shape[2:]), deep), 1)
         return self.unet.r_conv[head][level]["conv_pass"](x)
 
@@ -324,7 +322,7 @@ class Lsd(nn.Module):
         return x[(..., *(slice(a, a + m) for a, m in zip(first, size, strict=True)))]
 
     def forward(self, x: Tensor) -> Any:
-        found = [self.level(x, 0, head) for head in range(len(self.unet.r_up))]
+        found = self.level(x, 0)
         if self.names:
             found = [
                 getattr(self, n)["conv_pass"](y) for n, y in zip(self.names, found, strict=True)

@@ -76,6 +76,8 @@ MINUS = np.array([-1], np.float32)
 
 
 def _arithmetic(call: Call, name: str) -> Value:
+    if "other" not in call.arguments:
+        raise call.wrong("over one tensor is not supported: of two feature maps, it is")
     if call.arguments.get("alpha", 1) != 1 or call.arguments.get("rounding_mode") is not None:
         raise call.wrong("arguments alpha and rounding_mode are not supported")
     if call.is_value("input") and call.is_value("other"):
@@ -104,7 +106,7 @@ def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
             return arithmetic.added(call.sketch, name, one, other)
         case "mul":
             return arithmetic.multiplied(call.sketch, name, one, other)
-        case "maximum":
+        case "maximum" | "max":
             return arithmetic.larger(call.sketch, name, one, other)
         case "sub":
             turned = functions.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
@@ -190,7 +192,7 @@ OPERATORS: dict[str, Translation] = {
     "instance_norm": instance_norm,
     "group_norm": group_norm,
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
-    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
+    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum", "max"), _arithmetic),
     "neg": minus,
     "cat": concat,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), split),
