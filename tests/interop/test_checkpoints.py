@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from called import status_of
 from class_states import SHAPES, VALUES, drawn
-from torch_files import Call, Named, save
+from torch_files import Call, Named, pickled, save, write
 
 from znnpy.config import load_config
 from znnpy.errors import ModelFileError
@@ -194,6 +194,13 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
         read_model(tmp_path / "a.pt")
     with pytest.raises(ModelFileError, match="holds something, and no state dict"):
         read_model(tmp_path / "a.pt", said(tmp_path))
-    with pytest.raises(ModelFileError, match="is no file of weights"):
+    with pytest.raises(ModelFileError, match=r"b.pt does not exist"):
         read_model(tmp_path / "b.pt", said(tmp_path))
+    with pytest.raises(ModelFileError, match="is no file of weights"):
+        read_model(tmp_path, said(tmp_path))
+    write(tmp_path / "c.pt", pickled(Call("torch.nn", "Conv3d", ())), {})
+    with pytest.raises(
+        ModelFileError, match=r"an object of class torch.nn.Conv3d, whose code is not run"
+    ):
+        read_model(tmp_path / "c.pt")
     assert not is_model(tmp_path)

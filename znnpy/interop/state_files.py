@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from znnpy.errors import ModelFileError
+from znnpy.weights.pickled import Inert
 from znnpy.weights.safetensors import read_safetensors
 from znnpy.weights.stored_tensor import Tensor
 from znnpy.weights.torch_file import read_torch
@@ -25,6 +26,11 @@ def is_weights(path: Path) -> bool:
 def read_contents(path: Path) -> Mapping[Any, Any]:
     """Return what a file of weights holds, tensors unread; ModelFileError where that is no mapping."""
     found = read_safetensors(path) if path.suffix.lower() == SAFE else read_torch(path)
+    if isinstance(found, Inert):
+        raise ModelFileError(
+            f"{path} holds an object of class {found.of[:80]}, whose code is not run: save the weights, "
+            "torch.save(model.state_dict(), ...)"
+        )
     if not isinstance(found, Mapping):
         raise ModelFileError(f"{path} holds a {type(found).__name__}, no state dict or checkpoint")
     return found

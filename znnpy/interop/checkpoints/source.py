@@ -53,6 +53,8 @@ def read_with(path: Path, architecture: Path) -> ImportedModel:
     said = Described.of_yaml(architecture)
     said.only(("class", "arguments", "normalize", "window"))
     file = checkpoint_in(path)
+    if file is None and not path.exists():
+        raise ModelFileError(f"{path} does not exist")
     if file is None:
         raise ModelFileError(f"{path} is no file of weights; --architecture is for these")
     name = said.text("class")
