@@ -15,7 +15,7 @@ from znnpy.data.preparing.resampling import (
     spacing_of,
 )
 from znnpy.data.preparing.schemes import Mask, normalise
-from znnpy.data.preparing.turning import AS_IT_LIES, Turn, turn_of
+from znnpy.data.preparing.turning import Turn, turn_of
 from znnpy.data.volume import Array, ArrayVolume, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
@@ -35,7 +35,7 @@ class Prepared:
     box: Box
     before: Triple64
     after: Triple64
-    turn: Turn = AS_IT_LIES
+    turn: Turn
 
     @property
     def cropped(self) -> Triple:

@@ -42,9 +42,6 @@ class Turn:
         return (z, y, x)
 
 
-AS_IT_LIES = Turn((0, 1, 2))
-
-
 def turn_of(volume: Volume, section: PrepareSection) -> Turn:
     """Return how a scan is turned: as the section says, or so that its axes run where the section wants them."""
     directions = volume.directions or UPRIGHT
