@@ -23,8 +23,11 @@ import onnx_files
 import SimpleITK
 import tifffile
 import torch_files
+from bioimage_packages import state, written, zipped
 from chunked_files import write_n5, write_precomputed
+from class_states import SHAPES, VALUES, drawn
 from damage import CUBE, write_image
+from monai_bundles import NET, WINDOWS, before, bundle
 from mutations import Kind
 from nnunet_model import folder_of
 from nnunet_plans import Recipe
@@ -37,6 +40,11 @@ from znnpy.data.opening import open_volume
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.n5_output import write_n5 as write_own_n5
 from znnpy.data.writing.precomputed_output import write_precomputed as write_own
+from znnpy.interop.bioimageio.normalising import normalize_key
+from znnpy.interop.bioimageio.package import opened
+from znnpy.interop.bioimageio.steps import applied
+from znnpy.interop.bioimageio.tensors import tensors
+from znnpy.interop.bioimageio.weights import net_of
 from znnpy.interop.run import write_run
 from znnpy.interop.source import read_model
 from znnpy.network import initial_parameters, trained_network
@@ -389,6 +397,44 @@ def _of_run(pattern: str) -> Callable[[Path], list[Path]]:
     return lambda folder: sorted((folder / "run").glob(pattern))
 
 
+def _bundle(whole: Path) -> None:
+    steps = (
+        {"_target_": "Spacingd", "keys": ["image"], "pixdim": [1.0, 2.0, 2.0]},
+        {"_target_": "ScaleIntensityRanged", "keys": "image", "a_min": 0, "a_max": 9, "b_min": 0, "b_max": 1},
+    )  # fmt: skip
+    after = before({"_target_": "Activationsd", "sigmoid": True})
+    bundle(whole / "json", preprocessing=before(*steps), postprocessing=after)
+    text = json.dumps({"network_def": NET, "classes": 3, "inferer": WINDOWS})
+    bundle(whole / "yaml", text=text, name="inference.yaml")
+
+
+def _package(whole: Path) -> None:
+    for new in (True, False):
+        folder = whole / str(new)
+        folder.mkdir()
+        arrays = {name: tensor.array() for name, tensor in drawn(SHAPES).items()}
+        torch_files.save(folder / "net.pt", arrays, key="state_dict")
+        image = np.zeros((1, 1, 4, 4, 4), np.float32)
+        steps = [{"name": "scale_range", "kwargs": {"axes": "zyx"}}]
+        weights = state("net.pt", "UNet3D", VALUES, new=new)
+        written(folder, weights, image, [image], new=new, before=steps)
+    (whole / "zip").mkdir()
+    zipped(whole / "True").rename(whole / "zip" / "a.zip")
+
+
+def _read_package(folder: Path) -> None:
+    """As `import` does, but for running the net."""
+    path = folder / "a.zip"
+    with opened(path if path.exists() else folder) as package:
+        sides = [tensors(package.said, side) for side in ("inputs", "outputs")]
+        net, *_ = net_of(package)
+        for tensor in (one for side in sides for one in side):
+            values = tensor.solid(package.array(tensor.test, None, tensor.where))
+            applied(values, tensor.steps)
+            normalize_key(tensor.steps, values.shape[1], flat=False)
+        assert net.parameters
+
+
 KINDS = {
     "yaml": Kind(_yaml, _read_yaml, _inside),
     "hdf5": Kind(_hdf5, _read_volume, _inside),
@@ -414,6 +460,8 @@ KINDS = {
     ),
     "safetensors": Kind(_safetensors, _read_safetensors, _inside, 64 << 20, one_line=True),
     "nnunet": Kind(_nnunet, _read_nnunet, _described),
+    "bundle": Kind(_bundle, _read_nnunet, _inside),
+    "package": Kind(_package, _read_package, _inside),
     "onnx": Kind(_onnx, _read_onnx, _inside, 128 << 20, one_line=True),
     "log": Kind(_run, _read_log, _of_run(LOG), 64 << 20, one_line=True),
 }

@@ -11,6 +11,7 @@ import pytest
 from znnpy import Model
 from znnpy.config import config_from
 from znnpy.data.preparing.scan import Prepared
+from znnpy.data.preparing.turning import Turn
 from znnpy.errors import RunError
 from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of
 from znnpy.network import initial_parameters
@@ -68,7 +69,7 @@ def prepared(array: np.ndarray) -> Prepared:
         (12, 9, 10),
         tuple(slice(n - k, n) for n, k in zip((12, 9, 10), array.shape[1:], strict=True)),
     )
-    return Prepared(array, whole, kept, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))  # type: ignore[arg-type]
+    return Prepared(array, whole, kept, (1.0, 1.0, 1.0), (1.0, 1.0, 1.0), Turn((2, 0, 1)))  # type: ignore[arg-type]
 
 
 def test_regions_are_painted_in_their_order(model: Model) -> None:

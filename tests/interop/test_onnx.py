@@ -104,6 +104,10 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         [("Mul", "x g", "a"), ("Add", "a h", "b"), ("Sub", "k b", "c"), ("Div", "c g", "y")],
         {"g": drawn(1, 2, 1, 1, 1), "h": drawn(2, 1, 1, 1), "k": np.float32(0.7)},
     ),
+    "repeated constants": (
+        [CONV, ("Tile", "g twice", "t"), ("Mul", "c t", "y")],
+        {**WEIGHTS, "g": drawn(1, 2, 1, 1, 1), "twice": np.array([1, 2, 1, 1, 1])},
+    ),
     "groups by reshape": (
         [CONV, ("Reshape", "c to", "r"), ("InstanceNormalization", "r one nil", "i"), ("Shape", "c", "s"),
          ("Reshape", "i s", "b"), ("Mul", "b g", "m"), ("Add", "m h", "y")],

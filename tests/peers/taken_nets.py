@@ -120,7 +120,9 @@ class Odd(nn.Module):
         x = torch.tanh(self.a(x))
         y = self.norm(self.b(functional.avg_pool3d(x, 3, 2, padding=1)))
         one, other = y.chunk(2, 1)
-        return self.c(torch.maximum(one, other) - one / 3), self.d(functional.relu(y))
+        return self.c(torch.maximum(one, other) - one / 3), self.d(
+            functional.relu(torch.max(y, y * -0.5))
+        )
 
 
 def basic() -> nn.Module:

@@ -16,7 +16,8 @@ Model = Annotated[
     typer.Argument(
         metavar="FOLDER|FILE",
         help="Model folder of nnU-Net v2 (plans.json, dataset.json, fold_0 ...), the checkpoint of one fold in it, "
-        "or an ONNX file.",
+        "an ONNX file, a bundle of MONAI, a package of bioimage.io, a checkpoint of torch-em or pytorch-3dunet with "
+        "its config beside it; any file of weights with --architecture.",
     ),
 ]
 
@@ -27,6 +28,13 @@ def import_(
         Path,
         typer.Option(metavar="RUN", parser=new_path, help="Run directory to write."),
     ],
+    architecture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML file that says the network of a file of weights: {class: monai.UNet, arguments: {...}}.",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run that is there.")
     ] = False,
@@ -39,7 +47,7 @@ def import_(
     from znnpy.interop.source import read_model
 
     refuse_ranks("import")
-    found = read_model(model)
+    found = read_model(model, architecture)
     write_run(found, output, overwrite=overwrite)
     typer.echo(f"{output}  {found.title}")
     for note in found.notes:

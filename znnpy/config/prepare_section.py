@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from znnpy.fields import Bool, Float, Int, NonNegative, Positive, Strict, shorthand, wrong
+from znnpy.fields import Bool, Float, Int, NonNegative, Positive, Strict, shorthand, shown, wrong
+
+_WORLD = {"L": "R", "P": "A", "I": "S"}
 
 
 class DeviationScheme(Strict):
@@ -49,8 +51,11 @@ Scheme = Annotated[
 ]
 
 
+GridName = Literal["extent", "centres"]
+
+
 class ResampleSection(Strict):
-    """Interpolation between voxels of two sizes, as in nnU-Net's resample_data_or_seg_to_shape."""
+    """Interpolation between voxels of two sizes: as in nnU-Net's resample_data_or_seg_to_shape, or MONAI's Spacing."""
 
     order: Annotated[Int, Field(ge=0, le=3)] = Field(description="Order of the splines.")
     across: Annotated[Int, Field(ge=0, le=1)] = Field(
@@ -60,6 +65,17 @@ class ResampleSection(Strict):
         default="auto",
         description="Resample plane by plane: auto (if voxels are more than three times as long along one axis).",
     )
+    grid: GridName = Field(
+        default="extent",
+        description="What both voxel sizes have in common: the edges of the scan (extent, as nnU-Net), or the centre "
+        "of its first voxel (centres, as MONAI's Spacing; of oblique scans the middle; order 1).",
+    )
+
+    @model_validator(mode="after")
+    def _linear(self) -> ResampleSection:
+        if self.grid == "centres" and self.order != 1:
+            raise wrong(f"must be 1 where grid is centres; found {self.order}", "order")
+        return self
 
 
 class PrepareSection(Strict):
@@ -67,6 +83,11 @@ class PrepareSection(Strict):
 
     transpose: tuple[Int, Int, Int] = Field(
         default=(0, 1, 2), description="Axes of the scan, z y x as 0 1 2, in the network's order."
+    )
+    orient: str | None = Field(
+        default=None,
+        description="Directions in which the axes of the network run, for transpose: three letters of R or L, A or P, "
+        "S or I, such as RAS; scans are turned, and reversed, to them (default: as they lie).",
     )
     crop: Bool = Field(
         default=True, description="Cut off planes at the faces in which all channels are 0."
@@ -93,6 +114,19 @@ class PrepareSection(Strict):
         if section.order > 1:
             raise wrong("must be 0 or 1, so that planes can be written as they come", "order")
         return section
+
+    @model_validator(mode="after")
+    def _turned_once(self) -> PrepareSection:
+        if self.orient is None:
+            return self
+        if sorted(_WORLD.get(letter, letter) for letter in self.orient) != ["A", "R", "S"]:
+            raise wrong(
+                f"must hold one letter each of R or L, A or P, S or I; found {shown(self.orient)}",
+                "orient",
+            )
+        if self.transpose != (0, 1, 2):
+            raise wrong("must not be said where orient is", "transpose")
+        return self
 
     @field_validator("transpose")
     @classmethod

@@ -106,7 +106,7 @@ def labelled(
         rows = slice(place, place + logits.shape[1])
         kept[rows] = class_numbers(logits) if regions is None else _painted(logits, regions)
         place = rows.stop
-    return _turned_back(found, config)
+    return prepared.turn.undone(found)
 
 
 def logits_of(
@@ -119,7 +119,7 @@ def logits_of(
         rows = slice(place, place + logits.shape[1])
         kept[:, rows] = logits
         place = rows.stop
-    return np.stack([_turned_back(channel, config) for channel in found])
+    return np.stack([prepared.turn.undone(channel) for channel in found])
 
 
 def _painted(logits: Float32, regions: Sequence[int]) -> Array:
@@ -128,11 +128,6 @@ def _painted(logits: Float32, regions: Sequence[int]) -> Array:
     for channel, label in zip(logits, regions, strict=True):
         found[channel > 0] = label
     return found
-
-
-def _turned_back(array: Array, config: Config) -> Array:
-    assert config.data.prepare is not None
-    return np.ascontiguousarray(array.transpose(np.argsort(config.data.prepare.transpose)))
 
 
 def _restored(
@@ -168,7 +163,7 @@ def _inner(planes: Iterator[Float32], inside: tuple[slice, slice, slice]) -> Ite
 
 def resampled_planes(planes: Iterator[Float32], how: Resampling) -> Iterator[Float32]:
     """Yield planes (k, planes, y, x) resampled, a few at a time, as soon as those that they are made from have come."""
-    if how.shape == how.wanted:
+    if how.idle:
         yield from planes
         return
     depth, height, width = how.wanted

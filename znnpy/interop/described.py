@@ -1,4 +1,4 @@
-"""JSON of other programs, read value by value: what is missing or of another type is an error that names the key."""
+"""JSON and YAML of other programs, read value by value: what is missing or of another type is named by its key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from znnpy.config.reader import read_file
 from znnpy.data.process_memory import readable
-from znnpy.errors import ModelFileError, reason
+from znnpy.errors import ConfigError, ModelFileError, reason
 from znnpy.fields import shown
 
 MOST = 16 << 20  # bytes of a file; plans have some 100 KiB
@@ -34,6 +35,19 @@ class Described:
         if not isinstance(found, dict):
             raise ModelFileError(f"{path} is no JSON object of at most {readable(MOST)}")
         return cls(found, str(path))
+
+    @classmethod
+    def of_yaml(cls, path: Path) -> Described:
+        """Return the mapping that a YAML file holds; tags, and what else is more than data, are errors."""
+        try:
+            document = read_file(path)
+        except ConfigError as error:
+            raise ModelFileError(str(error)) from error
+        for problem in document.problems:
+            raise ModelFileError(str(problem))
+        if not isinstance(document.data, dict):
+            raise ModelFileError(f"{path} is no YAML mapping")
+        return cls(document.data, str(path))
 
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None

@@ -43,12 +43,41 @@ SOURCES = Registry[Source](
             knows="znnpy.interop.onnx.model:is_model",
             read="znnpy.interop.onnx.model:read_model",
         ),
+        Source(
+            name="monai",
+            title="MONAI",
+            wants="a bundle of MONAI (a folder with configs/inference.json and models/model.pt)",
+            knows="znnpy.interop.monai.source:is_model",
+            read="znnpy.interop.monai.source:read_model",
+        ),
+        Source(
+            name="bioimageio",
+            title="bioimage.io",
+            wants="a package of bioimage.io (a .zip, or a folder with rdf.yaml)",
+            knows="znnpy.interop.bioimageio.source:is_model",
+            read="znnpy.interop.bioimageio.source:read_model",
+        ),
+        Source(
+            name="checkpoint",
+            title="checkpoint",
+            wants="a checkpoint of torch-em (best.pt), or of pytorch-3dunet or PanSeg (best_checkpoint.pytorch) with "
+            "its config beside it; a file of weights with --architecture",
+            knows="znnpy.interop.checkpoints.source:is_model",
+            read="znnpy.interop.checkpoints.source:read_model",
+        ),
     ),
 )
 
 
-def read_model(path: Path) -> ImportedModel:
-    """Return the model of a file or folder; raise ModelFileError where no source knows it."""
+def read_model(path: Path, architecture: Path | None = None) -> ImportedModel:
+    """Return the model of a file or folder; raise ModelFileError where no source knows it.
+
+    `architecture`: a YAML file that names the class of the net and its arguments, for files of weights alone.
+    """
+    if architecture is not None:
+        from znnpy.interop.checkpoints.source import read_with
+
+        return read_with(path, architecture)
     for source in SOURCES.values():
         if resolved(source.knows)(path):
             found: ImportedModel = resolved(source.read)(path)

@@ -8,13 +8,13 @@ shrinks most comes first, as it leaves least to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.config.prepare_section import ResampleSection
+from znnpy.config.prepare_section import GridName, ResampleSection
 from znnpy.data.volume import Triple, Triple64
 
 Float32 = NDArray[np.float32]
@@ -26,9 +26,14 @@ MILLIMETRE = 1e6  # nanometres
 CHUNK = 1 << 22  # float64 values that are multiplied at once, which bounds memory
 
 
-def new_shape(shape: Triple, before: Triple64, after: Triple64) -> Triple:
+def new_shape(
+    shape: Triple, before: Triple64, after: Triple64, grid: GridName = "extent"
+) -> Triple:
     """Return the voxels along each axis after resampling from one voxel size (nm) to another."""
     axes = zip(before, after, shape, strict=True)
+    if grid == "centres":
+        z, y, x = (round((n - 1) * a / b + 1) for a, b, n in axes)
+        return (z, y, x)
     # In millimetres, as nnU-Net divides: half voxels are rounded as there.
     z, y, x = (round(a / MILLIMETRE / (b / MILLIMETRE) * n) for a, b, n in axes)
     return (z, y, x)
@@ -39,6 +44,7 @@ class Resampling:
     """Resampling of a channel from `shape` to `wanted` voxels by splines of some order.
 
     `across`: the axis across which planes are resampled by themselves, by splines of order `between`; None: all alike.
+    `steps`: voxels given between two that are wanted, from `starts` on; None: the edges of both coincide.
     """
 
     shape: Triple
@@ -46,6 +52,8 @@ class Resampling:
     order: int
     across: int | None = None
     between: int = 0
+    steps: Triple64 | None = None
+    starts: Triple64 = (0.0, 0.0, 0.0)
 
     @classmethod
     def of(
@@ -55,19 +63,42 @@ class Resampling:
         before: Triple64,
         after: Triple64,
         section: ResampleSection,
+        *,
+        oblique: bool = False,
     ) -> Resampling:
-        """Return the resampling that a section describes, between two voxel sizes."""
+        """Return the resampling that a section describes, between two voxel sizes.
+
+        `oblique`: of a scan whose axes lie aslant, of which not the first centres but the middles coincide.
+        """
+        if section.grid == "centres":
+            z, y, x = (b / a for a, b in zip(before, after, strict=True))
+            made = cls(shape, wanted, section.order, steps=(z, y, x))
+            return replace(made, starts=made.middled()) if oblique else made
         axis = _thin(before, after, section)
         return cls(shape, wanted, section.order, axis, section.across)
 
+    def middled(self) -> Triple64:
+        """Return where the first voxels lie in those given, if the middles of both coincide, as MONAI counts them."""
+        along = zip(self.shape, self.wanted, self.steps or (1.0, 1.0, 1.0), strict=True)
+        z, y, x = (n / 2 - m / 2 * step for n, m, step in along)
+        return (z, y, x)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing changes."""
+        return self.shape == self.wanted and self.steps in (None, (1.0, 1.0, 1.0))
+
     def matrix(self, axis: int) -> Float64:
         """Return the shares (wanted, given) of the voxels of an axis."""
+        if self.steps is not None:
+            start, step = self.starts[axis], self.steps[axis]
+            return shares_between(self.shape[axis], self.wanted[axis], start, step)
         order = self.between if axis == self.across else self.order
         return weights(self.shape[axis], self.wanted[axis], order)
 
     def applied(self, channel: Float32) -> Float32:
         """Return a channel (z, y, x) resampled, float32; itself where nothing changes."""
-        if self.shape == self.wanted:
+        if self.idle:
             return channel
         least, most = self._range(channel)
         for axis in self._order():
@@ -120,6 +151,18 @@ def weights(given: int, wanted: int, order: int) -> Float64:
     return np.stack(list(columns), axis=1)
 
 
+@lru_cache(maxsize=16)
+def shares_between(given: int, wanted: int, start: float, step: float) -> Float64:
+    """Return the shares (wanted, given) of voxels from a start on in steps, linear, cut at the ends."""
+    places = np.clip(start + np.arange(wanted) * step, 0, given - 1)
+    first = np.minimum(places.astype(np.int64), max(given - 2, 0))
+    found, rows = np.zeros((wanted, given)), np.arange(wanted)
+    found[rows, first] = 1 - (places - first)
+    if given > 1:
+        found[rows, first + 1] = places - first
+    return found
+
+
 def along(channel: Float32, shares: Float64, axis: int) -> Float32:
     """Return an array (z, y, x) whose voxels along an axis are shares of those given; float32, added in float64."""
     if len(shares) == channel.shape[axis] and np.array_equal(shares, np.eye(len(shares))):
@@ -141,9 +184,9 @@ def along(channel: Float32, shares: Float64, axis: int) -> Float32:
 
 def labels_resampled(labels: Labels, how: Resampling) -> Labels:
     """Return labels (z, y, x) resampled: at each voxel the label with the largest share; of equal ones the nearest."""
-    if how.shape == how.wanted:
+    if how.idle:
         return labels
-    nearest = labels[np.ix_(*(_nearest(*ends) for ends in zip(how.shape, how.wanted, strict=True)))]
+    nearest = labels[np.ix_(*(_nearest(how, axis) for axis in range(3)))]
     found, best, own = (np.zeros(how.wanted, kind) for kind in (labels.dtype, "f4", "f4"))
     for label in np.unique(labels):
         share = (labels == label).astype(np.float32)
@@ -155,9 +198,10 @@ def labels_resampled(labels: Labels, how: Resampling) -> Labels:
     return np.where(own >= best - EQUAL, nearest, found)
 
 
-def _nearest(given: int, wanted: int) -> NDArray[np.int64]:
+def _nearest(how: Resampling, axis: int) -> NDArray[np.int64]:
     """Return the voxels of an axis that are nearest to those of another number of voxels."""
-    found: NDArray[np.int64] = weights(given, wanted, 0).argmax(axis=1)
+    shares = how.matrix(axis) if how.steps else weights(how.shape[axis], how.wanted[axis], 0)
+    found: NDArray[np.int64] = shares.argmax(axis=1)
     return found
 
 

@@ -15,6 +15,7 @@ from znnpy.data.preparing.resampling import (
     spacing_of,
 )
 from znnpy.data.preparing.schemes import Mask, normalise
+from znnpy.data.preparing.turning import Turn, turn_of
 from znnpy.data.volume import Array, ArrayVolume, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
@@ -26,7 +27,7 @@ class Prepared:
     """A scan as its network sees it: `array` float32 (c, z, y, x), axes turned, cropped, normalised, resampled.
 
     `whole`: voxels of the turned scan, of which `box` was kept. `before`, `after`: voxel sizes, in the scan and in
-    the array, axes turned.
+    the array, axes turned. `turn`: how they were.
     """
 
     array: Float32
@@ -34,6 +35,7 @@ class Prepared:
     box: Box
     before: Triple64
     after: Triple64
+    turn: Turn
 
     @property
     def cropped(self) -> Triple:
@@ -44,7 +46,10 @@ class Prepared:
     def restoring(self, section: PrepareSection) -> Resampling:
         """Return the resampling of the network's output to the voxels that were kept."""
         shape: Triple = self.array.shape[1:]
-        return Resampling.of(shape, self.cropped, self.after, self.before, section.restore)
+        aslant = self.turn.oblique
+        return Resampling.of(
+            shape, self.cropped, self.after, self.before, section.restore, oblique=aslant
+        )
 
 
 def prepare(volume: Volume, section: PrepareSection) -> Prepared:
@@ -54,13 +59,15 @@ def prepare(volume: Volume, section: PrepareSection) -> Prepared:
         raise VolumeError(
             f"{volume.name} has {volume.channels} channel(s), but data.prepare.normalize names {len(schemes)}"
         )
-    raw = _turned(volume.read_all(), section)
-    before = _turned_size(volume.resolution, section)
+    turn = turn_of(volume, section)
+    raw = turn.applied(volume.read_all())
+    before = turn.size(volume.resolution)
     box = _box(raw) if section.crop else _all(raw)
     kept = raw[(slice(None), *box)]
     after = spacing_of(before, section.spacing)
     shape: Triple = kept.shape[1:]
-    how = Resampling.of(shape, new_shape(shape, before, after), before, after, section.resample)
+    wanted = new_shape(shape, before, after, section.resample.grid)
+    how = Resampling.of(shape, wanted, before, after, section.resample, oblique=turn.oblique)
     if min(how.wanted) < 1:
         raise VolumeError(
             f"{volume.name} would have no voxel left: it has voxels of {before} nm, its network's are of {after} nm "
@@ -72,7 +79,7 @@ def prepare(volume: Volume, section: PrepareSection) -> Prepared:
         values = np.array(channel, np.float32, order="C")
         normalise(values, scheme, inside, volume.name)
         made[...] = how.applied(values)
-    return Prepared(found, raw.shape[1:], box, before, after)
+    return Prepared(found, raw.shape[1:], box, before, after, turn)
 
 
 def prepared_volume(prepared: Prepared, name: str) -> ArrayVolume:
@@ -82,7 +89,7 @@ def prepared_volume(prepared: Prepared, name: str) -> ArrayVolume:
 
 def prepared_labels(labels: Volume, prepared: Prepared, section: PrepareSection) -> ArrayVolume:
     """Return labels of a scan in the voxels of its prepared form; VolumeError where they have other voxels."""
-    array = _turned(labels.read_all(), section)
+    array = prepared.turn.applied(labels.read_all())
     if array.shape[1:] != prepared.whole:
         raise VolumeError(
             f"{labels.name} has {labels.extent} voxels (z, y, x), and its scan others: labels of scans that are "
@@ -90,18 +97,11 @@ def prepared_labels(labels: Volume, prepared: Prepared, section: PrepareSection)
         )
     kept = array[(slice(None), *prepared.box)]
     wanted: Triple = prepared.array.shape[1:]
-    how = Resampling.of(prepared.cropped, wanted, prepared.before, prepared.after, section.restore)
+    how = Resampling.of(
+        prepared.cropped, wanted, prepared.before, prepared.after, section.restore, oblique=prepared.turn.oblique
+    )  # fmt: skip
     found = np.stack([labels_resampled(one, how) for one in kept])
     return ArrayVolume(found, labels.name, prepared.after)
-
-
-def _turned(array: Array, section: PrepareSection) -> Array:
-    return array.transpose(0, *(axis + 1 for axis in section.transpose))
-
-
-def _turned_size(voxel: Triple64, section: PrepareSection) -> Triple64:
-    z, y, x = (voxel[axis] for axis in section.transpose)
-    return (z, y, x)
 
 
 def _all(raw: Array) -> Box:

@@ -18,6 +18,8 @@ from znnpy.config.normalize_section import (
 )
 from znnpy.config.prepare_section import ClipScheme, DeviationScheme, Scheme
 from znnpy.errors import ExportError
+from znnpy.interop.bioimageio.steps import Step, applied
+from znnpy.interop.described import Described
 from znnpy.layers.types import AXES
 
 Said = dict[str, Any]
@@ -115,26 +117,5 @@ def _schemes(schemes: Sequence[Scheme]) -> list[Said]:
 
 def prepared(image: NDArray[np.float32], steps: Sequence[Said]) -> NDArray[np.float32]:
     """Return an image (batch, channel, z, y, x) after these steps, as the format defines them."""
-    found = image.astype(np.float64)
-    for step in steps:
-        kwargs = step.get("kwargs", {})
-        over = tuple(2 + _SPACE.index(axis) for axis in kwargs.get("axes", _SPACE))
-        match step["id"]:
-            case "zero_mean_unit_variance":
-                away = found - found.mean(over, keepdims=True)
-                found = away / (found.std(over, keepdims=True) + kwargs["eps"])
-            case "fixed_zero_mean_unit_variance":
-                mean, deviation = (
-                    np.reshape(np.array(kwargs[key], float), (-1, 1, 1, 1))
-                    for key in ("mean", "std")
-                )
-                found = (found - mean) / deviation
-            case "clip":
-                found = found.clip(kwargs["min"], kwargs["max"])
-            case "scale_linear":
-                found = found * kwargs["gain"]
-            case "scale_range":
-                ends = [kwargs["min_percentile"], kwargs["max_percentile"]]
-                low, high = np.percentile(found, ends, over, keepdims=True)
-                found = (found - low) / (high - low + 1e-6)
-    return found.astype(np.float32)
+    said = [Step(step["id"], Described(step.get("kwargs", {}), step["id"])) for step in steps]
+    return applied(image, said).astype(np.float32)

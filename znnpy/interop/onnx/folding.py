@@ -85,6 +85,14 @@ def _expand(op: Operator, inputs: Sequence[Array]) -> Array:
     return np.broadcast_to(inputs[0], shape)
 
 
+def _tile(op: Operator, inputs: Sequence[Array]) -> Array:
+    times = integers(op, inputs[1], "repeats")
+    if len(times) != inputs[0].ndim or min(times, default=0) < 0:
+        raise op.wrong(f"repeats a constant of shape {inputs[0].shape} {times} times")
+    _bound(op, [n * many for n, many in zip(inputs[0].shape, times, strict=True)])
+    return np.tile(inputs[0], times)
+
+
 def _range(op: Operator, inputs: Sequence[Array]) -> Array:
     start, limit, step = (array.reshape(-1)[0] for array in inputs)
     _bound(op, [max(0, int((limit - start) / step) + 1)])
@@ -113,6 +121,7 @@ FOLDED: dict[str, Callable[[Operator, Sequence[Array]], Any]] = {
     "Expand": _expand,
     "ConstantOfShape": _filled,
     "Range": _range,
+    "Tile": _tile,
     "Transpose": lambda op, inputs: inputs[0].transpose(op.attribute("perm", None)),
     "Concat": lambda op, inputs: np.concatenate(inputs, axis=op.attribute("axis", 0)),
     "Gather": lambda op, inputs: np.take(inputs[0], inputs[1], axis=op.attribute("axis", 0)),

@@ -7,7 +7,7 @@ from typing import Any
 from znnpy.errors import ModelFileError
 from znnpy.geometry.axes import describe
 from znnpy.geometry.finest_outputs import finest
-from znnpy.geometry.shape_inference import largest
+from znnpy.geometry.shape_inference import largest, smallest
 from znnpy.interop.operators.described import Described
 from znnpy.network.types import Network, Triple
 
@@ -60,9 +60,9 @@ def _smaller(found: Described) -> dict[str, Triple]:
     for name, (z, y, x) in found.shapes.items():
         limits[name] = (min(z, WIDEST), min(y, WIDEST), min(x, WIDEST))
     shapes = largest(found.network, limits)
-    if not shapes:
-        raise ModelFileError(f"the net makes no output of at most {WIDEST} voxels along each axis")
-    return shapes
+    if shapes or len(found.shapes) > 1:
+        return shapes or dict(found.shapes)
+    return {name: smallest(found.network) for name in found.shapes}
 
 
 def _finest(shapes: dict[str, Triple]) -> list[int]:

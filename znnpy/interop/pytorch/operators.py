@@ -41,6 +41,8 @@ MINUS = np.array([-1], np.float32)
 
 
 def _arithmetic(call: Call, name: str) -> Value:
+    if "other" not in call.arguments:
+        raise call.wrong("over one tensor is not supported: of two feature maps, it is")
     if call.arguments.get("alpha", 1) != 1 or call.arguments.get("rounding_mode") is not None:
         raise call.wrong("arguments alpha and rounding_mode are not supported")
     if call.is_value("input") and call.is_value("other"):
@@ -76,7 +78,7 @@ def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
             return arithmetic.multiplied(call.sketch, name, one, other)
         case "div":
             return written_out.quotient(call.sketch, name, one, other)
-        case "maximum":
+        case "maximum" | "max":
             return arithmetic.larger(call.sketch, name, one, other)
         case "sub":
             turned = functions.scaled(call.sketch, f"{name}.minus", other, MINUS, None)
@@ -163,7 +165,7 @@ OPERATORS: dict[str, Translation] = {
     "linear": linear,
     "_native_batch_norm_legit_no_training": batch_norm,
     **dict.fromkeys(("mean", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), mean),
-    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum"), _arithmetic),
+    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "maximum", "max"), _arithmetic),
     "neg": minus,
     "cat": concat,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), split),

@@ -1,0 +1,92 @@
+"""Networks that are built from the arguments of their class, beside the class: outputs, and a step of training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("monai")
+
+from class_nets import KNOWN, LEARNED  # noqa: E402
+
+import znnpy  # noqa: E402
+from znnpy import Hardware, Model  # noqa: E402
+from znnpy.geometry import fit_input  # noqa: E402
+
+NEAR = 1e-4
+"""Of the range of an output."""
+
+
+@pytest.fixture(autouse=True)
+def quietly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def solid(array: Any) -> Any:
+    return array if array.ndim == 5 else array[:, :, None]
+
+
+def outputs(net: Any, image: Any) -> list[Any]:
+    with torch.no_grad():
+        found = net(image)
+    return [solid(one.numpy()) for one in ([found] if torch.is_tensor(found) else found)]
+
+
+@pytest.mark.quick(9)
+@pytest.mark.parametrize("name", KNOWN)
+def test_outputs_are_those_of_the_class(name: str, tmp_path: Path) -> None:
+    known = KNOWN[name]
+    net, image = known.module(), known.image()
+    found, wanted = known.taken(net, tmp_path), outputs(net, image)
+    given = solid(image.numpy())
+    shapes = fit_input(found.network, given.shape[2:]).output_shapes
+    with Model(found.network, shapes, threads=2, training=False, loss="square") as model:
+        model.set_parameters(found.parameters)
+        values = model.forward(given)
+    by_name = values if isinstance(values, dict) else {"output": values}
+    assert len(by_name) == len(wanted)
+    for number, array in enumerate(wanted):
+        ours = by_name[f"output{number or ''}"]
+        spare = [(a - b) // 2 for a, b in zip(ours.shape[2:], array.shape[2:], strict=True)]
+        inner = tuple(slice(n, n + m) for n, m in zip(spare, array.shape[2:], strict=True))
+        assert min(spare) >= 0
+        assert array.std() > 1e-3
+        assert np.abs(ours[(..., *inner)] - array).max() <= NEAR * np.ptp(array)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("name", LEARNED)
+def test_an_update(name: str, tmp_path: Path) -> None:
+    """Every parameter after a step of SGD, in float64."""
+    known = KNOWN[name]
+    net, image = known.module().double(), known.image().double()
+    found = known.taken(net.float(), tmp_path)
+    net.double()
+    wanted = np.random.default_rng(3).random(outputs(net, image)[0].shape)
+    shapes = fit_input(found.network, solid(image.numpy()).shape[2:]).output_shapes
+    with Model(
+        found.network, shapes, loss="square", hardware=Hardware(precision="float64"),
+        optimizer=znnpy.Optimizer("sgd", momentum=0.0),
+    ) as model:  # fmt: skip
+        model.set_parameters(found.parameters)
+        ours = model.step(solid(image.numpy()), wanted, learning_rate=0.1)
+        net.train()
+        made = net(image)
+        loss = torch.nn.functional.mse_loss(made, torch.from_numpy(wanted).reshape(made.shape))
+        loss.backward()
+        torch.optim.SGD(net.parameters(), lr=0.1).step()
+        assert ours == pytest.approx(float(loss), rel=1e-6)
+        after = known.taken(net.float(), tmp_path).parameters
+        assert model.parameters.keys() == after.keys()
+        for key, array in after.items():
+            np.testing.assert_allclose(
+                model.parameters[key], array, rtol=1e-4, atol=1e-5, err_msg=key
+            )
