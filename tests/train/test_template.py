@@ -41,6 +41,7 @@ FIRST = {
     "slope": {"function": "leaky_relu"},
     "amplitude": {"function": "tanh"},
     "gain": {"function": "tanh"},
+    "tied": {"function": "prelu"},
     "repeat": {"size": "[1, 2, 2]"},
     "padding": {"size": "3"},
     "border": {"size": "3", "padding": "1"},
