@@ -29,6 +29,12 @@ TAPS = "conv: {channels: 2, size: 3, function: relu}"
 POOLED = (
     "{max_pool: [2, 4, 4]}"  # so that the output is not finer than the input where it grows again
 )
+# Before layers that need more than they are given.
+BEFORE = {
+    "conv_transpose": [POOLED],
+    "upsample": [POOLED],
+    "depth_to_space": [POOLED, "{conv: {channels: 8, size: 1}}"],
+}
 SMALL = [
     "training.output_shape=4",
     "training.iterations=2",
@@ -58,11 +64,12 @@ def as_loss(*names: str) -> tuple[str, ...]:
 OUTPUTS = {
     "data.target={kind: affinity": 3,
     "data.target={kind: labels": 2,
+    "data.target={kind: lsd": 10,
     **dict.fromkeys(as_loss("malis"), 3),
     **dict.fromkeys(as_loss("softmax", "ce_dice"), 2),
 }
 FUNCTIONS = dict.fromkeys(as_loss("focal", "dice"), "logistic")
-LOSSES = {"data.target={kind: labels": "softmax"}
+LOSSES = {"data.target={kind: labels": "softmax", "data.target={kind: lsd": "square"}
 PREPARED = "data.normalize=none"  # of what data.prepare has normalised
 TARGETS = {as_loss("softmax", "ce_dice"): "labels", as_loss("malis"): "affinity"}
 # These hide what other keys say, or do not suit them: tried without them.
@@ -267,8 +274,8 @@ def test_layers(kind: str) -> None:
     found = [layer for layer in layers() if layer.startswith(f"{{{kind}:")]
     assert found
     inner = [layer for layer in found if "softmax" not in layer]
-    coarse = [POOLED] if kind in ("conv_transpose", "upsample") else []
-    trained(chain(f"{{{TAPS}}}", *coarse, *inner, "{conv: {channels: 1, size: 1}}"))
+    before = BEFORE.get(kind, [])
+    trained(chain(f"{{{TAPS}}}", *before, *inner, "{conv: {channels: 1, size: 1}}"))
 
 
 def test_softmax() -> None:
@@ -287,8 +294,10 @@ def test_graph() -> None:
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("unet", unets(), ids=lambda keys: "-".join(map(str, list(keys)[-1:])))
 def test_unets(unet: dict[str, Any]) -> None:
-    coarse = "training.output_shape=[4, 16, 16]"
-    trained(f"network={flow({'unet': unet})}", *[coarse] * (len(unet["widths"]) > 2))
+    coarse = ["training.output_shape=[4, 16, 16]"] * (len(unet["widths"]) > 2)
+    own = {name: {"target": {"kind": "lsd", "sigma": 2}} for name in unet.get("heads", {})}
+    outputs = [f"training.outputs={flow(own)}"] * bool(own)
+    trained(f"network={flow({'unet': unet})}", *coarse, *outputs)
 
 
 def test_znn_file() -> None:

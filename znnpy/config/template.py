@@ -118,7 +118,7 @@ data:
   # prepare: {normalize: [{kind: deviation, inside: true}], transpose: [0, 1, 2], crop: true} # or range, bytes, none
   # prepare: {normalize: [{kind: clip, low: 0, high: 200, mean: 90, deviation: 60}], resample: {order: 3}}
   # prepare: {normalize: [range], restore: {order: 1, across: 0, planes: auto}}
-  # prepare: {orient: RAS, spacing: [1e6, 1e6, 2e6], resample: {order: 1, grid: centres}} # grid: extent or centres
+  # prepare: {orient: RAS, spacing: [null, 1.5, 1.5], resample: {order: 1, grid: centres}} # grid: extent or centres
   replace_nonfinite: false         # true: NaN and infinite voxels become 0 after normalisation
   border: valid                    # valid, or mirror: volumes are mirrored at their borders
   axes: czyx                       # czyx, zcyx or zyxc: of images that have four, c channels
