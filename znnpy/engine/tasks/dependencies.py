@@ -73,7 +73,14 @@ class Accesses:
             return numbers[key]
 
         tasks = [task for step in steps for task in step]
+        # The odd step has most tasks of the even one as they are: their rows are copied.
+        written: dict[int, slice] = {}
         for task in tasks:
+            if rows := written.get(id(task)):
+                words.extend(words[rows])
+                starts.append(len(words) // ENTRY)
+                continue
+            first = len(words)
             # Rematerialised buffers are empty from here on until they are filled again.
             for buffer in task.anew:
                 for number in sections.get(buffer, ()):
@@ -85,6 +92,8 @@ class Accesses:
             # A gate counts as a write of everything, from below any number on.
             for key in task.between:
                 words.extend((number_of(key), -WHOLE, WHOLE, -1, BETWEEN))
+            if not task.anew:  # whose rows depend on what is known by now
+                written[id(task)] = slice(first, len(words))
             starts.append(len(words) // ENTRY)
         bounds = np.cumsum([0, *map(len, steps)]).tolist()
         table = np.array(words, np.int64).reshape(-1, ENTRY)
