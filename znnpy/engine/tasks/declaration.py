@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.run import run_in_turn
@@ -68,8 +69,14 @@ class Declared:
     def call(self) -> tuple[int, Sequence[int]]:
         """The address of its kernel, compiled by now, and its argument block; of a run, all of its calls."""
         if not self.more:
-            return self.kernel.address, self.arguments
+            return _address(self.kernel), self.arguments
         block = [1 + len(self.more)]
         for kernel, words in ((self.kernel, self.arguments), *self.more):
-            block += [kernel.address, len(words), *words]
-        return run_in_turn.address, block
+            block += [_address(kernel), len(words), *words]
+        return _address(run_in_turn), block
+
+
+@cache
+def _address(kernel: Kernel) -> int:
+    """Return the address of a compiled kernel, which tells it in a microsecond: graphs ask a million times."""
+    return kernel.address
