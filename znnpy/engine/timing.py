@@ -16,16 +16,20 @@ from znnpy.engine.single_layer import declared, derived, given, lone, lone_bytes
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass, identities
 from znnpy.graph import TaskGraph
-from znnpy.network.types import Triple
+from znnpy.network.types import ONCE, Triple
 from znnpy.plan import ConvShape, Costs, Method
+from znnpy.plan.algorithms.spectral import dense
+from znnpy.plan.algorithms.winograd import new_voxels
 from znnpy.plan.choose import estimated, estimated_seconds
 from znnpy.plan.robust_timing import Look, settle
+from znnpy.plan.tiles import new_points, tile_count, tiles_of
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.scheduler import SerialExecutor
 
 # Of all passes, by estimate: what takes longer is measured on a smaller patch, then on fewer samples.
 MOST_SECONDS = 0.1
 SMALLEST = 24  # voxels along an axis: patches are not made smaller
+LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_SAMPLES = 3
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
@@ -41,6 +45,15 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.FILTER_TILES: "filters",
     Part.OUTPUT_SPECTRA: "gradients",
     Part.OUTPUT_TILES: "gradients",
+}
+# Their work grows with the filters alone, whatever the patch; so does the way back of the filters' gradients.
+OF_FILTERS = {
+    Part.FILTER_SPECTRA,
+    Part.FILTER_TILES,
+    Part.FILTER_POINTS,
+    Part.DENSE_FILTERS,
+    Part.TRANSPOSE,
+    Part.SUM,
 }
 # Gates do no work; biases belong to nodes and cost the same whatever the method.
 OF_NO_EDGE = {Part.GATE, Part.BIAS}
@@ -82,13 +95,9 @@ def timed(
     room = (memory or Memory()).of(needed)
     others = np.zeros(flushed // 4, np.float32)
     trials = {method: Trial(shapes[method], method, room, others) for method in methods}
-    scales = {method: _scales(shape, shapes[method], method) for method in methods}
-
-    def look(method: Method) -> Look:
-        found = trials[method].look()
-        return {part: seconds * scales[method][part] for part, seconds in found.items()}
-
-    return settle(shape, methods, look)
+    for method, trial in trials.items():
+        trial.scale(shape, shapes[method], method)
+    return settle(shape, methods, lambda method: trials[method].look())
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
@@ -121,30 +130,68 @@ def as_without_limit(shape: ConvShape, methods: Sequence[Method], max_memory: in
 
 
 def _scales(shape: ConvShape, less: ConvShape, method: Method) -> PartSeconds:
-    """Return how much longer each part takes on the whole shape, by estimate; unestimated ones as the forward pass."""
+    """Return how much longer each part takes on the whole shape, but for work on filters alone.
+
+    As many times as it has tiles or voxels; of whole-image transforms, by estimate.
+    """
+    if method.algorithm != "fft":
+        return dict.fromkeys(COST_PARTS, _count(shape, method) / _count(less, method))
     whole, part_of = estimated(shape, method), estimated(less, method)
     # Parts that cost nothing by estimate on the small patch cannot be scaled by their own ratio.
     scales = {part: seconds / part_of[part] for part, seconds in whole.items() if part_of[part]}
     return dict.fromkeys(COST_PARTS, scales["forward"]) | scales
 
 
+def _count(shape: ConvShape, method: Method) -> int:
+    """Return the number of tiles of a method, or of positions of filters, in the whole batch."""
+    if method.tile:
+        return tiles_of(dense(shape), method.tile)
+    new = new_voxels(shape.size) if method.algorithm == "winograd" else ONCE
+    return shape.batch * tile_count(shape.places, shape.dilation, new)
+
+
 def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> ConvShape:
-    """Return the shape with a smaller patch if measuring takes too long, and fewer samples if it takes too much memory.
+    """Return the shape with fewer samples and a smaller patch if measuring takes too long or too much memory.
 
     Another size may fill tiles differently, so a fast layer is measured as it is.
     """
     # First by time, then by memory: the second loop begins with what the first one left.
-    while estimated_seconds(shape, method) > MOST_SECONDS:
-        less = _shrunk(shape)
-        if less == shape or less.batch < min(FEWEST_SAMPLES, shape.batch):
-            break
+    whole = shape
+    while estimated_seconds(shape, method) > MOST_SECONDS and (less := _faster(shape)) != shape:
         shape = less
+    shape = _as_full(whole, shape, method)
     if max_memory is None:
         return shape
     most = max_memory - _set_aside(max_memory)
     while (less := _shrunk(shape)) != shape and lone_bytes(shape, method) > most:
         shape = less
     return shape
+
+
+def _as_full(whole: ConvShape, less: ConvShape, method: Method) -> ConvShape:
+    """Return the smaller patch with its tiles as full as those of the whole one, along each axis that is shorter.
+
+    Tiles take less time where they are empty, but not in proportion: a patch with other shares would mislead.
+    """
+    if method.tile is None:
+        return less
+    tiled = dense(whole)
+    for axis, points in enumerate(new_points(tiled.size, method.tile)):
+        extent, part, new = whole.places[axis], less.places[axis], points * tiled.dilation[axis]
+        each = extent / -(-extent // new)  # voxels of the whole by tiles
+        if part < extent:
+            less = _longer(less, axis, min(extent, max(1, round(part / each)) * each) - part)
+    return less
+
+
+def _faster(shape: ConvShape) -> ConvShape:
+    """Return the shape with half the samples, while there are enough, or a smaller patch; in the end the same shape."""
+    extent, halved = max(shape.places), replace(shape, batch=shape.batch // 2)
+    several = halved.batch >= FEWEST_SAMPLES
+    # Samples of large images are alike, and smaller images are not: they have more of a border.
+    if several and (extent > LARGE or extent <= SMALLEST):
+        return halved
+    return _shorter(shape) if extent > SMALLEST else shape
 
 
 def _shrunk(shape: ConvShape) -> ConvShape:
@@ -164,13 +211,19 @@ def _shorter(shape: ConvShape) -> ConvShape:
     longest = shape.places.index(max(shape.places))
     # A quarter at a time, along the longest axis: patches stay near cubes, and shrink little below
     # what is allowed.
-    less = shape.places[longest] - max(SMALLEST, shape.places[longest] * 3 // 4)
-    by = less, less * shape.stride[longest]  # at the strided end, and at the other
-    source, target = reversed(by) if not shape.transposed else by
+    shorter = max(SMALLEST, shape.places[longest] * 3 // 4)
+    return _longer(shape, longest, shorter - shape.places[longest])
+
+
+def _longer(shape: ConvShape, axis: int, by: float) -> ConvShape:
+    """Return the shape with the patch longer by so many voxels along an axis; shorter, if that is negative."""
+    more = round(by)
+    ends = more, more * shape.stride[axis]  # at the strided end, and at the other
+    source, target = reversed(ends) if not shape.transposed else ends
     return replace(
         shape,
-        source=_less(shape.source, longest, source),
-        target=_less(shape.target, longest, target),
+        source=_less(shape.source, axis, -source),
+        target=_less(shape.target, axis, -target),
     )
 
 
@@ -193,10 +246,18 @@ class Trial:
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
         self._tasks = _by_part(graph, shape, derived(build, edge))
+        self._of_filters = np.array([_is_of_filters(task) for task in identities(graph)], bool)
+        self._scales = np.ones(graph.size)
         self._others = others
 
+    def scale(self, whole: ConvShape, shape: ConvShape, method: Method) -> None:
+        """Have looks tell what the tasks of a larger shape would take."""
+        scales = _scales(whole, shape, method)
+        for part, tasks in self._tasks.items():
+            self._scales[tasks] = np.where(self._of_filters[tasks], 1.0, scales[part])
+
     def look(self) -> Look:
-        """Run once and return the seconds of each task, by part, from the serial executor's recording."""
+        """Run once and return the seconds of each task, by part, from the serial executor's recording, scaled."""
         # Evicts what the last run left in the caches.
         self._others += 1.0
         # Recordings begin anew, so `events` are those of this run.
@@ -205,7 +266,13 @@ class Trial:
         self._executor.wait(last_group(0), 1)
         events = self._executor.recording()[0].events
         self._seconds[events["task"]] = (events["end_ns"] - events["start_ns"]) * 1e-9
-        return {part: self._seconds[tasks] for part, tasks in self._tasks.items()}
+        return {
+            part: self._seconds[tasks] * self._scales[tasks] for part, tasks in self._tasks.items()
+        }
+
+
+def _is_of_filters(task: Identity) -> bool:
+    return task.part in OF_FILTERS or (task.part is Part.INVERSE and task.serves is Pass.WEIGHT)
 
 
 def _by_part(
