@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from znnpy.engine import autotune, single_layer, timing
+from znnpy.engine.tasks.task_identity import identities
 from znnpy.plan import PASSES, ConvShape, Method
-from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.choose import candidates, estimated_seconds
 
 ONE = (1, 1, 1)
@@ -46,27 +46,56 @@ def test_padded_layers_are_measured_with_their_padding(method, border):
     assert autotune._key(shape) != autotune._key(replace(shape, border="replicate"))
 
 
-def test_large_layers_are_measured_on_smaller_images_and_scaled(monkeypatch):
+def test_large_layers_are_measured_on_smaller_images():
     large = ConvShape(80, 80, (3, 3, 3), (2, 2, 2), ONE, (104, 84, 84), (100, 80, 80), 1)
-    seen = []
-
-    class Trial:
-        def __init__(self, shape, method, memory, others):
-            seen.append(shape)
-
-        def look(self):
-            return {step: np.array([0.25, 0.75]) for step in PASSES}
-
-    monkeypatch.setattr(timing, "Trial", Trial)
-    monkeypatch.setattr(timing, "lone_bytes", lambda shape, method: 64)
-    costs = timing.timed(large, [Method("direct")])
-    smaller = seen[0]
+    smaller = timing.smaller(large, Method("direct"))
     assert estimated_seconds(smaller, Method("direct")) < 2 * timing.MOST_SECONDS
     assert (smaller.size, smaller.dilation) == (large.size, large.dilation)
     taken = [a - b for a, b in zip(large.target, smaller.target, strict=True)]
     assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
-    expected = direct_seconds(large) / direct_seconds(smaller)
-    assert costs[Method("direct")]["forward"] == pytest.approx(expected)
+
+
+def test_of_large_images_samples_are_left_out_first():
+    flat = ConvShape(64, 64, (1, 3, 3), ONE, ONE, (1, 96, 96), (1, 96, 96), 12)
+    few = timing.smaller(flat, Method("direct"))
+    assert few.batch == timing.FEWEST_SAMPLES
+    wide = replace(flat, inputs=512, outputs=512, source=(1, 32, 32), target=(1, 32, 32))
+    small = timing.smaller(wide, Method("winograd"))
+    assert small.places == (1, timing.SMALLEST, timing.SMALLEST)
+
+
+def test_tiles_of_smaller_images_are_as_full():
+    method = Method("spectral", (1, 18, 18))
+    for extent, full in ((96, 1.0), (88, 11 / 12)):
+        shape = ConvShape(
+            256, 256, (1, 3, 3), ONE, ONE, (1, extent, extent), (1, extent, extent), 3
+        )
+        less = timing.smaller(shape, method)
+        assert less.places[1] < extent
+        for part in less.places[1:]:
+            assert part / (16 * -(-part // 16)) == pytest.approx(full, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("method", "ratio"),
+    [("direct", 4 * 4), ("winograd", 4 * 4), ("spectral 6x10x10", 4 * 4)],
+)
+def test_work_on_filters_does_not_grow_with_images(method, ratio):
+    less = ConvShape(
+        16, 16, (3, 3, 3), ONE, ONE, (8, 16, 16), (8, 16, 16), 1, padding=((1, 1),) * 3
+    )
+    whole = replace(less, source=(8, 32, 32), target=(8, 32, 32), batch=4)
+    method = Method.named(method)
+    memory = timing.Memory().of(single_layer.lone_bytes(less, method))
+    trial = timing.Trial(whole, less, method, memory, np.zeros(1, np.float32))
+    tasks = identities(trial._executor.graph)
+    of_filters = [timing._is_of_filters(task) for task in tasks]
+    counted = np.concatenate(list(trial._tasks.values()))
+    assert {
+        (of, by)
+        for of, by in zip(np.take(of_filters, counted), trial._scales[counted], strict=True)
+    } == {(False, ratio), (True, 1.0)}
+    assert all(seconds.sum() > 0 for seconds in trial.look().values())
 
 
 def test_measuring_takes_memory_for_one_method_at_a_time():
@@ -133,10 +162,10 @@ def taken(monkeypatch, max_memory):
     """Bytes that measuring a layer takes within a limit, without and with what flushes, and its images and costs."""
     sizes, flushed, shapes = [], [], []
 
-    def trial(shape, method, memory, others):
+    def trial(whole, shape, method, memory, others):
         shapes.append(shape)
         flushed.append(others.nbytes)
-        return Stopwatch()
+        return Stopwatch(timing._scales(whole, shape, method))
 
     monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
     monkeypatch.setattr(timing, "Trial", trial)
@@ -147,8 +176,11 @@ def taken(monkeypatch, max_memory):
 
 
 class Stopwatch:
+    def __init__(self, scales):
+        self.scales = scales
+
     def look(self):
-        return {which: np.array([7.0]) for which in PASSES}
+        return {which: np.array([7.0 * self.scales[which]]) for which in PASSES}
 
 
 def test_measuring_takes_no_more_memory_than_allowed(monkeypatch):

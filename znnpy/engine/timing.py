@@ -94,9 +94,7 @@ def timed(
     # One block for all trials: methods must not differ by the pages that they happened to get.
     room = (memory or Memory()).of(needed)
     others = np.zeros(flushed // 4, np.float32)
-    trials = {method: Trial(shapes[method], method, room, others) for method in methods}
-    for method, trial in trials.items():
-        trial.scale(shape, shapes[method], method)
+    trials = {method: Trial(shape, less, method, room, others) for method, less in shapes.items()}
     return settle(shape, methods, lambda method: trials[method].look())
 
 
@@ -233,10 +231,18 @@ def _less(size: Triple, axis: int, by: int) -> Triple:
 
 
 class Trial:
-    """Timed runs of one layer by one method, in memory that other trials use in turns."""
+    """Timed runs of one layer by one method, in memory that other trials use in turns.
+
+    They are of a smaller `shape`, and tell what the `whole` one would take.
+    """
 
     def __init__(
-        self, shape: ConvShape, method: Method, memory: NDArray[np.uint8], others: Floats
+        self,
+        whole: ConvShape,
+        shape: ConvShape,
+        method: Method,
+        memory: NDArray[np.uint8],
+        others: Floats,
     ) -> None:
         layout, edge = lone(shape, method)
         build = Build.new(Arena(memory), layout, 0)
@@ -246,15 +252,11 @@ class Trial:
         self._executor = SerialExecutor(graph, record=graph.size)
         self._seconds = np.zeros(graph.size)
         self._tasks = _by_part(graph, shape, derived(build, edge))
-        self._of_filters = np.array([_is_of_filters(task) for task in identities(graph)], bool)
-        self._scales = np.ones(graph.size)
-        self._others = others
-
-    def scale(self, whole: ConvShape, shape: ConvShape, method: Method) -> None:
-        """Have looks tell what the tasks of a larger shape would take."""
-        scales = _scales(whole, shape, method)
+        self._scales, scales = np.ones(graph.size), _scales(whole, shape, method)
+        of_filters = np.array([_is_of_filters(task) for task in identities(graph)], bool)
         for part, tasks in self._tasks.items():
-            self._scales[tasks] = np.where(self._of_filters[tasks], 1.0, scales[part])
+            self._scales[tasks] = np.where(of_filters[tasks], 1.0, scales[part])
+        self._others = others
 
     def look(self) -> Look:
         """Run once and return the seconds of each task, by part, from the serial executor's recording, scaled."""
