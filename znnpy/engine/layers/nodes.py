@@ -22,8 +22,7 @@ from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_back
 from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
 from znnpy.engine.layers.voxel_normalization import denormalise, normalise
-from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import (
+from znnpy.engine.memory.aliases import (
     first_back,
     first_of,
     is_passed_back,
@@ -31,6 +30,7 @@ from znnpy.engine.memory.feature_maps import (
     is_read_there,
     keeps_sum,
 )
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias

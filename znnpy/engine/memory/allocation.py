@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.memory.aliases import first_of
 from znnpy.engine.memory.arena import Arena, Memory, Replica
-from znnpy.engine.memory.feature_maps import FeatureMaps, Layout, first_of, reserve_feature_maps
+from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
