@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from znnpy.config.models import VolumeSection
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.blocks import Region
-    from znnpy.infer.job import Job, Request
+    from znnpy.infer.job import Job
+    from znnpy.infer.request import Request
     from znnpy.network.types import Network, Node
     from znnpy.train.start import SavedRun
 
@@ -352,7 +353,7 @@ def _request(
 ) -> Request:
     import numpy as np
 
-    from znnpy.infer.job import request_of
+    from znnpy.infer.request import request_of
 
     names = [given.name for given in saved.network.inputs]
     sources = {(name or names[0]): source.path for name, source in section.image.items()}
