@@ -18,7 +18,8 @@ from znnpy.engine.layers.activation import (
     softmax_forward,
 )
 from znnpy.engine.layers.maxout import largest
-from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
+from znnpy.engine.layers.normalization import emit_statistics, norm_backward
+from znnpy.engine.layers.normalization_tables import Normed
 from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
 from znnpy.engine.layers.voxel_normalization import denormalise, normalise
