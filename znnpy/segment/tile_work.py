@@ -119,6 +119,7 @@ def _cut_off(size: Triple, most: Triple) -> Triple:
 
 
 def triple(values: Any) -> Triple:
+    """Return three numbers, z, y, x, as integers of Python."""
     z, y, x = (int(value) for value in values)
     return (z, y, x)
 
@@ -133,6 +134,7 @@ def refuse_memory(volume: Volume, work: Work, settings: Settings) -> None:
 
 
 def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None:
+    """Raise VolumeError where the graph of all fragments does not fit, before it is solved."""
     bins = 0 if graph.faces.counts is None else 12 * graph.faces.counts.shape[1]
     needed = len(graph.ids) * FRAGMENT + len(graph.faces.pairs) * (EDGE + bins)
     _refuse(volume, f"the graph of {len(graph.ids):,} fragments", needed, settings)
