@@ -86,18 +86,7 @@ def work_of(
         settings.halo,
     )
     of_input = fingerprint(volume, path)
-    job = {
-        "prediction": of_input,
-        "method": method.name,
-        "kind": shown.kind,
-        "channels": list(shown.channels),
-        "offsets": [list(offset) for offset in shown.offsets],
-        "threshold": threshold,
-        "min_size": request.min_size,
-        "tile": list(tiling.tile),
-        "halo": tiling.halo,
-        "voxel size": list(volume.resolution),
-    }
+    job = _identity(volume, of_input, request, chosen, tiling)
     attributes = {
         "resolution": list(volume.resolution),
         "offset": list(volume.offset),
@@ -112,6 +101,29 @@ def work_of(
     store = TileStore.beside(destination.path)
     allowed = settings.allow_filters
     return Work(path, dataset, allowed, of_input, shown, tiling, store, place, spec)
+
+
+def _identity(
+    volume: Volume,
+    prediction: str,
+    request: Request,
+    chosen: tuple[Meaning, Method, float],
+    tiling: Tiling,
+) -> dict[str, Any]:
+    """Return all that labels depend on; `prediction`: its fingerprint."""
+    shown, method, threshold = chosen
+    return {
+        "prediction": prediction,
+        "method": method.name,
+        "kind": shown.kind,
+        "channels": list(shown.channels),
+        "offsets": [list(offset) for offset in shown.offsets],
+        "threshold": threshold,
+        "min_size": request.min_size,
+        "tile": list(tiling.tile),
+        "halo": tiling.halo,
+        "voxel size": list(volume.resolution),
+    }
 
 
 def _cut_off(size: Triple, most: Triple) -> Triple:

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.aliases import first_of
 from znnpy.engine.memory.arena import Arena, Memory, Replica
 from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
+from znnpy.engine.memory.tensor_aliases import first_of
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
 from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Node

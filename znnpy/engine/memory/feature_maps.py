@@ -7,7 +7,10 @@ from functools import partial
 
 from znnpy_kernels.direct.forward import gradient_halo
 
-from znnpy.engine.memory.aliases import (
+from znnpy.engine.memory.arena import Replica
+from znnpy.engine.memory.layout import Layout, wider
+from znnpy.engine.memory.regions import Name, Use
+from znnpy.engine.memory.tensor_aliases import (
     apart,
     first_back,
     first_of,
@@ -17,9 +20,6 @@ from znnpy.engine.memory.aliases import (
     is_passed_on,
     is_read_there,
 )
-from znnpy.engine.memory.arena import Replica
-from znnpy.engine.memory.layout import Layout, wider
-from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.network.parameters import trained_nodes
