@@ -12,12 +12,12 @@ import psutil
 
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Triple, Volume, directions_attribute
+from znnpy.data.volume import Triple, Volume
 from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
-from znnpy.segment.job import Meaning, Request
+from znnpy.segment.job import Meaning, Request, label_attributes
 from znnpy.segment.method import Method
 from znnpy.segment.region_graph import EDGE, FRAGMENT, RegionGraph
 from znnpy.segment.tile_store import TileStore
@@ -87,13 +87,7 @@ def work_of(
     )
     of_input = fingerprint(volume, path)
     job = _identity(volume, of_input, request, chosen, tiling)
-    attributes = {
-        "resolution": list(volume.resolution),
-        "offset": list(volume.offset),
-        **directions_attribute(volume),
-        **{"prediction": volume.name, "method": method.name},
-        **{"threshold": threshold, "min_size": request.min_size},
-    }
+    attributes = label_attributes(volume, method.name, threshold, request)
     z, y, x = volume.extent
     block = _cut_off(settings.block or tiling.tile, volume.extent)
     spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
