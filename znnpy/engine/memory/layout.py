@@ -99,8 +99,6 @@ class Layout:
         flight needs its own.
         """
         count = len(self.numbers)
-        # One slot for each level of the tree holds a finished subtree; each microbatch in flight
-        # fills another.
         return min(count, (count - 1).bit_length() + self.replicas)
 
     @property
