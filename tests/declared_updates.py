@@ -8,7 +8,7 @@ from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.dependencies import Declared
 from znnpy.engine.tasks.step import Step
 from znnpy.geometry import fit

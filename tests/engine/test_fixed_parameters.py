@@ -9,12 +9,11 @@ import pytest
 
 from znnpy import Hardware, Model, Optimizer, Training, load_network
 from znnpy.config import config_from
-from znnpy.engine.memory.feature_maps import trained_nodes
 from znnpy.errors import ConfigError
 from znnpy.infer.config_model import frozen_of
 from znnpy.layers.types import Numbers
 from znnpy.network import network_to_section
-from znnpy.network.parameters import learned, parameter_shapes
+from znnpy.network.parameters import learned, parameter_shapes, trained_nodes
 
 NORM = {"kind": "group", "groups": 2}
 LAYERS: list[dict[str, Any]] = [

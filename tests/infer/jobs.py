@@ -15,7 +15,8 @@ from znnpy.data.scene import Scene
 from znnpy.data.writing.destination import Destination
 from znnpy.infer.block_writer import run_job
 from znnpy.infer.config_model import Weights
-from znnpy.infer.job import Job, Request, plan_job
+from znnpy.infer.job import Job, plan_job
+from znnpy.infer.request import Request
 from znnpy.network import build_network, initial_parameters
 
 LAYERS = [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,8 @@ from monai.bundle import ConfigParser  # noqa: E402
 from monai.data import MetaTensor  # noqa: E402
 
 from znnpy.data.opening import open_volume  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
 
 UNET = {
     "_target_": "UNet", "spatial_dims": 3, "in_channels": "@channels", "out_channels": 3, "channels": [4, 8, 16],
@@ -129,13 +129,6 @@ class Both:
         logits.applied_operations = ready["image"].applied_operations
         back = before.inverse({"image": logits})["image"]
         return logits, back.as_tensor().numpy()
-
-
-@pytest.fixture(autouse=True)
-def quietly() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @pytest.mark.quick(2)

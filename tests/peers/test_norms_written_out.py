@@ -50,6 +50,9 @@ class Net(nn.Module):
                 u = x.mean(1, keepdim=True)
                 s = (x - u).pow(2).mean(1, keepdim=True)
                 return self.gamma * ((x - u) / torch.sqrt(s + 1e-6)) + self.beta
+            case "centred":
+                centred = x - x.mean(1, keepdim=True)
+                return centred / torch.sqrt((centred * centred).mean(1, keepdim=True) + 1e-5)
             case "normalize":
                 return functional.normalize(x, dim=1) * self.gamma + self.beta
             case "style":  # CPnet
@@ -77,7 +80,9 @@ def solid(values: Any) -> np.ndarray:
     return found.reshape(*found.shape[:2], *(1,) * (5 - found.ndim), *found.shape[2:])
 
 
-KINDS = {"grn": "response", "layer norm": "channel", "normalize": "length", "style": "length"}
+KINDS = {
+    "grn": "response", "layer norm": "channel", "centred": "channel", "normalize": "length", "style": "length",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +24,10 @@ from znnpy.geometry import fit_input  # noqa: E402
 from znnpy.interop.pytorch.module import described_module  # noqa: E402
 from znnpy.interop.source import read_model  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
+
 NEAR = 1e-4
 """Of the range of an output."""
-
-
-@pytest.fixture(autouse=True)
-def quietly() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def solid(array: Any) -> Any:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from znnpy.backends.arrays_of import array_of
-from znnpy.backends.shaped_models import ShapedModels
-from znnpy.closing import Closing
+from znnpy.backends.shaped_models import ComputedHere, ShapedModels
 from znnpy.errors import ArgumentError, ModelFileError
 from znnpy.geometry.finest_outputs import finest
 from znnpy.interop.described import Described
@@ -48,13 +47,13 @@ def replace_network(predictor: Any, *, threads: int | None = None) -> None:
     predictor.network = network
 
 
-class NnunetNetwork(Closing):
+class NnunetNetwork(ComputedHere):
     """What `nnUNetPredictor` calls as its network: tensors in and out, the weights of a fold by `load_state_dict`."""
 
     def __init__(self, architecture: Architecture, labels: Labels, threads: int | None) -> None:
         self._architecture = architecture
         self._whole = load_network({"unet": architecture.unet(labels.channels, labels.heads)})
-        self._models = ShapedModels(finest(self._whole), loss="square", threads=threads)
+        super().__init__(ShapedModels(finest(self._whole), loss="square", threads=threads))
 
     def __call__(self, patch: Any) -> Any:
         """Return the logits (n, k, z, y, x) of a patch, of a flat network without z, as a tensor like the patch."""
@@ -72,15 +71,3 @@ class NnunetNetwork(Closing):
         self._models.set_members(
             [{name: found[name] for name in parameter_shapes(self._models.network)}]
         )
-
-    def eval(self) -> Self:
-        """Return the network: it never trains."""
-        return self
-
-    def to(self, *_: Any, **__: Any) -> Self:
-        """Return the network: it computes here, and results go where patches came from."""
-        return self
-
-    def close(self) -> None:
-        """Free memory and threads."""
-        self._models.close()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from znnpy.backends.shaped_models import ShapedModels
-from znnpy.closing import Closing
+from znnpy.backends.shaped_models import ComputedHere, ShapedModels
 from znnpy.interop.run import run_of
 from znnpy.train.members import members_of
 from znnpy.train.progress import Notes
 from znnpy.train.start import Which, read_run
 
 
-class PatchPredictor(Closing):
+class PatchPredictor(ComputedHere):
     """Calls the network of a run, or of another program's model (as `znnpy import` takes), on patches.
 
     Patches are arrays or tensors (n, c, z, y, x), or (n, c, y, x) of a flat network, already normalised; whoever calls
@@ -35,13 +34,15 @@ class PatchPredictor(Closing):
             members = members_of(saved)
         weights, training = saved.weights, saved.config.training
         self.probabilities, self._config = probabilities, saved.config
-        self._models = ShapedModels(
-            weights.network,
-            members,
-            precision=training.precision,
-            conv=training.conv,
-            loss=training.loss,
-            threads=saved.config.run.threads if threads is None else threads,
+        super().__init__(
+            ShapedModels(
+                weights.network,
+                members,
+                precision=training.precision,
+                conv=training.conv,
+                loss=training.loss,
+                threads=saved.config.run.threads if threads is None else threads,
+            )
         )
 
     @property
@@ -64,15 +65,3 @@ class PatchPredictor(Closing):
         Raises ShapeError for sizes that the network does not take, ArgumentError for what is no array or tensor.
         """
         return self._models.like(patches, probabilities=self.probabilities)
-
-    def eval(self) -> Self:
-        """Return the predictor: it never trains."""
-        return self
-
-    def to(self, *_: Any, **__: Any) -> Self:
-        """Return the predictor: it computes here, and results go where patches came from."""
-        return self
-
-    def close(self) -> None:
-        """Free memory and threads."""
-        self._models.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,3 +121,22 @@ class ShapedModels(Closing):
         model.set_parameters(self.members[0])
         self._models[size] = model
         return model
+
+
+class ComputedHere(Closing):
+    """What other programs take for a PyTorch module that predicts, whose `models` compute."""
+
+    def __init__(self, models: ShapedModels) -> None:
+        self._models = models
+
+    def eval(self) -> Self:
+        """Return it as it is: it never trains."""
+        return self
+
+    def to(self, *_: Any, **__: Any) -> Self:
+        """Return it as it is: it computes here, and results go where patches came from."""
+        return self
+
+    def close(self) -> None:
+        """Free memory and threads."""
+        self._models.close()

@@ -81,7 +81,7 @@ def write_plan(config: Config, path: Path) -> None:
     from znnpy.atomic_files import write_text
     from znnpy.engine.autotune import planned
     from znnpy.engine.layers.optimizer import Optimizer
-    from znnpy.engine.memory.feature_maps import Layout
+    from znnpy.engine.memory.layout import Layout
     from znnpy.engine.memory_planning import planned_memory
     from znnpy.engine.step_tasks import Settings
     from znnpy.geometry import trained_geometry

@@ -17,7 +17,7 @@ from znnpy.data.config_volumes import make_targets
 from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
 from znnpy.engine.convolution.flops import of_convolution
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
 from znnpy.engine.memory_planning import MemoryPlan, planned_within
 from znnpy.engine.step_tasks import Settings

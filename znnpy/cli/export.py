@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from znnpy.cli.global_options import note
 from znnpy.cli.options import CheckpointName, RunPath, new_path, which_checkpoint
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.interop.export.formats import FORMATS
@@ -59,5 +60,5 @@ def export(
     trained = Trained(read_run(run, Plain(), which=which), logits)
     for path in written(trained, format_, output, overwrite=overwrite):
         typer.echo(str(path))
-    for note in trained.notes(alone):
-        typer.echo(f"znnpy: note: {note}", err=True)
+    for text in trained.notes(alone):
+        note(text)

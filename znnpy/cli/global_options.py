@@ -50,3 +50,8 @@ def suggest(*words: object) -> None:
     if not global_options().quiet:
         with suppress(OSError):  # the terminal may be closed
             print(f"next: znnpy {shlex.join(map(str, words))}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Print a line that users should know of, beside what is asked for."""
+    print(f"znnpy: note: {text}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.global_options import suggest
+from znnpy.cli.global_options import note, suggest
 from znnpy.cli.options import new_path
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -50,8 +50,8 @@ def import_(
     found = read_model(model, architecture)
     write_run(found, output, overwrite=overwrite)
     typer.echo(f"{output}  {found.title}")
-    for note in found.notes:
-        typer.echo(f"znnpy: note: {note}", err=True)
+    for text in found.notes:
+        note(text)
     prepared = "prepare" in found.config["data"]
     suggest(
         "predict",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.global_options import global_options, note, suggest
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,
@@ -20,21 +20,20 @@ from znnpy.cli.options import (
     block_sizes,
     overrides,
     replacing,
-    volume_section,
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
+from znnpy.cli.predict_request import attributes_of, region_of, request_for, section_of
 from znnpy.cli.predict_scans import predict_scans, refused
-from znnpy.cli.predict_sets import Case, cases_of, images_of, not_written
+from znnpy.cli.predict_sets import cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
     from znnpy.config.data_section import Target
     from znnpy.config.models import VolumeSection
     from znnpy.data.writing.destination import Destination
-    from znnpy.infer.blocks import Region
-    from znnpy.infer.job import Job, Request
-    from znnpy.network.types import Network, Node
+    from znnpy.infer.job import Job
+    from znnpy.infer.request import Request
     from znnpy.train.start import SavedRun
 
 DATASET = "prediction"
@@ -201,7 +200,7 @@ def predict(
                 )
             return
     sizes = {
-        "roi": _roi(roi),
+        "roi": region_of(roi),
         "block": block_sizes(block),
         "patch": block_sizes(patch, "--patch"),
     }
@@ -218,8 +217,8 @@ def predict(
     left = not_written(cases, usual, overwrite, several=several, dry_run=dry_run)
     with StopSignals():
         for case, destination in left:
-            section = _section(saved.network, case)
-            request = _with(_request(saved, section, node, dtype, labels), **changes)
+            section = section_of(saved.network, case)
+            request = replace(request_for(saved, section, node, dtype, labels), **changes)
             if not (dry_run and several):  # which does not make their folder
                 _refuse_output(destination, dry_run)
             _predict(saved, section, request, destination, dry_run, verify_seams, dask)
@@ -262,22 +261,22 @@ def _predict(
     scene = open_inputs(section, saved.config.data, weights.network)
     try:
         refuse_loss(destination, scene.volumes())
-        patches = remembered(saved.path, _note)
+        patches = remembered(saved.path, note)
         job = plan_job(
             weights,
             scene,
             request,
             destination.path,
-            _attributes(saved, request.node.name),
+            attributes_of(saved, request.node.name),
             patches,
         )
-        for note in filter(None, (*job.notes, nothing_wanted(job))):
-            _note(note)
+        for text in filter(None, (*job.notes, nothing_wanted(job))):
+            note(text)
         if dry_run:
             print_job(job, destination)
             return
         if job.usual:
-            remember(saved.path, job.usual, _note)
+            remember(saved.path, job.usual, note)
         _write(job, section, destination, dask)
         if seams:
             _verify(job, destination, seams)
@@ -298,10 +297,6 @@ def _suggest(target: Target, destination: Destination, *, labels: bool) -> None:
         suggest("view", destination.name)
     else:
         suggest("segment", destination.name, "--output", "objects.h5", *ways[target.kind])
-
-
-def _note(text: str) -> None:
-    typer.echo(f"znnpy: note: {text}", err=True)
 
 
 def _write(job: Job, section: VolumeSection, destination: Destination, dask: str | None) -> None:
@@ -334,67 +329,3 @@ def _verify(job: Job, destination: Destination, count: int) -> None:
     if found.found:
         where = f"near voxel {found.where} (z, y, x)"
         raise VolumeError(f"{destination.name} has a seam {where}")
-
-
-def _attributes(saved: SavedRun, output: str) -> dict[str, Any]:
-    from znnpy.config.models import AffinityTarget
-
-    target = saved.config.target(output)
-    made: dict[str, Any] = {"run": str(saved.path.resolve())}
-    made["iteration"] = saved.checkpoint.iteration
-    if isinstance(target, AffinityTarget):
-        made["offsets"] = [list(offset) for offset in target.offsets]
-    return made
-
-
-def _request(
-    saved: SavedRun, section: VolumeSection, node: str | None, dtype: str, labels: bool
-) -> Request:
-    import numpy as np
-
-    from znnpy.infer.job import request_of
-
-    names = [given.name for given in saved.network.inputs]
-    sources = {(name or names[0]): source.path for name, source in section.image.items()}
-    for source in (section.mask or {}).values():
-        sources["mask"] = source.path
-    output = _output(saved.weights.network, node)
-    return request_of(saved.config, output, labels=labels, dtype=np.dtype(dtype), sources=sources)
-
-
-def _with(request: Request, **changes: Any) -> Request:
-    return replace(request, **changes)
-
-
-def _output(network: Network, name: str | None) -> Node:
-    names = [node.name for node in network.outputs]
-    if name is None and len(names) == 1:
-        return network.outputs[0]
-    if name not in names:
-        raise typer.BadParameter(f"--node must be one of {', '.join(names)}")
-    return network.node(name)
-
-
-def _section(network: Network, case: Case) -> VolumeSection:
-    images = case.images
-    bare = images[""] if set(images) == {""} else images
-    return volume_section({"image": "--input", "mask": "--mask"}, image=bare, mask=case.mask)
-
-
-def _roi(text: str | None) -> Region | None:
-    from znnpy.infer.blocks import Region
-
-    if text is None:
-        return None
-    ranges = [part.split(":") for part in text.split(",")]
-    if len(ranges) != 3 or not all(_is_range(ends) for ends in ranges):
-        raise typer.BadParameter(
-            "--roi must be three ranges z0:z1,y0:y1,x0:x1, each of some voxels"
-        )
-    (z, to_z), (y, to_y), (x, to_x) = ([int(end) for end in ends] for ends in ranges)
-    return Region((z, y, x), (to_z, to_y, to_x))
-
-
-def _is_range(ends: list[str]) -> bool:
-    good = len(ends) == 2 and all(end.strip().isdecimal() and len(end) < 19 for end in ends)
-    return good and int(ends[0]) < int(ends[1])

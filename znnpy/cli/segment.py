@@ -47,8 +47,8 @@ def segment(
         str | None,
         typer.Option(
             metavar="FILE[:DATASET]",
-            help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, or an image "
-            "name.nii.gz, .nrrd, .mha or .mrc. Needed unless --tune is given.",
+            help="HDF5 file to write (dataset volumes/labels/neuron_ids), a folder name.zarr, .n5 or .precomputed, or "
+            "an image name.nii.gz, .nrrd, .mha or .mrc. Needed unless --tune is given.",
         ),
     ] = None,
     method: Annotated[

@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import typer
-
-from znnpy.cli.global_options import suggest
+from znnpy.cli.global_options import note, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +31,7 @@ def tune_request(
             if name is not None
         ]
         truth, counted = known[0], known[1] if mask is not None else None
-        found = tuned(volume, truth, counted, request, _note)
+        found = tuned(volume, truth, counted, request, note)
     _print(prediction, labels, found)
     best = found[0].request
     options: list[object] = ["--method", best.method, "--threshold", f"{best.threshold:g}"]
@@ -62,7 +60,3 @@ def _print(prediction: str, labels: str, found: Sequence[Tried]) -> None:
         request = it.request
         table.add_row(request.method, f"{request.threshold:g}", str(request.min_size), *scores)
     console().print(table)
-
-
-def _note(text: str) -> None:
-    typer.echo(f"znnpy: note: {text}", err=True)

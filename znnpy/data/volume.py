@@ -199,6 +199,15 @@ def directions_attribute(volume: Volume) -> dict[str, list[list[float]]]:
     return {"directions": [list(axis) for axis in volume.directions]} if volume.directions else {}
 
 
+def place_attributes(volume: Volume) -> dict[str, Any]:
+    """Return `resolution` and `offset` (z, y, x, nanometres), and `directions`, of what lies as a volume does."""
+    return {
+        "resolution": list(volume.resolution),
+        "offset": list(volume.offset),
+        **directions_attribute(volume),
+    }
+
+
 UNIT = 1e-3  # by which the length of a direction may differ from 1
 FLAT = 1e-3  # the volume that directions span at least: below it they lie in one plane
 SLAB = 1 << 26  # bytes: 64 MiB, large enough to read fast and small beside a machine's memory

@@ -11,7 +11,7 @@ from znnpy.engine.communication.gradient_exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.float32_engine import SingleEngine
 from znnpy.engine.layers.loss import refuse_without_kernel
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.engine.memory_planning import planned_within
 from znnpy.engine.progress import Report

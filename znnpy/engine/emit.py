@@ -36,7 +36,6 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.parameter_updates import emit_updates
 from znnpy.engine.layers.product import factor_gradient
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import trained_nodes
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.rematerialization import repeated
 from znnpy.engine.tasks.step import Step, tree
@@ -44,6 +43,7 @@ from znnpy.errors import NetworkError
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import EdgeKindName
 from znnpy.network.objectives import Objectives
+from znnpy.network.parameters import trained_nodes
 from znnpy.network.types import Edge, Network, Node
 
 

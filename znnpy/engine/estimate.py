@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import declared_graph, planned_memory
 from znnpy.engine.step_tasks import Settings
 from znnpy.geometry import fit

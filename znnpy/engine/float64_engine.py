@@ -16,7 +16,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import reference
 from znnpy.engine.memory.arrays import ByName, joined
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.step_result import StepResult, refuse_ticket
 from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.step import added, added_pairs

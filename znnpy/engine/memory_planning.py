@@ -15,7 +15,7 @@ from znnpy.engine.communication.outbox import by_layer
 from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
 from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
 from znnpy.engine.step_tasks import (

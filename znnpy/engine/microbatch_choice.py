@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import forecast, room_for_replicas
 from znnpy.engine.step_tasks import Settings
 from znnpy.errors import PlanError

@@ -9,7 +9,7 @@ from znnpy_kernels.machine.abi import Kernel
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity

@@ -75,9 +75,8 @@ def tuned(
 ) -> list[Tried]:
     """Return the best segmentation by each method, best first: by CREMI score.
 
-    What `request` names is taken as it is; `show` is told what was left out, and why. Labels lie where their
-    offsets say. The volumes stay open and the
-    caller's. Raises VolumeError for predictions and labels that do not fit.
+    What `request` names is taken as it is; `show` is told what was left out, and why. Labels lie where their offsets
+    say. The volumes stay open. Raises VolumeError for predictions and labels that do not fit.
     """
     found = []
     for name in _methods(prediction, request):

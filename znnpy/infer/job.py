@@ -11,77 +11,32 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.config.models import AffinityTarget, BoundaryTarget, Config, LsdTarget, MaskTarget
-from znnpy.data.class_labels import label_type
+from znnpy.config.models import AffinityTarget, BoundaryTarget, MaskTarget
 from znnpy.data.config_volumes import normalisations
-from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import readable
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Triple, directions_attribute
 from znnpy.data.writing.block_output import OutputSpec, aligned_phase, begun
-from znnpy.errors import ConfigError, PlanError, ShapeError
+from znnpy.errors import PlanError, ShapeError
 from znnpy.infer.blocks import Field, Region, region_of_interest, sub, triple
 from znnpy.infer.config_model import Weights
 from znnpy.infer.default_patch import Chosen, chosen_patch, patch_of, warnings_of
 from znnpy.infer.memory import Sizes, block_bytes, default_limit, needed_bytes, process_bytes
 from znnpy.infer.patch_search import Candidate, Needs, best_patch, counted_workers
-from znnpy.infer.predict import FLOAT32, Finish
-from znnpy.infer.provenance import norms_record, plan_record, weights_digest
+from znnpy.infer.predict import Finish
+from znnpy.infer.provenance import identity_record, norms_record, patch_key, plan_record
+from znnpy.infer.request import Request, refuse_meaningless
 from znnpy.infer.tiling import AnyGrid, Tiling
 from znnpy.network import training_losses
 from znnpy.network.dense_conversion import densest
-from znnpy.network.types import Network, Node
+from znnpy.network.types import Network
 
 # Larger: more is computed again after a kill, and more memory is bound. Smaller: syncs take a share
 # of the time.
 WRITTEN = 8 << 20  # bytes of output that a block should have, so that writing it is worth a sync
 LARGEST_SHARE = 8  # blocks, and remembered patches, may each take 1 / 8 of the memory; patches use the rest better
-
-
-@dataclass(frozen=True)
-class Request:
-    """The wishes of a user; None: chosen by znnpy. `roi` in voxels of the first input.
-
-    `patch`: output voxels of a run; where values depend on the patch, of a window. `mirror`: predict all
-    voxels, with mirrored data around the volume, not only those that see no border. `grid`: only the
-    voxels that a network with true strides gives, not all. `sources`: where the inputs and the mask
-    ("mask") lie, for fingerprints. `processes` on this machine share the memory. `first`: write class numbers, of
-    which this is the first, instead of values.
-    """
-
-    node: Node
-    mirror: bool
-    roi: Region | None = None
-    patch: Triple | None = None
-    block: Triple | None = None
-    dtype: np.dtype[Any] = FLOAT32
-    logits: bool = False
-    flips: bool = False
-    grid: bool = False
-    sources: Mapping[str, Path] | None = None
-    processes: int = 1
-    first: int | None = None
-
-
-def request_of(
-    config: Config,
-    node: Node,
-    *,
-    labels: bool = False,
-    dtype: np.dtype[Any] = FLOAT32,
-    sources: Mapping[str, Path] | None = None,
-) -> Request:
-    """Return the usual request of an output's values, or of class numbers as its `labels` are numbered."""
-    mirror = config.data.border == "mirror"
-    if not labels:
-        return Request(node, mirror, dtype=dtype, sources=sources)
-    # As the labels that it learned from are numbered.
-    first = getattr(config.target(node.name), "first", 0)
-    kind = label_type(first + max(2, node.channels) - 1)
-    return Request(node, mirror, dtype=kind, sources=sources, first=first)
 
 
 @dataclass(frozen=True)
@@ -172,15 +127,7 @@ def plan_job(
     are too small.
     """
     config = weights.config
-    target = config.target(request.node.name)
-    if request.flips and isinstance(target, AffinityTarget | LsdTarget):
-        raise ConfigError(
-            "flips change what affinities and shape descriptors mean: predict these without them"
-        )
-    if request.first is not None and isinstance(target, AffinityTarget):
-        raise ConfigError(
-            "affinities are no classes: predict them without --labels, then segment them"
-        )
+    refuse_meaningless(config, request)
     # Strides become sparsity, so that every voxel is predicted (docs/design/inference.md,
     # "Pooling").
     network = weights.network if request.grid else densest(weights.network)
@@ -189,7 +136,7 @@ def plan_job(
     field = tiling.field(scene.images, corners, request.mirror)
     _refuse_beyond(request.roi, scene)
     region = region_of_interest(field, request.roi)
-    identity = _identity(weights, network, scene, request)
+    identity = identity_record(weights, network, scene, request)
     # What an earlier process wrote into the journal; patch and block are taken over if it was of
     # the same weights.
     before = (begun(path) if path else None) or {}
@@ -209,7 +156,7 @@ def plan_job(
         block = request.block or sizes.grid(candidate).unit
         return base + needed_bytes(sizes, candidate, within(block, region))
 
-    key = _depends(weights, field, region, request)
+    key = patch_key(weights, field, region, request)
     # First the patch, then blocks of whole patches in what is left, then patches to remember in
     # what is left of that.
     chosen = _chosen(
@@ -310,44 +257,12 @@ def _refuse_beyond(roi: Region | None, scene: Scene) -> None:
         )
 
 
-def _identity(weights: Weights, network: Network, scene: Scene, request: Request) -> dict[str, Any]:
-    """Return all that values depend on beside what is decided here."""
-    sources, mask = request.sources or {}, next(iter(scene.masks.values()), None)
-    return {
-        "weights": weights_digest(network, weights.parameters),
-        "input": {n: fingerprint(v, sources.get(n)) for n, v in scene.images.items()},
-        "mask": None if mask is None else fingerprint(mask, sources.get("mask")),
-        "output": request.node.name,
-        "values": _values(weights, request),
-        "borders": "mirror" if request.mirror else "valid",
-        "flips": request.flips,
-        "lanes of this CPU": LANES,
-    }
-
-
-def _values(weights: Weights, request: Request) -> str:
-    if request.logits:
-        return "as they are"
-    kind = weights.config.training.loss.kind
-    return kind if request.first is None else f"class numbers from {request.first} by {kind}"
-
-
 def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Sizes:
     stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
     images = sum(node.channels for node in tiling.network.outputs)
     written = images if request.first is None else len(tiling.network.outputs)
     written *= request.dtype.itemsize
     return Sizes(tiling, field, stored, written, images, bool(scene.masks))
-
-
-def _depends(weights: Weights, field: Field, region: Region, request: Request) -> str:
-    """Return, as a text that serves as a name, what the choice of a patch depends on beside the run."""
-    strides = " on the network's own grid" if request.grid else ""
-    borders = "mirror" if request.mirror else "valid"
-    return (
-        f"voxels {list(region.lower)} to {list(region.upper)} of {list(field.shape)}{strides}, "
-        f"borders {borders}, conv {weights.config.training.conv}"
-    )
 
 
 def _chosen(

@@ -6,7 +6,7 @@ from znnpy.config.models import Config
 from znnpy.distributed.reduction_tree import largest_microbatch
 from znnpy.engine.autotune import planned
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
 from znnpy.engine.microbatch_choice import chosen_microbatch
 from znnpy.engine.step_tasks import Settings

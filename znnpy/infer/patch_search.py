@@ -16,7 +16,7 @@ from typing import Any
 from znnpy.data.process_memory import readable
 from znnpy.data.volume import Triple
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory_planning import planned_bytes
 from znnpy.engine.step_tasks import Settings
 from znnpy.errors import PlanError

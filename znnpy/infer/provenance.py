@@ -1,4 +1,4 @@
-"""Provenance of a prediction: digests of weights, plan and normalisation, for the journal."""
+"""Provenance of a prediction: what its values depend on, as its journal records it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,43 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.data.fingerprint import fingerprint
+from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
+from znnpy.infer.blocks import Field, Region
+from znnpy.infer.config_model import Weights
+from znnpy.infer.request import Request
 from znnpy.network.types import Network, network_digest
 from znnpy.plan import Plan
+
+
+def identity_record(
+    weights: Weights, network: Network, scene: Scene, request: Request
+) -> dict[str, Any]:
+    """Return all that values depend on beside what a plan decides."""
+    sources, mask = request.sources or {}, next(iter(scene.masks.values()), None)
+    return {
+        "weights": weights_digest(network, weights.parameters),
+        "input": {n: fingerprint(v, sources.get(n)) for n, v in scene.images.items()},
+        "mask": None if mask is None else fingerprint(mask, sources.get("mask")),
+        "output": request.node.name,
+        "values": _values_record(weights, request),
+        "borders": "mirror" if request.mirror else "valid",
+        "flips": request.flips,
+        "lanes of this CPU": LANES,
+    }
+
+
+def patch_key(weights: Weights, field: Field, region: Region, request: Request) -> str:
+    """Return, as a text that serves as a name, what the choice of a patch depends on beside the run."""
+    strides = " on the network's own grid" if request.grid else ""
+    borders = "mirror" if request.mirror else "valid"
+    return (
+        f"voxels {list(region.lower)} to {list(region.upper)} of {list(field.shape)}{strides}, "
+        f"borders {borders}, conv {weights.config.training.conv}"
+    )
 
 
 def weights_digest(network: Network, parameters: Mapping[str, Any]) -> str:
@@ -45,3 +78,10 @@ def _numbers(norm: Normalisation) -> dict[str, Any]:
     if not norm.by_slice:
         return dict(record)
     return {"slices": hashlib.sha256(json.dumps(record).encode()).hexdigest()[:32]}
+
+
+def _values_record(weights: Weights, request: Request) -> str:
+    if request.logits:
+        return "as they are"
+    kind = weights.config.training.loss.kind
+    return kind if request.first is None else f"class numbers from {request.first} by {kind}"

@@ -15,7 +15,7 @@ from znnpy.data.config_volumes import normalisations
 from znnpy.data.preparing.scan import Prepared, prepare, prepared_volume
 from znnpy.data.process_memory import available, available_memory, readable
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Array, Volume, directions_attribute
+from znnpy.data.volume import Array, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss
 from znnpy.engine.progress import Report
@@ -86,9 +86,7 @@ def predict_scan(
     refuse_loss(destination, [volume])
     found = scan_values(model, volume, weights, logits=logits, progress=progress)
     shown = {
-        "resolution": list(volume.resolution),
-        "offset": list(volume.offset),
-        **directions_attribute(volume),
+        **place_attributes(volume),
         **attributes,
     }
     try:

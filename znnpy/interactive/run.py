@@ -14,7 +14,8 @@ from znnpy.data.volume import Array, Triple64
 from znnpy.errors import ArgumentError, ConfigError
 from znnpy.evaluation.scores import Objects as Settings
 from znnpy.infer.in_memory import predict_array
-from znnpy.infer.job import Job, Request, plan_job, request_of
+from znnpy.infer.job import Job, plan_job
+from znnpy.infer.request import Request, request_of
 from znnpy.interactive import html
 from znnpy.interactive.evaluations import Evaluations
 from znnpy.interactive.progress import blocks_here

@@ -127,3 +127,19 @@ def _draw(init: Init, shape: tuple[int, ...], rng: np.random.Generator) -> NDArr
         case _:
             assert_never(init.kind)
     return values.astype(np.float32)
+
+
+def trained_nodes(network: Network) -> set[str]:
+    """Return the nodes whose gradient is needed: those with parameters at or before them, inputs excluded."""
+    trained, moving = set[str](), set(learned(network))
+    # In the order of the data: whatever follows something that learns must pass gradients back.
+    for node in network.nodes:
+        incoming = network.incoming(node.name)
+        if (
+            node.name in moving
+            or any(name in moving for name in held(node))
+            or any(edge.name in moving for edge in incoming)
+            or any(edge.source in trained for edge in incoming)
+        ):
+            trained.add(node.name)
+    return trained - {node.name for node in network.inputs}

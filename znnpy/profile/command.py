@@ -22,7 +22,7 @@ from znnpy.distributed.world import World
 from znnpy.engine import Model
 from znnpy.engine.convolution.flops import Operations, of_convolution
 from znnpy.engine.convolution.passes import CONV_EMITTERS
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.progress import Report
 from znnpy.engine.tasks.task_identity import PASS_OF
 from znnpy.errors import PlanError

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from znnpy.data.class_labels import MOST, label_type
 from znnpy.data.fingerprint import fingerprint
-from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, directions_attribute
+from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, place_attributes
 from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_output
@@ -87,9 +87,7 @@ def _spec(volume: Volume, request: Request, channels: tuple[int, ...], size: int
         "first": request.first,
     }
     attributes = {
-        "resolution": list(volume.resolution),
-        "offset": list(volume.offset),
-        **directions_attribute(volume),
+        **place_attributes(volume),
         "prediction": volume.name,
         "method": request.method,
     }

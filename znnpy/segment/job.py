@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Triple, Triple64, Volume, directions_attribute
+from znnpy.data.volume import Triple, Triple64, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.preflight import refuse_loss, refuse_place
 from znnpy.errors import VolumeError, ZnnpyError
@@ -131,20 +131,22 @@ def estimate(volume: Volume, method: str, channels: int) -> int:
 def write_labels(
     destination: Destination, volume: Volume, found: Segmented, request: Request
 ) -> None:
-    """Write labels as HDF5 or, by the suffix .zarr, as OME-Zarr, atomically.
+    """Write labels in the format of the output's suffix, atomically, with `label_attributes`."""
+    attributes = label_attributes(volume, found.method, found.threshold, request)
+    resolved(destination.format.whole)(destination, found.labels, attributes)
 
-    Attributes: the prediction's `resolution` and `offset`, and how the labels were made.
-    """
-    attributes = {
-        "resolution": list(volume.resolution),
-        "offset": list(volume.offset),
-        **directions_attribute(volume),
+
+def label_attributes(
+    volume: Volume, method: str, threshold: float, request: Request
+) -> dict[str, Any]:
+    """Return where labels of a prediction lie, and how they were made."""
+    return {
+        **place_attributes(volume),
         "prediction": volume.name,
-        "method": found.method,
-        "threshold": found.threshold,
+        "method": method,
+        "threshold": threshold,
         "min_size": request.min_size,
     }
-    resolved(destination.format.whole)(destination, found.labels, attributes)
 
 
 def refuse_labels(destination: Destination, volume: Volume) -> None:

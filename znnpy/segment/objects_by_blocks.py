@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.opening import open_volume
 from znnpy.data.volume import Array, Triple, Volume
-from znnpy.data.writing.block_output import Finished, open_output
+from znnpy.data.writing.block_output import BlockOutput, Finished, open_output
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.preflight import refuse_loss, refuse_output
@@ -58,18 +59,7 @@ def write_objects(
                 work.store.begin(work.spec.head(destination.dataset))
                 _cut_tiles(work, settings)
                 summary = _settle(work, volume, method, request.min_size, settings)
-
-                def write(region: Region) -> int:
-                    return output.put(region[0], filled(work, region))
-
-                there = write if settings.client is None else partial(put, work)
-                count = _Count(settings.show, "blocks written", len(work.spec.blocks()), len(left))
-
-                def acknowledge(region: Region, checksum: int) -> None:
-                    output.acknowledge(region, checksum)
-                    count.next()
-
-                each(left, there, acknowledge, settings.client)
+                _fill(work, output, left, settings)
             # Before the end, so that whoever is killed in between has the end left to do.
             work.store.remove()
             output.finish()
@@ -155,3 +145,19 @@ def _settle(work: Work, volume: Volume, method: Method, least: int, settings: Se
     if found.objects > 1:
         remark_on_largest(volume, work.shown, found.largest, found.voxels)
     return found
+
+
+def _fill(work: Work, output: BlockOutput, left: Sequence[Region], settings: Settings) -> None:
+    """Write the blocks that are left."""
+
+    def write(region: Region) -> int:
+        return output.put(region[0], filled(work, region))
+
+    there = write if settings.client is None else partial(put, work)
+    count = _Count(settings.show, "blocks written", len(work.spec.blocks()), len(left))
+
+    def acknowledge(region: Region, checksum: int) -> None:
+        output.acknowledge(region, checksum)
+        count.next()
+
+    each(left, there, acknowledge, settings.client)

@@ -12,12 +12,12 @@ import psutil
 
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import available_memory, readable
-from znnpy.data.volume import Triple, Volume, directions_attribute
+from znnpy.data.volume import Triple, Volume
 from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
-from znnpy.segment.job import Meaning, Request
+from znnpy.segment.job import Meaning, Request, label_attributes
 from znnpy.segment.method import Method
 from znnpy.segment.region_graph import EDGE, FRAGMENT, RegionGraph
 from znnpy.segment.tile_store import TileStore
@@ -86,8 +86,28 @@ def work_of(
         settings.halo,
     )
     of_input = fingerprint(volume, path)
-    job = {
-        "prediction": of_input,
+    job = _identity(volume, of_input, request, chosen, tiling)
+    attributes = label_attributes(volume, method.name, threshold, request)
+    z, y, x = volume.extent
+    block = _cut_off(settings.block or tiling.tile, volume.extent)
+    spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
+    place = Destination(destination.path.resolve(), destination.dataset, destination.overwrite)
+    store = TileStore.beside(destination.path)
+    allowed = settings.allow_filters
+    return Work(path, dataset, allowed, of_input, shown, tiling, store, place, spec)
+
+
+def _identity(
+    volume: Volume,
+    prediction: str,
+    request: Request,
+    chosen: tuple[Meaning, Method, float],
+    tiling: Tiling,
+) -> dict[str, Any]:
+    """Return all that labels depend on; `prediction`: its fingerprint."""
+    shown, method, threshold = chosen
+    return {
+        "prediction": prediction,
         "method": method.name,
         "kind": shown.kind,
         "channels": list(shown.channels),
@@ -98,20 +118,6 @@ def work_of(
         "halo": tiling.halo,
         "voxel size": list(volume.resolution),
     }
-    attributes = {
-        "resolution": list(volume.resolution),
-        "offset": list(volume.offset),
-        **directions_attribute(volume),
-        **{"prediction": volume.name, "method": method.name},
-        **{"threshold": threshold, "min_size": request.min_size},
-    }
-    z, y, x = volume.extent
-    block = _cut_off(settings.block or tiling.tile, volume.extent)
-    spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
-    place = Destination(destination.path.resolve(), destination.dataset, destination.overwrite)
-    store = TileStore.beside(destination.path)
-    allowed = settings.allow_filters
-    return Work(path, dataset, allowed, of_input, shown, tiling, store, place, spec)
 
 
 def _cut_off(size: Triple, most: Triple) -> Triple:
@@ -119,6 +125,7 @@ def _cut_off(size: Triple, most: Triple) -> Triple:
 
 
 def triple(values: Any) -> Triple:
+    """Return three numbers, z, y, x, as integers of Python."""
     z, y, x = (int(value) for value in values)
     return (z, y, x)
 
@@ -133,6 +140,7 @@ def refuse_memory(volume: Volume, work: Work, settings: Settings) -> None:
 
 
 def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None:
+    """Raise VolumeError where the graph of all fragments does not fit, before it is solved."""
     bins = 0 if graph.faces.counts is None else 12 * graph.faces.counts.shape[1]
     needed = len(graph.ids) * FRAGMENT + len(graph.faces.pairs) * (EDGE + bins)
     _refuse(volume, f"the graph of {len(graph.ids):,} fragments", needed, settings)

@@ -60,6 +60,6 @@ def test_what_it_cannot_say_is_refused(more: Any, words: str, tmp_path: Path) ->
         write_blocks(
             tmp_path / "a.precomputed", values((2, 4, 4, 4), "f4"), (4, 4, 4), attributes=more
         )
-    with pytest.raises(VolumeError, match=r"have no float64; name a folder \.zarr"):
+    with pytest.raises(VolumeError, match=r"precomputed has no float64; name a folder \.zarr"):
         write_precomputed(Destination(tmp_path / "b.precomputed", ""), np.zeros((2, 2, 2)))
     assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ from znnpy.engine.emit import emit_update
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part, Pass

@@ -5,7 +5,7 @@ import pytest
 from against_reference import check_network
 
 from znnpy import Model
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.network.types import Edge, Network, Node
 
 K3, ONE = (3, 3, 3), (1, 1, 1)

@@ -11,7 +11,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.convolution.fft.filters import filter_spectra_of
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Pass

@@ -10,7 +10,7 @@ from against_reference import errors
 
 from znnpy import Hardware, Model, load_network
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import reserve_parameters
 from znnpy.errors import PlanError
 from znnpy.geometry import fit

@@ -16,7 +16,7 @@ from znnpy import Model
 from znnpy.engine.convolution.spectral.buffers import is_few
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, choose

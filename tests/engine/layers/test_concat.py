@@ -7,7 +7,7 @@ from odd_networks import network
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import Part, identities
 
 MOVES = {Part.COPY, Part.SPLIT}

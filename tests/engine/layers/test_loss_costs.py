@@ -7,7 +7,7 @@ import pytest
 from znnpy.engine.emit import emit_gradients
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part, Pass
 from znnpy.geometry import fit

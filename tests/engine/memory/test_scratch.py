@@ -5,7 +5,7 @@ import pytest
 from znnpy import load_network
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.geometry import fit
 from znnpy.plan import choose

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from znnpy.engine.emit import turns
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.step import added, added_pairs, tree
 
 COUNTS = [*range(1, 20), 31, 32, 33, 64]

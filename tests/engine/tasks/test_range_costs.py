@@ -8,7 +8,7 @@ from znnpy.engine.convolution.spectral.passes import _emit_zeros as emit_zeros
 from znnpy.engine.layers.activation import softmax_backward, softmax_forward
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.engine.tasks.step import Step, combine_tensors

@@ -13,7 +13,7 @@ from znnpy import load_network
 from znnpy.engine import Optimizer
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Filled
 from znnpy.engine.step_tasks import Settings, all_steps, declare_all, declare_gradients
 from znnpy.engine.tasks.dependencies import Accesses, connect

@@ -35,6 +35,7 @@ class LsdTarget(Target):
 
     @property
     def of_zeros(self) -> str:
+        """The meaning of label 0, for messages."""
         return "background, whose descriptors are 0"
 
     @property

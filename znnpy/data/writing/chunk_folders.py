@@ -67,4 +67,5 @@ def read_bytes(path: Path) -> bytes:
 
 
 def checksum_of(documents: Mapping[str, bytes]) -> int:
+    """Return the checksum of files by path, whatever their order."""
     return crc32(b"\0".join(documents[name] for name in sorted(documents)))

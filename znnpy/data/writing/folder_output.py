@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,9 @@ class FolderOutput(JournaledOutput):
     format implements `_documents`, `_files`, `_encoded` and `_stored`.
     """
 
+    DTYPES: Container[str] | None = None
+    """What the format stores, where that is not every dtype."""
+
     def __init__(
         self,
         destination: Destination,
@@ -39,12 +42,18 @@ class FolderOutput(JournaledOutput):
         channels: bool = True,
         attached: bool = False,
     ) -> None:
+        if self.DTYPES is not None and str(spec.dtype) not in self.DTYPES:
+            title = destination.format.title
+            raise VolumeError(
+                f"{destination.path}: {title} has no {spec.dtype}; name a folder .zarr"
+            )
         self._channels = channels and spec.channels
         if not self._channels and spec.shape[0] != 1:
             path = destination.path
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
         self._lasting: set[Path] = set()  # folders that this process found synced in theirs
         self._resolution = triple_of(spec.attributes.get("resolution", (1.0, 1.0, 1.0)))
+        self._offset = triple_of(spec.attributes.get("offset", (0.0, 0.0, 0.0)))
         self._levels = levels_of(spec.shape, self._resolution)
         super().__init__(destination, spec, attached=attached)
 
@@ -64,12 +73,17 @@ class FolderOutput(JournaledOutput):
     def _stored(self, level: int) -> Any:
         """Return an object whose `[c, z, y, x]`, of slices, are the values of a level that was written."""
 
-    def _first(self, level: int, offset: Triple64) -> Triple64:
-        """Return where the centre of a level's first voxel lies, if that of the image lies at `offset`."""
+    def _first(self, level: int) -> Triple64:
+        """Return where the centre of a level's first voxel lies, z, y, x."""
         factors = self._levels[level].factors
-        moved = zip(offset, self._resolution, factors, strict=True)
+        moved = zip(self._offset, self._resolution, factors, strict=True)
         z, y, x = (at + (factor - 1) / 2 * size for at, size, factor in moved)
         return (z, y, x)
+
+    @property
+    def _group(self) -> str:
+        """The path in the folder at which the arrays of levels lie."""
+        return self.destination.dataset.strip("/")
 
     @property
     def _labels(self) -> bool:

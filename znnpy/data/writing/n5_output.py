@@ -13,12 +13,10 @@ import numpy as np
 from znnpy.data.chunked.n5 import MARK, TYPES, N5Volume
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array
-from znnpy.data.writing.block_output import OutputSpec
-from znnpy.data.writing.chunk_folders import Levelled, chunk_size, plain, triple_of
+from znnpy.data.writing.chunk_folders import Levelled, chunk_size, plain
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.folder_output import FolderOutput, write_folder
 from znnpy.data.writing.journal import Region
-from znnpy.errors import VolumeError
 
 UNIT = "nm"
 PLACE = ("resolution", "offset")  # which N5 says by keys of its own
@@ -33,19 +31,7 @@ class N5Output(FolderOutput):
     """
 
     KEEPS_OFFSETS = True
-
-    def __init__(
-        self,
-        destination: Destination,
-        spec: OutputSpec,
-        *,
-        channels: bool = True,
-        attached: bool = False,
-    ) -> None:
-        if str(spec.dtype) not in TYPES:
-            raise VolumeError(f"{destination.path}: N5 has no {spec.dtype}; name a folder .zarr")
-        self._group = destination.dataset.strip("/")
-        super().__init__(destination, spec, channels=channels, attached=attached)
+    DTYPES = TYPES
 
     def _array(self, level: int) -> str:
         return "/".join(part for part in (self._group, f"s{level}") if part)
@@ -84,7 +70,6 @@ class N5Output(FolderOutput):
     def _attributes(self, level: int) -> dict[str, Any]:
         spec, found = self.spec, self._levels[level]
         more = [spec.shape[0]] if self._channels else []
-        offset = triple_of(spec.attributes.get("offset", (0.0, 0.0, 0.0)))
         names = ["x", "y", "z", *(["c"] if self._channels else [])]
         given = plain(spec.attributes) if level == 0 else {}
         size = [*found.resolution(self._resolution)[::-1], *([1.0] if self._channels else [])]
@@ -102,7 +87,7 @@ class N5Output(FolderOutput):
             "transform": {
                 "axes": ["z", "y", "x"],
                 "scale": list(found.resolution(self._resolution)),
-                "translate": list(self._first(level, offset)),
+                "translate": list(self._first(level)),
                 "units": [UNIT] * 3,
             },
         }

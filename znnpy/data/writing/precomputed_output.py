@@ -11,8 +11,7 @@ import numpy as np
 from znnpy.data.chunked.precomputed import INFO, TYPES, PrecomputedVolume
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Triple
-from znnpy.data.writing.block_output import OutputSpec
-from znnpy.data.writing.chunk_folders import Levelled, chunk_size, triple_of
+from znnpy.data.writing.chunk_folders import Levelled, chunk_size
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.flat_output import narrowed
 from znnpy.data.writing.folder_output import FolderOutput, write_folder
@@ -28,24 +27,11 @@ class PrecomputedOutput(FolderOutput):
     `offset` must be a whole number of voxels, which becomes `voxel_offset`.
     """
 
-    def __init__(
-        self,
-        destination: Destination,
-        spec: OutputSpec,
-        *,
-        channels: bool = True,
-        attached: bool = False,
-    ) -> None:
-        if str(spec.dtype) not in TYPES:
-            raise VolumeError(
-                f"{destination.path}: precomputed volumes have no {spec.dtype}; name a folder .zarr"
-            )
-        super().__init__(destination, spec, channels=channels, attached=attached)
+    DTYPES = TYPES
 
     def _corner(self, level: int) -> Triple:
         """Return the first voxel z, y, x of a level, counted in its own voxels."""
-        offset = triple_of(self.spec.attributes.get("offset", (0.0, 0.0, 0.0)))
-        places = [at / size for at, size in zip(offset, self._resolution, strict=True)]
+        places = [at / size for at, size in zip(self._offset, self._resolution, strict=True)]
         if any(abs(place - round(place)) > NEAR for place in places):
             raise VolumeError(
                 f"{self.path}: it begins at voxel {tuple(round(p, 3) for p in places)} (z, y, x), and precomputed "

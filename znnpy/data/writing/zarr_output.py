@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ import zarr
 from zarr.codecs import BloscCodec
 
 from znnpy.data.volume import Array, Triple
-from znnpy.data.writing.block_output import OutputSpec
-from znnpy.data.writing.chunk_folders import chunk_size, plain, triple_of
+from znnpy.data.writing.chunk_folders import chunk_size, plain
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.folder_output import FolderOutput, write_folder
 from znnpy.data.writing.journal import Region
@@ -32,17 +32,10 @@ class ZarrOutput(FolderOutput):
 
     KEEPS_OFFSETS = True
 
-    def __init__(
-        self,
-        destination: Destination,
-        spec: OutputSpec,
-        *,
-        channels: bool = True,
-        attached: bool = False,
-    ) -> None:
-        self._group = destination.dataset.strip("/")
-        self._templates: dict[int, bytes] = {}
-        super().__init__(destination, spec, channels=channels, attached=attached)
+    @cached_property
+    def _templates(self) -> dict[int, bytes]:
+        """The metadata of levels, by which shards are encoded, once they are read."""
+        return {}
 
     def _array(self, level: int) -> str:
         return "/".join(part for part in (self._group, str(level)) if part)
@@ -77,10 +70,9 @@ class ZarrOutput(FolderOutput):
         parts = self._group.split("/") if self._group else []
         groups = ["/".join(parts[:count]) for count in range(len(parts) + 1)]
         made = {name: _group_document({}) for name in groups}
-        offset = triple_of(self.spec.attributes.get("offset", (0.0, 0.0, 0.0)))
         name = parts[-1] if parts else self.path.stem
         places = [
-            (str(level), found.resolution(self._resolution), self._first(level, offset))
+            (str(level), found.resolution(self._resolution), self._first(level))
             for level, found in enumerate(self._levels)
         ]
         made[self._group] = _group_document(ome.multiscales(name, self._channels, places))

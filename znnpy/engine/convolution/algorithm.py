@@ -7,7 +7,7 @@ from typing import Protocol
 
 from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge, Node

@@ -7,7 +7,7 @@ from dataclasses import replace
 from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, frame_rows
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import hands_back
+from znnpy.engine.memory.tensor_aliases import hands_back
 from znnpy.engine.memory.tensors import Tensor, firsts, grown
 from znnpy.engine.tasks.step import Step, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass

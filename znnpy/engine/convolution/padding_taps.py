@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.simd.rows import zero_flat
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge

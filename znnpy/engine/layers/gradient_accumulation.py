@@ -10,7 +10,7 @@ from znnpy_kernels.layers.reduction import add_doubles
 from znnpy_kernels.simd.rows import add_flat
 
 from znnpy.distributed.buckets import Pieces
-from znnpy.engine.layers.normalization import Normed
+from znnpy.engine.layers.normalization_tables import Normed
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter
 from znnpy.engine.memory.regions import Buffer, Region

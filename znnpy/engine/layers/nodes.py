@@ -18,12 +18,14 @@ from znnpy.engine.layers.activation import (
     softmax_forward,
 )
 from znnpy.engine.layers.maxout import largest
-from znnpy.engine.layers.normalization import Normed, emit_statistics, norm_backward
+from znnpy.engine.layers.normalization import emit_statistics, norm_backward
+from znnpy.engine.layers.normalization_tables import Normed
 from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
 from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import (
+from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.memory.tensor_aliases import (
     first_back,
     first_of,
     is_passed_back,
@@ -31,7 +33,6 @@ from znnpy.engine.memory.feature_maps import (
     is_read_there,
     keeps_sum,
 )
-from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward

@@ -6,7 +6,7 @@ from znnpy_kernels.layers.reduction import slopes_gradient, sum_vectors
 from znnpy_kernels.layers.tied_slopes import total_of_vectors
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.layers.normalization import Normed
+from znnpy.engine.layers.normalization_tables import Normed
 from znnpy.engine.layers.voxel_normalization import argument
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter

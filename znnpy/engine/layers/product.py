@@ -5,7 +5,7 @@ from __future__ import annotations
 from znnpy_kernels.layers.product import multiply_rows
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.feature_maps import first_of
+from znnpy.engine.memory.tensor_aliases import first_of
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena, Memory, Replica
-from znnpy.engine.memory.feature_maps import FeatureMaps, Layout, first_of, reserve_feature_maps
+from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
 from znnpy.engine.memory.staging import Staging, reserve_staging
+from znnpy.engine.memory.tensor_aliases import first_of
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
 from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Node
@@ -265,19 +267,16 @@ class Build:
 
     def concat_gradient(self, edge: str) -> Tensor:
         """Return the tensor for the gradient of one edge into a concat node."""
-        key = Name(CONCAT_GRADIENTS, edge).of(self.replica.number)
-        if key not in self._tensors:
-            own = self.maps.contributions[edge]
-            self._tensors[key] = new_tensor(
-                self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
-            )
-        return self._tensors[key]
+        return self._like(self.maps.contributions[edge], Name(CONCAT_GRADIENTS, edge))
 
     def argument(self, node: str) -> Tensor:
         """Return the tensor in which what a node's function takes is made again for the backward pass."""
-        key = Name(ARGUMENTS, node).of(self.replica.number)
+        return self._like(self.maps.activations[node], Name(ARGUMENTS, node))
+
+    def _like(self, own: Tensor, name: Name) -> Tensor:
+        """Return a tensor of the shape of another, without its frame, reserved when it is first asked for."""
+        key = name.of(self.replica.number)
         if key not in self._tensors:
-            own = self.maps.activations[node]
             self._tensors[key] = new_tensor(
                 self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
             )

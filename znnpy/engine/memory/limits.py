@@ -8,7 +8,7 @@ from math import prod
 
 from znnpy.data.process_memory import readable, whole_memory
 from znnpy.engine.memory.allocation import STEPS
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.errors import NetworkError, PlanError, ShapeError
 from znnpy.geometry import Geometry, describe, fit
 from znnpy.layers.edges import edge_kind

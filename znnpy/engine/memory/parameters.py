@@ -17,7 +17,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer, BufferPart, Filled, Name, Region, Use
 from znnpy.network.parameters import fixed, learned, parameter_shapes
 from znnpy.network.types import Edge

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from znnpy.engine.memory.arena import Arena
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 from znnpy.engine.memory.tensors import Tensor, dense_floats, new_tensor
 from znnpy.layers.types import BARE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE
 from znnpy.learning.loss import Objective

@@ -14,7 +14,7 @@ from znnpy.interop.described import Described
 
 Floats = NDArray[np.float64]
 AXES = ("batch", "channel", "z", "y", "x")
-_LETTERS = {"b": "batch", "c": "channel", "z": "z", "y": "y", "x": "x"}
+LETTERS = {"b": "batch", "c": "channel", "z": "z", "y": "y", "x": "x"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Step:
         given = self.said.values.get("axes")
         if given is None:
             return list(AXES[1:])
-        names = [_LETTERS.get(one, one) for one in given] if isinstance(given, str | list) else []
+        names = [LETTERS.get(one, one) for one in given] if isinstance(given, str | list) else []
         if not names or not all(isinstance(name, str) and name in AXES for name in names):
             raise self.said.wrong("axes", f"must be axes of {', '.join(AXES)}")
         return [name for name in names if name != "batch"]

@@ -9,11 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from znnpy.errors import ModelFileError
-from znnpy.interop.bioimageio.steps import Step
+from znnpy.interop.bioimageio.steps import AXES, LETTERS, Step
 from znnpy.interop.described import Described
 
-_LETTERS = {"b": "batch", "c": "channel", "z": "z", "y": "y", "x": "x"}
-_ORDER = ("batch", "channel", "z", "y", "x")
 NEW, OLD = "0.5", "0.4"
 
 
@@ -34,10 +32,10 @@ class Tensor:
             raise ModelFileError(
                 f"{self.where}: its test tensor has shape {array.shape}, and axes {' '.join(self.axes)}"
             )
-        there = [axis for axis in _ORDER if axis in self.axes]
+        there = [axis for axis in AXES if axis in self.axes]
         moved = array.transpose([self.axes.index(axis) for axis in there])
         shape = dict(zip(there, moved.shape, strict=True))
-        return moved.reshape([shape.get(axis, 1) for axis in _ORDER])
+        return moved.reshape([shape.get(axis, 1) for axis in AXES])
 
 
 def version_of(said: Described) -> str:
@@ -78,9 +76,9 @@ def _steps(inner: Described, key: str, named: str) -> list[Step]:
 
 def _old(said: Described, inner: Described, key: str, number: int) -> Tensor:
     letters = inner.text("axes")
-    if not set(letters) <= set(_LETTERS) or len(set(letters)) < len(letters):
-        raise inner.wrong("axes", f"must be letters of {''.join(_LETTERS)}, each once")
-    axes = [_LETTERS[letter] for letter in letters]
+    if not set(letters) <= set(LETTERS) or len(set(letters)) < len(letters):
+        raise inner.wrong("axes", f"must be letters of {''.join(LETTERS)}, each once")
+    axes = [LETTERS[letter] for letter in letters]
     word = f"test_{key}"
     tests = said.listed(word) if word in said else []
     shape = inner.values.get("shape")
@@ -98,7 +96,7 @@ def _new(inner: Described, key: str) -> Tensor:
             raise inner.wrong("axes", "must be a list of mappings")
         kind, name = entry.get("type"), entry.get("id")
         found = kind if kind in ("batch", "channel") else name
-        if found not in _ORDER or found in axes:
+        if found not in AXES or found in axes:
             raise inner.wrong(
                 "axes", f"must be batch, channel, z, y and x, each once; found {str(found)[:40]}"
             )
@@ -115,5 +113,5 @@ def _fixed(axes: Sequence[str], sizes: Sequence[Any] | None) -> tuple[int, int, 
     if sizes is None or len(sizes) != len(axes):
         return None
     by_name = dict(zip(axes, sizes, strict=True))
-    z, y, x = (by_name.get(axis, 1) for axis in _ORDER[2:])
+    z, y, x = (by_name.get(axis, 1) for axis in AXES[2:])
     return (z, y, x) if all(type(n) is int and n > 0 for n in (z, y, x)) else None

@@ -31,11 +31,7 @@ def segresnet(keys: Keywords, state: State) -> Net:
     dimensions = keys.dimensions()
     layers = Layers(state, dimensions, keys.integer("in_channels"))
     told_dropout(layers, keys, "dropout_prob")
-    norm, act = norm_of(keys, "norm"), function_of(keys, "act")
-    if "norm_name" in keys and keys.text("norm_name"):
-        if keys.text("norm_name").lower() != "group":
-            raise keys.wrong("norm_name", "must be group")
-        norm = replace(Norm("group"), groups=keys.integer("num_groups"))
+    norm, act = _norm(keys), function_of(keys, "act")
     width, mode = keys.integer("init_filters"), keys.text("upsample_mode")
     down, up = keys.integers("blocks_down"), keys.integers("blocks_up")
     if len(up) >= len(down):
@@ -72,3 +68,12 @@ def segresnet(keys: Keywords, state: State) -> Net:
     # One function serves as that of the class itself, and of its last layers.
     state.same("act_mod.", "conv_final.1.")
     return finished(layers, x)
+
+
+def _norm(keys: Keywords) -> Norm | None:
+    """Return the norm of all blocks: `norm`, or that of `norm_name`, as it was called before."""
+    if "norm_name" not in keys or not keys.text("norm_name"):
+        return norm_of(keys, "norm")
+    if keys.text("norm_name").lower() != "group":
+        raise keys.wrong("norm_name", "must be group")
+    return replace(Norm("group"), groups=keys.integer("num_groups"))

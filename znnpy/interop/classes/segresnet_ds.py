@@ -17,12 +17,7 @@ def segresnet_ds(keys: Keywords, state: State) -> Net:
     """Return MONAI's SegResNetDS as it predicts: with its finest head alone."""
     keys.refuse("preprocess", None)
     dimensions, width = keys.dimensions(), keys.integer("init_filters")
-    down = keys.integers("blocks_down")
-    if len(down) < 2:
-        raise keys.wrong("blocks_down", "must hold at least two numbers")
-    up = keys.integers("blocks_up") if "blocks_up" in keys else [1] * (len(down) - 1)
-    if len(up) != len(down) - 1:
-        raise keys.wrong("blocks_up", f"must hold {len(down) - 1} numbers")
+    down, up = _counts(keys)
     strides = _strides(keys, dimensions, len(down))
     sizes = [[3 if step > 1 else 1 for step in stride] for stride in strides]
     layers = Layers(
@@ -59,6 +54,17 @@ def segresnet_ds(keys: Keywords, state: State) -> Net:
                 layers.sketch.note("heads of deep supervision are left out, as in prediction")
     head = f"up_layers.{len(up) - 1}.head"
     return finished(layers, layers.conv(x, head, keys.integer("out_channels"), 1, bias=True))
+
+
+def _counts(keys: Keywords) -> tuple[list[int], list[int]]:
+    """Return the number of blocks of each level on the way down, and on the way up."""
+    down = keys.integers("blocks_down")
+    if len(down) < 2:
+        raise keys.wrong("blocks_down", "must hold at least two numbers")
+    up = keys.integers("blocks_up") if "blocks_up" in keys else [1] * (len(down) - 1)
+    if len(up) != len(down) - 1:
+        raise keys.wrong("blocks_up", f"must hold {len(down) - 1} numbers")
+    return down, up
 
 
 def _strides(keys: Keywords, dimensions: int, levels: int) -> list[list[Any]]:

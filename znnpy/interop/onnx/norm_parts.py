@@ -37,25 +37,7 @@ def power(reading: Reading, op: Operator, name: str) -> Value:
     """Pow by 2 and by a half, and Sqrt."""
     x = reading.value(op)
     number = 0.5 if op.kind == "Sqrt" else float(reading.array(op, 1, "exponent").reshape(-1)[0])
-    if number not in (2, 0.5):
-        raise op.wrong(f"by {number} is not supported")
-    return written_out.applied(x, "square" if number == 2 else "root")
-
-
-def of_two(reading: Reading, op: Operator, name: str, one: Value, other: Value) -> Value:
-    """Return what two values make, of which one is part of a norm at least; Div of any."""
-    match op.kind:
-        case "Add":
-            return written_out.total(reading.sketch, name, one, other)
-        case "Mul" if one == other:
-            return written_out.applied(one, "square")
-        case "Mul" if not (one.term and other.term):
-            return written_out.product(one, other)
-        case "Sub" if not one.term:
-            return written_out.difference(one, other)
-        case "Div":
-            return written_out.quotient(reading.sketch, name, one, other)
-    raise op.wrong("of parts of a norm is not supported")
+    return written_out.power(reading.sketch, x, number)
 
 
 def with_constant(op: Operator, x: Value, array: Floats) -> Value:

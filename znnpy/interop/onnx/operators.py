@@ -14,7 +14,7 @@ from znnpy.interop.onnx.function_operators import FUNCTION_OPERATORS
 from znnpy.interop.onnx.norm_operators import NORM_OPERATORS
 from znnpy.interop.onnx.reading import Reading, Translation, refuse_extra
 from znnpy.interop.onnx.window_operators import WINDOW_OPERATORS
-from znnpy.interop.operators import arithmetic, functions, windows
+from znnpy.interop.operators import arithmetic, functions, windows, written_out
 from znnpy.interop.operators.value import Value
 
 MINUS = np.array([-1], np.float32)
@@ -52,7 +52,7 @@ def _arithmetic(kind: str) -> Translation:
 def _of_two(reading: Reading, op: Operator, name: str, kind: str) -> Value:
     one, other, sketch = reading.value(op, 0), reading.value(op, 1), reading.sketch
     if kind == "Div" or one.term or other.term:
-        return norm_parts.of_two(reading, op, name, one, other)
+        return written_out.of_two(sketch, kind.lower(), name, one, other)
     match kind:
         case "Add":
             return arithmetic.added(sketch, name, one, other)

@@ -42,6 +42,29 @@ def norm(value: Value, axes: tuple[int, ...], seen: tuple[int, ...]) -> Value:
     return applied(reduced(applied(value, "square"), "sum", axes, seen), "root")
 
 
+def power(sketch: Sketch, x: Value, number: float) -> Value:
+    """Return a value by 2 or by a half, as a term; others are refused."""
+    if number not in (2, 0.5):
+        raise sketch.wrong(f"by {number} is not supported")
+    return applied(x, "square" if number == 2 else "root")
+
+
+def of_two(sketch: Sketch, kind: str, name: str, one: Value, other: Value) -> Value:
+    """Return what two values make by `add`, `mul`, `sub` or `div`, of which one is a term at least; `div` of any."""
+    match kind:
+        case "add":
+            return total(sketch, name, one, other)
+        case "mul" if one == other:
+            return applied(one, "square")
+        case "mul" if not (one.term and other.term):
+            return product(one, other)
+        case "sub" if not one.term:
+            return difference(one, other)
+        case "div":
+            return quotient(sketch, name, one, other)
+    raise sketch.wrong("of parts of a norm is not supported")
+
+
 def quotient(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
     """Return one by the other: a norm where both are its parts, else a term."""
     if not is_term(one, other):

@@ -89,23 +89,7 @@ def power(call: Call, name: str) -> Value:
     """pow by 2 and by a half, and sqrt, as parts of a norm."""
     x = call.value()
     number = 0.5 if call.kind == "sqrt" else call["exponent"]
-    if number not in (2, 0.5):
-        raise call.wrong(f"by {number} is not supported")
-    return written_out.applied(x, "square" if number == 2 else "root")
-
-
-def of_terms(call: Call, name: str, one: Value, other: Value) -> Value:
-    """Return what two values make, of which one is part of a norm at least."""
-    match call.kind:
-        case "add":
-            return written_out.total(call.sketch, name, one, other)
-        case "mul" if not (one.term and other.term):
-            return written_out.product(one, other)
-        case "sub" if not one.term:
-            return written_out.difference(one, other)
-        case "div":
-            return written_out.quotient(call.sketch, name, one, other)
-    raise call.wrong("of parts of a norm is not supported")
+    return written_out.power(call.sketch, x, number)
 
 
 NORM_OPERATORS: dict[str, Translation] = {

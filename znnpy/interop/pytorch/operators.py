@@ -11,7 +11,7 @@ from znnpy.interop.operators import arithmetic, functions, windows, written_out
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
 from znnpy.interop.pytorch.function_operators import FUNCTION_OPERATORS
-from znnpy.interop.pytorch.norm_operators import NORM_OPERATORS, batch_norm, of_terms, reduction
+from znnpy.interop.pytorch.norm_operators import NORM_OPERATORS, batch_norm, reduction
 from znnpy.interop.pytorch.window_operators import WINDOW_OPERATORS
 
 
@@ -70,7 +70,7 @@ def _arithmetic(call: Call, name: str) -> Value:
 
 def _of_two(call: Call, name: str, one: Value, other: Value) -> Value:
     if written_out.is_term(one, other):
-        return of_terms(call, name, one, other)
+        return written_out.of_two(call.sketch, call.kind, name, one, other)
     match call.kind:
         case "add":
             return arithmetic.added(call.sketch, name, one, other)

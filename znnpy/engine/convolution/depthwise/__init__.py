@@ -12,7 +12,7 @@ from znnpy.engine.convolution.depthwise.passes import (
     weight_gradient,
 )
 from znnpy.engine.convolution.flops import Operations
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge

@@ -21,7 +21,7 @@ from znnpy.engine.convolution.fft.passes import (
     weight_gradient,
 )
 from znnpy.engine.convolution.flops import Operations, of_transform
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName

@@ -13,7 +13,7 @@ from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, 
 from znnpy.engine.convolution.flops import Operations, of_transform
 from znnpy.engine.convolution.spectral.filters import derive
 from znnpy.engine.convolution.spectral.passes import data_gradient, forward, weight_gradient
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import ConvShape, PassName

@@ -12,7 +12,7 @@ from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
-from znnpy.engine.memory.feature_maps import Layout
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName

@@ -1,0 +1,90 @@
+"""Nodes of few channels lie planar only where all that writes and reads them can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from znnpy.engine.memory.planar import is_planar
+from znnpy.network.types import Edge, Network, Node, Norm
+from znnpy.plan import ALGORITHMS, PassName
+from znnpy.plan.algorithms import Traits
+from znnpy.plan.cost import FEW_IMAGES
+
+MANY, FEW = 16, 3
+
+
+def network(**middle: object) -> Network:
+    """A node of few channels between two of many; `middle`: what else it has."""
+    nodes = (
+        Node("input", "input", MANY),
+        replace(Node("few", "transfer", FEW), **middle),  # type: ignore[arg-type]
+        Node("output", "transfer", MANY),
+    )
+    edges = (
+        Edge("before", "conv", "input", "few", size=(3, 3, 3)),
+        Edge("after", "conv", "few", "output", size=(3, 3, 3)),
+    )
+    return Network(nodes, edges)
+
+
+def direct(edge: Edge, which: PassName) -> Traits:
+    return ALGORITHMS["direct"].traits
+
+
+def test_few_channels_between_many_lie_planar() -> None:
+    assert is_planar(network(), "few", direct)
+    assert not is_planar(network(), "output", direct)
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        {"norm": Norm("batch")},
+        {"function": "softmax"},
+        {"function": "prelu"},
+        {"channels": MANY},
+    ],
+)
+def test_functions_over_channels_norms_and_slopes_need_lanes(middle: dict[str, object]) -> None:
+    assert not is_planar(network(**middle), "few", direct)
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_strides_need_lanes(name: str) -> None:
+    net = network()
+    edges = tuple(
+        replace(edge, stride=(1, 2, 1)) if edge.name == name else edge for edge in net.edges
+    )
+    assert not is_planar(replace(net, edges=edges), "few", direct)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"), [("input", FEW), ("input", FEW_IMAGES), ("output", FEW)]
+)
+def test_lanes_are_on_one_side_at_least(name: str, channels: int) -> None:
+    net = network()
+    nodes = tuple(
+        replace(node, channels=channels) if node.name == name else node for node in net.nodes
+    )
+    assert not is_planar(replace(net, nodes=nodes), "few", direct)
+
+
+@pytest.mark.parametrize(
+    ("edge", "which", "ability"),
+    [
+        ("before", "forward", "writes_planar"),
+        ("before", "gradient", "reads_planar_gradients"),
+        ("before", "weight", "reads_planar_gradients"),
+        ("after", "forward", "reads_planar"),
+        ("after", "gradient", "writes_planar"),
+        ("after", "weight", "reads_planar"),
+    ],
+)
+def test_every_pass_of_every_edge_counts(edge: str, which: str, ability: str) -> None:
+    def traits(one: Edge, of: PassName) -> Traits:
+        found = ALGORITHMS["direct"].traits
+        return replace(found, **{ability: False}) if (one.name, of) == (edge, which) else found
+
+    assert not is_planar(network(), "few", traits)
