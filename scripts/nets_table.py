@@ -191,7 +191,7 @@ def by_step(net: Net, folder: Path) -> float:
     described = described_module(module, image)
     before = described.parameters
     if any("learn apart" in note for note in described.notes):
-        raise ZnnpyError("one slope for all channels would be one for each")
+        raise ZnnpyError("one slope for several layers would be one for each")
     with from_torch(
         module, image, loss="square", hardware=Hardware(precision="float64"),
         optimizer=znnpy.Optimizer("sgd", momentum=0.0),
