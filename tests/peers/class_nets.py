@@ -190,7 +190,7 @@ OTHERS: dict[str, Known] = {
 }  # fmt: skip
 KNOWN = {**MONAI, **OTHERS}
 LEARNED = (
-    "UNet", "UNet, plain", "UNet, flat", "DynUNet", "SegResNet", "UNet3D", "torch-em", "MedNeXt",
+    "UNet", "UNet, plain", "UNet, flat", "AttentionUnet", "DynUNet", "SegResNet", "UNet3D", "torch-em", "MedNeXt",
     "MedNeXt, layer norm, responses",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
