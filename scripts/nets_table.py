@@ -53,6 +53,12 @@ MORE: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         lambda: nets.MedNeXt(init_filters=4, blocks_down=(1, 1, 1, 1), blocks_up=(1, 1, 1, 1), blocks_bottleneck=1),
         (1, 32, 32, 32),
     ),
+    "MedNeXt of MONAI, responses": (
+        lambda: nets.MedNeXt(
+            init_filters=4, blocks_down=(1,) * 4, blocks_up=(1,) * 4, blocks_bottleneck=1, global_resp_norm=True
+        ),
+        (1, 32, 32, 32),
+    ),
     "AutoEncoder": (lambda: nets.AutoEncoder(3, 1, 1, (4, 8), (2, 2)), (1, 16, 16, 16)),
     "QuickNAT": (lambda: nets.Quicknat(num_classes=3, num_channels=1, num_filters=8), (1, 32, 32)),
     "UNETR": (
@@ -191,7 +197,7 @@ def by_step(net: Net, folder: Path) -> float:
     described = described_module(module, image)
     before = described.parameters
     if any("learn apart" in note for note in described.notes):
-        raise ZnnpyError("one slope for all channels would be one for each")
+        raise ZnnpyError("one slope for several layers would be one for each")
     with from_torch(
         module, image, loss="square", hardware=Hardware(precision="float64"),
         optimizer=znnpy.Optimizer("sgd", momentum=0.0),

@@ -184,7 +184,10 @@ def test_files_that_are_no_config(tmp_path: Path, raw: bytes, line: int, words: 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         load_config(tmp_path / "none.yaml")
-    with pytest.raises(ConfigError, match="is a folder"):
+    with pytest.raises(ConfigError, match="is a folder; a YAML file is needed"):
+        load_config(tmp_path)
+    (tmp_path / "config.yaml").write_text("network: {}")
+    with pytest.raises(ConfigError, match=r"is a folder; name the config in it, config\.yaml"):
         load_config(tmp_path)
 
 

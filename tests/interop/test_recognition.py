@@ -52,6 +52,10 @@ def test_names_and_axes_are_those_of_the_checkpoint(name: str, tmp_path: Path) -
         {"supervise": 0},
         {"convs": [2, 3, 2]},
         {"dropout": 0.9},
+        {"order": "pre"},
+        {"norm": "channel"},
+        {"norm": "response"},
+        {"heads": {"more": 2}},
     ],
     ids=str,
 )

@@ -330,13 +330,29 @@ class Lsd(nn.Module):
         return found if len(found) > 1 else found[0]
 
 
+class _LayerNorm(nn.Module):
+    """MedNeXt's, over the channels of a voxel."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(torch.ones(channels)),
+            nn.Parameter(torch.zeros(channels)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        away = x - x.mean(1, keepdim=True)
+        x = away / torch.sqrt(away.pow(2).mean(1, keepdim=True) + 1e-5)
+        return self.weight[:, None, None, None] * x + self.bias[:, None, None, None]
+
+
 class MedNeXt(nn.Module):
     """MedNeXt of version 1."""
 
     def __init__(
         self, in_channels: int, n_channels: int, n_classes: int, exp_r: Any = 2, enc_kernel_size: int = 3,
         dec_kernel_size: int = 5, do_res: bool = True, do_res_up_down: bool = True, deep_supervision: bool = False,
-        block_counts: Sequence[int] = (1,) * 9, kernel_size: None = None,
+        block_counts: Sequence[int] = (1,) * 9, kernel_size: None = None, norm_type: str = "group", grn: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.res, self.around, self.deep = do_res, do_res_up_down, deep_supervision
@@ -344,13 +360,18 @@ class MedNeXt(nn.Module):
         conv, back = nn.Conv3d, nn.ConvTranspose3d
 
         def block(kind: Any, x: int, n: int, r: int, k: int, step: int = 1) -> nn.ModuleDict:
+            norm = _LayerNorm(x) if norm_type == "layer" else nn.GroupNorm(x, x)
             parts = {
-                "conv1": kind(x, x, k, step, k // 2, groups=x), "norm": nn.GroupNorm(x, x), "conv2": conv(x, r * x, 1),
+                "conv1": kind(x, x, k, step, k // 2, groups=x), "norm": norm, "conv2": conv(x, r * x, 1),
                 "conv3": conv(r * x, n, 1),
             }  # fmt: skip
             if step == 2 and do_res_up_down:
                 parts["res_conv"] = kind(x, n, 1, 2)
-            return nn.ModuleDict(parts)
+            made = nn.ModuleDict(parts)
+            if grn:
+                for name in ("grn_beta", "grn_gamma"):
+                    made.register_parameter(name, nn.Parameter(torch.zeros(1, r * x, 1, 1, 1)))
+            return made
 
         def stage(place: int, n: int, k: int) -> nn.Sequential:
             return nn.Sequential(
@@ -377,7 +398,12 @@ class MedNeXt(nn.Module):
         self.dummy_tensor = nn.Parameter(torch.ones(1))
 
     def inner(self, part: Any, x: Tensor) -> Tensor:
-        return part["conv3"](functional.gelu(part["conv2"](part["norm"](part["conv1"](x)))))
+        x = functional.gelu(part["conv2"](part["norm"](part["conv1"](x))))
+        if hasattr(part, "grn_gamma"):
+            gx = torch.norm(x, p=2, dim=(-3, -2, -1), keepdim=True)
+            nx = gx / (gx.mean(dim=1, keepdim=True) + 1e-6)
+            x = part.grn_gamma * (x * nx) + part.grn_beta + x
+        return part["conv3"](x)
 
     def stage(self, name: str, x: Tensor) -> Tensor:
         for part in getattr(self, name):

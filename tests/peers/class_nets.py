@@ -184,7 +184,13 @@ OTHERS: dict[str, Known] = {
          "exp_r": [1, 2, 1, 2, 1, 2, 1, 2, 3]},
         (1, 32, 32, 32),
     ),
+    "MedNeXt, layer norm, responses": Known(
+        "mednext.MedNeXt", MedNeXt, {**_MEDNEXT, "norm_type": "layer", "grn": True}, (1, 32, 32, 32)
+    ),
 }  # fmt: skip
 KNOWN = {**MONAI, **OTHERS}
-LEARNED = ("UNet, flat", "DynUNet", "SegResNet", "UNet3D", "torch-em", "MedNeXt")
+LEARNED = (
+    "UNet", "UNet, plain", "UNet, flat", "AttentionUnet", "DynUNet", "SegResNet", "UNet3D", "torch-em", "MedNeXt",
+    "MedNeXt, layer norm, responses",
+)  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""

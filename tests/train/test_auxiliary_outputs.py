@@ -83,7 +83,12 @@ def test_trained_evaluated_and_predicted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("lsds: 10", "lsds: 9", r"training.outputs.lsds.target: output 'lsds' has 9 channels, but"),
+        ("lsds: 10", "lsds: 9", r"training.outputs.lsds.target: output 'lsds' has 9 .* needs 10$"),
+        (
+            ", target: {kind: lsd, sigma: [1, 2, 2]}",
+            "",
+            r"'lsds' .* needs 3; training.outputs.lsds.target gives it",
+        ),
         ("kind: lsd, ", "kind: affinity, ", "sigma"),
         ("lsds: 10", "output: 10", "begins with no input, output"),
         ("sigma: [1, 2, 2]", "sigma: 1000", "must be at most 64 voxels; found 1000"),

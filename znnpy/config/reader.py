@@ -75,7 +75,7 @@ def read_file(path: str | Path) -> Document:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise MalformedConfigError([Problem(place, (), _reason(error))]) from None
+        raise MalformedConfigError([Problem(place, (), _reason(error, path))]) from None
     if len(raw) > MOST_BYTES:
         raise MalformedConfigError([Problem(place, (), "is larger than 1 MiB; that is no config")])
     try:
@@ -87,10 +87,12 @@ def read_file(path: str | Path) -> Document:
     return read_text(text, str(path))
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     if isinstance(error, IsADirectoryError):
+        if (path / "config.yaml").is_file():
+            return "is a folder; name the config in it, config.yaml"
         return "is a folder; a YAML file is needed"
     return f"cannot be read: {error.strerror}"
 

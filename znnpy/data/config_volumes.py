@@ -215,9 +215,15 @@ def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
         target = _target(config, node, losses[node.name])
         wanted = target.target_channels(node.channels)
         if wanted != node.channels:
+            place, own = config.target_place(node.name), f"training.outputs.{node.name}.target"
+            other = (
+                f"; {own} gives it another one"
+                if len(network.outputs) > 1 and not place.endswith(own)
+                else ""
+            )
             raise ConfigError(
-                f"{config.target_place(node.name)}: output {node.name!r} has {node.channels} channels, but target "
-                f"{config.target(node.name).kind!r} needs {wanted}"
+                f"{place}: output {node.name!r} has {node.channels} channel(s), but target "
+                f"{config.target(node.name).kind!r} needs {wanted}{other}"
             )
         made[node.name] = target
     return made

@@ -24,9 +24,11 @@ SIDE = 192  # voxels of the example: many halves are whole
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm: `kind` instance, batch or group; `tracked`: an instance norm that keeps running statistics."""
+    """A norm: `kind` instance, batch, group or channel (of each voxel); `tracked`: an instance norm that keeps
+    running statistics.
+    """
 
-    kind: Literal["instance", "batch", "group"]
+    kind: Literal["instance", "batch", "group", "channel"]
     epsilon: float = 1e-5
     affine: bool = True
     momentum: float = 0.1
@@ -135,6 +137,16 @@ class Layers:
         return arithmetic.normed(
             self.sketch, name, x, kind, norm.epsilon, arrays, norm.groups, norm.momentum
         )
+
+    def response(self, x: Value, name: str, epsilon: float) -> Value:
+        """Add global response normalisation, whose tensors are NAME_gamma and NAME_beta, as large as a feature map."""
+        self.at(name)
+        shape = (1, x.channels, *(1,) * self.dimensions)
+        arrays = {
+            ours: self.state.floats(f"{name}_{theirs}", shape).reshape(-1)
+            for ours, theirs in {"scale": "gamma", "shift": "beta"}.items()
+        }
+        return arithmetic.normed(self.sketch, name, x, "response", epsilon, arrays)
 
     def function(self, x: Value, name: str, function: Function | None) -> Value:
         """Add a function, if there is one."""

@@ -22,15 +22,19 @@ class _Blocks:
         self.residual, self.around = keys.truth("do_res"), keys.truth("do_res_up_down")
         taps = "kernel_size" if "kernel_size" in keys else ""
         self.sizes = [keys.integer(taps or key) for key in ("enc_kernel_size", "dec_kernel_size")]
+        self.layered, self.responding = keys.text("norm_type") == "layer", keys.truth("grn")
         if any(size % 2 == 0 for size in self.sizes):
             raise keys.wrong("kernel_size", "must be odd")
 
     def inner(self, x: Value, name: str, width: int, place: int) -> Value:
-        """Add norm, expansion, function and compression."""
+        """Add norm, expansion, function and compression, before which responses may be normalised."""
         channels, layers = x.channels, self.layers
-        x = layers.norm(x, f"{name}.norm", Norm("group", groups=channels))
+        norm = Norm("channel") if self.layered else Norm("group", groups=channels)
+        x = layers.norm(x, f"{name}.norm", norm)
         x = layers.conv(x, f"{name}.conv2", self.expansion[place] * channels, 1, bias=True)
         x = layers.function(x, f"{name}.act", Function("gelu"))
+        if self.responding:
+            x = layers.response(x, f"{name}.grn", 1e-6)
         return layers.conv(x, f"{name}.conv3", width, 1, bias=True)
 
     def stage(self, x: Value, name: str, place: int) -> Value:
@@ -86,11 +90,15 @@ class _Blocks:
 
 def mednext(keys: Keywords, state: State) -> Net:
     """Return MedNeXt, with an output at each level if it is supervised deeply."""
-    keys.refuse("grn", False)
-    keys.refuse("norm_type", "group", "must be group")
     dimensions: Any = {"2d": 2, "3d": 3}.get(keys.text("dim"))
     if dimensions is None:
         raise keys.wrong("dim", "must be 2d or 3d")
+    # The class's layer norm has parameters of four axes, which beside maps of a flat net give another shape.
+    known = ("group", "layer") if dimensions == 3 else ("group",)
+    if keys.text("norm_type") not in known:
+        raise keys.wrong(
+            "norm_type", f"must be {' or '.join(known)} where dim is {keys.text('dim')}"
+        )
     layers = Layers(state, dimensions, keys.integer("in_channels"))
     blocks, classes = _Blocks(keys, layers), keys.integer("n_classes")
     state.leave("dummy_tensor")
