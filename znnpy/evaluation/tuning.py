@@ -79,6 +79,10 @@ def tuned(
     offsets say. The volumes stay open and the
     caller's. Raises VolumeError for predictions and labels that do not fit.
     """
+    if request.method is not None and METHODS[request.method].blocks is not None:
+        raise VolumeError(
+            f"{prediction.name}: method {request.method} has neither threshold nor sizes, there is nothing to tune"
+        )
     found = []
     for name in _methods(prediction, request):
         try:
