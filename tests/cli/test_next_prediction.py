@@ -85,6 +85,25 @@ def test_classes_are_segmented_as_classes(
     assert "nothing to tune" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("p.zarr", []), ("p.precomputed", ["--kind", "affinity"]), ("p.nrrd", ["--kind", "affinity"])],
+)
+def test_affinities_are_segmented_as_such_whatever_the_file_keeps(
+    name: str, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = CLASSES.replace("WANTED", "affinity").replace("loss: softmax", "loss: bce")
+    text = text.replace(
+        "affinity", "{kind: affinity, offsets: [[-1, 0, 0], [0, -1, 0], [0, 0, -1]]}"
+    )
+    Path("config.yaml").write_text(text.replace("h5:classes", "h5:labels"))
+    assert status_of("train", "config.yaml") == 0
+    assert status_of("predict", "RUN", "--input", "stack.h5:raw", "--output", name) == 0
+    words = following_last(capsys)
+    assert words == ["segment", name, "--output", "objects.h5", *more]
+    assert status_of(*words) == 0
+
+
 def following_last(capsys: pytest.CaptureFixture[str]) -> list[str]:
     lines = re.findall(r"^next: znnpy (.*)$", capsys.readouterr().err, re.MULTILINE)
     return shlex.split(lines[-1])

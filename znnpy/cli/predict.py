@@ -288,12 +288,16 @@ def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: 
     """Suggest `segment` for predictions that show objects or classes, `view` for all others."""
     from znnpy.learning.readings import CLASSES
     from znnpy.network import training_losses
+    from znnpy.registry import resolved
 
     target = saved.config.target(output)
+    # Files that keep no offsets do not show that they hold affinities.
+    writer = resolved(destination.format.blocks)
+    affinities = () if getattr(writer, "KEEPS_OFFSETS", False) else ("--kind", "affinity")
     reading = training_losses(saved.config, saved.weights.network)[output].reading
     ways: dict[str, tuple[str, ...]] = {
         "boundary": (),
-        "affinity": (),
+        "affinity": affinities,
         "mask": ("--kind", "foreground"),
     }
     if target.kind == "labels" and reading is CLASSES:
