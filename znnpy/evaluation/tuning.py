@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.volume import ArrayVolume, Volume
@@ -83,6 +84,7 @@ def tuned(
         raise VolumeError(
             f"{prediction.name}: method {request.method} has neither threshold nor sizes, there is nothing to tune"
         )
+    _refuse_truth(prediction, truth, mask)
     found = []
     for name in _methods(prediction, request):
         try:
@@ -94,6 +96,20 @@ def tuned(
     if not found:
         raise VolumeError(f"{prediction.name}: no method could be tried")
     return sorted(found, key=lambda tried: tried.cremi)
+
+
+def _refuse_truth(prediction: Volume, truth: Volume, mask: Volume | None) -> None:
+    nothing = ArrayVolume(
+        np.zeros(prediction.extent, np.uint8),
+        prediction.name,
+        prediction.resolution,
+        prediction.placed,
+    )
+    pair = read_pair(nothing, truth, mask)
+    if np.unique(pair.truth[pair.known & (pair.truth != 0)]).size < 2:
+        raise VolumeError(
+            f"{truth.name} has fewer than two objects that count where the prediction lies: nothing to tune on"
+        )
 
 
 def _methods(prediction: Volume, request: Request) -> Iterator[str]:
