@@ -150,6 +150,20 @@ def test_labels_that_are_all_the_same_are_told(check: Check) -> None:
     assert errors.count("nothing apart") == 1
 
 
+def test_numbers_of_objects_without_a_0_are_no_mask(check: Check, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.h5", "r+") as file:
+        file["objects"] = np.where(file["none"][...] == 0, 3, 0)
+        file["objects"][0] = 7
+        file["some"] = file["objects"][...]
+        file["some"][-1] = 0
+    masks = CONFIG.replace("  test:", "  target: mask\n  test:")
+    code, _, errors = check(config=masks.replace("data.h5:labels", "data.h5:objects", 1))
+    assert code == 0
+    assert "all labels that count are 3 to 7, none is 0: they tell nothing apart" in errors
+    code, _, errors = check(config=masks.replace("data.h5:labels", "data.h5:some", 1))
+    assert (code, "nothing apart" in errors) == (0, False)
+
+
 def test_labels_that_are_all_the_same_or_ignored_are_told(check: Check) -> None:
     two = CONFIG.replace("channels: 1,", "channels: 2,").replace("h5:labels", "h5:mask")
     target = "  target: {kind: labels, ignore: 255}\n  test:"

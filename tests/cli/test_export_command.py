@@ -36,6 +36,14 @@ def test_a_module_and_its_weights(run: Path, capsys: pytest.CaptureFixture[str])
     assert "Softmax" not in Path("b.py").read_text()
 
 
+def test_help_names_extras(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    assert status_of("export", "--help") == 0
+    assert "needs the extra znnpy[onnx]" in " ".join(capsys.readouterr().out.split())
+
+
 def test_weights_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert status_of("export", "liver", "--format", "state-dict", "--output", "a.pth") == 0

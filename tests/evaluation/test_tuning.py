@@ -73,6 +73,24 @@ def test_what_is_given_stays(pair: Pair) -> None:
         tuned(*pair, None, Request("mutex"), print)
 
 
+def test_labels_that_tell_nothing_are_refused_once(pair: Pair) -> None:
+    prediction, truth = pair
+    said: list[str] = []
+    one = np.ones((18, 32, 34), np.uint32)
+    for values, expected in (
+        (one, "fewer than two objects"),
+        (one * 0, "fewer than two objects"),
+        (one.astype(np.float32), "expected numbers of objects"),
+    ):
+        labels = ArrayVolume(values, "labels", (1, 1, 1), (2, 2, 2))
+        with pytest.raises(VolumeError, match=f"labels .*{expected}"):
+            tuned(prediction, labels, None, Request(), said.append)
+    none = ArrayVolume(np.zeros((18, 32, 34), np.uint8), "mask", (1, 1, 1), (2, 2, 2))
+    with pytest.raises(VolumeError, match="fewer than two objects"):
+        tuned(prediction, truth, none, Request(), said.append)
+    assert not said
+
+
 def test_a_mask_decides_what_counts(pair: Pair) -> None:
     prediction, truth = pair
     none = np.zeros((18, 32, 34), np.uint8)

@@ -12,7 +12,7 @@ import pytest
 import zarr
 from jobs import LAYERS, Small, small
 
-from znnpy.config.models import AffinityTarget, LabelsTarget
+from znnpy.config.models import AffinityTarget, LabelsTarget, LsdTarget
 from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
@@ -118,15 +118,16 @@ def test_blocks_take_less_memory(tmp_path: Path) -> None:
 
 def test_affinities_are_no_classes(tiny: Small) -> None:
     data = tiny.weights.config.data
-    for target, good in (
-        (AffinityTarget(kind="affinity"), False),
-        (LabelsTarget(kind="labels"), True),
+    for target, refusal in (
+        (AffinityTarget(kind="affinity"), "affinities are no classes"),
+        (LsdTarget(kind="lsd"), "shape descriptors are no classes"),
+        (LabelsTarget(kind="labels"), ""),
     ):
         changed = data.model_copy(update={"target": target})
         config = tiny.weights.config.model_copy(update={"data": changed})
         tiny.weights.__dict__["config"] = config
-        if good:
-            tiny.run("l.h5", **LABELS)
-        else:
-            with pytest.raises(ConfigError, match="affinities are no classes"):
+        if refusal:
+            with pytest.raises(ConfigError, match=refusal):
                 tiny.run("a.h5", **LABELS)
+        else:
+            tiny.run("l.h5", **LABELS)

@@ -87,6 +87,10 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
     ("call", "words"),
     [
         (lambda p: package.segment(p, threshold=7), "threshold: must be a probability"),
+        (
+            lambda p: package.segment(p, kind="x"),
+            "kind: must be one of boundary, foreground, affinity",
+        ),
         (lambda p: package.segment(p * 300), "expected probabilities"),
         (lambda p: package.segment(p, method="watershedd"), "did you mean 'watershed'"),
         (lambda p: package.segment(p, offsets=[(1, 0)]), "offsets: must be 1 of z, y, x"),

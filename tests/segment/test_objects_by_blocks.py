@@ -233,6 +233,9 @@ def test_what_looks_wrong_is_remarked_on(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"object 2 has [78][0-9]% of the voxels"):
         found = written(path, tmp_path / "o.h5", Request())
     assert found.max() == 2
+    path = stored(tmp_path / "one.h5", np.zeros_like(height))
+    with pytest.warns(UserWarning, match="object 1 has 100% of the voxels"):
+        assert written(path, tmp_path / "all.h5", Request()).max() == 1
     path = stored(tmp_path / "m.h5", height.astype(np.uint8))
     with pytest.warns(UserWarning, match=r"holds uint8 up to 1, and 255 is the probability 1"):
         written(path, tmp_path / "x.h5", Request())

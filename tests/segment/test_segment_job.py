@@ -144,6 +144,8 @@ def test_one_object_of_most_voxels_is_remarked_on(method: str) -> None:
         assert len(segment(volume(values), Request(method)).sizes) == 2
     with pytest.warns(UserWarning, match="raise --threshold"):
         segment(volume(np.stack([1 - values] * 3)), Request(method, "affinity"))
+    with pytest.warns(UserWarning, match="object 1 has 100% of the voxels"):  # nothing beside it
+        assert len(segment(volume(np.zeros_like(values)), Request(method)).sizes) == 1
 
 
 def test_voxel_sizes_choose_sections(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,13 @@ from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
 from znnpy.interactive.run import open_run
 from znnpy.network import trained_network
-from znnpy.train.calibration import found_shifts, kept_shifts, recalibrated, recalibrated_outputs
+from znnpy.train.calibration import (
+    found_shifts,
+    kept_shifts,
+    recalibrated,
+    recalibrated_outputs,
+    remark,
+)
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 from znnpy.train.start import read_run
@@ -201,6 +207,26 @@ def test_what_is_unknown_is_said_and_plain_training_says_nothing() -> None:
     plain = settings("training.iterations=2", "run.directory=plain", "training.rebalance=none")
     assert "weighs classes" not in znnpy("train", "c.yaml", *plain).stderr
     assert not Path("plain/calibration.json").exists()
+
+
+def said_of(shifts: dict[str, list[float]], *more: str) -> str:
+    network = "network={unet: {widths: [2, 2], down: 2, heads: {lsds: 10, other: 1}}}"
+    targets = "training.outputs={lsds: {target: {kind: lsd}}}"
+    config = load_config("c.yaml", [network, targets, *more])
+    found = remark(config, trained_network(config), shifts)
+    assert found is not None
+    return found
+
+
+def test_of_several_outputs_those_are_named_that_stay_shifted() -> None:
+    """Shape descriptors are no probabilities, and none of them."""
+    both = said_of({"output": [1.0], "other": [1.0]})
+    assert both.endswith("undo that (inference.recalibrate)")
+    assert said_of({"output": [1.0]}).endswith(
+        "but for other, of which it is not known by how much"
+    )
+    assert "nothing undoes that" in said_of({})
+    assert "predictions keep that" in said_of({}, "inference.recalibrate=false")
 
 
 class Stopped(Quiet):

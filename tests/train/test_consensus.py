@@ -62,6 +62,18 @@ def test_a_run_keeps_the_microbatch_that_was_chosen_for_it(tmp_path):
         assert len(noted) == 1
 
 
+@pytest.mark.parametrize("batch", [2, 6, 16])
+def test_another_batch_is_left_to_the_refusal_of_changes(tmp_path, batch):
+    """It is no matter of ranks and microbatches, which may not divide it."""
+    words = ("training.batch=8", "training.microbatch=4", ALONE)
+    begun = load_config(write_config(tmp_path), words)
+    with RunDirectory.open(tmp_path / "run") as run:
+        run.begin(dump(begun), {})
+        other = (f"training.batch={batch}", "training.microbatch=auto", ALONE)
+        found = with_microbatch(load_config(tmp_path / "config.yaml", other), run, World(), Quiet())
+        assert (found.training.batch, found.training.microbatch) == (batch, 4)
+
+
 @pytest.mark.parametrize("shards", [False, True])
 def test_the_same_bits_are_promised_where_all_ranks_draw_the_same_samples(tmp_path, shards):
     words = ("training.batch=8", ALONE, "data.shards={exchange: 7}")[: 2 + shards]

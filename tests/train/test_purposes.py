@@ -127,6 +127,18 @@ def test_refused(
     assert not Path("c.yaml").exists()
 
 
+def test_a_number_for_each_image_is_no_volume_of_objects(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with h5py.File("each.h5", "w") as file:
+        file["raw"] = OBJECTS.astype(np.uint8)
+        file["labels"] = np.arange(len(OBJECTS), dtype=np.uint8)
+    for purpose in ("membranes", "affinities", "2d", "semantic"):
+        assert status_of("init", "--for", purpose, "--data", "each.h5") == 1
+        assert "take --for classification" in capsys.readouterr().err
+    assert status_of("init", "--for", "classification", "--data", "each.h5") == 0
+
+
 def test_two_numbers_are_classes(capsys: pytest.CaptureFixture[str]) -> None:
     with h5py.File("two.h5", "w") as file:
         file["raw"] = OBJECTS.astype(np.uint8)

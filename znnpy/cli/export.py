@@ -14,7 +14,8 @@ from znnpy.interop.export.formats import FORMATS
 
 
 def _summaries() -> str:
-    return "; ".join(f"{it.name}: {it.summary}" for it in FORMATS.values())
+    # Help is markup, in which [onnx] would be a style.
+    return "; ".join(f"{it.name}: {it.summary}" for it in FORMATS.values()).replace("[", "\\[")
 
 
 def export(

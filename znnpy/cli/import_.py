@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.global_options import note, suggest
+from znnpy.cli.global_options import note
+from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import new_path
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -52,12 +53,4 @@ def import_(
     typer.echo(f"{output}  {found.title}")
     for text in found.notes:
         note(text)
-    prepared = "prepare" in found.config["data"]
-    suggest(
-        "predict",
-        output,
-        "--input",
-        "IMAGE",
-        "--output",
-        "labels.nii.gz" if prepared else "values.h5",
-    )
+    suggest_predict(output, output="values.h5")

@@ -29,7 +29,6 @@ from znnpy.cli.predict_sets import cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
-    from znnpy.config.data_section import Target
     from znnpy.config.models import VolumeSection
     from znnpy.data.writing.destination import Destination
     from znnpy.infer.job import Job
@@ -223,7 +222,7 @@ def predict(
                 _refuse_output(destination, dry_run)
             _predict(saved, section, request, destination, dry_run, verify_seams, dask)
     if left and not dry_run:
-        _suggest(saved.config.target(request.node.name), left[0][1], labels=labels)
+        _suggest(saved, request.node.name, left[0][1], labels=labels)
 
 
 def _refuse_output(destination: Destination, dry_run: bool) -> None:
@@ -284,15 +283,28 @@ def _predict(
         scene.close()
 
 
-def _suggest(target: Target, destination: Destination, *, labels: bool) -> None:
+def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: bool) -> None:
     """Suggest `segment` for predictions that show objects or classes, `view` for all others."""
+    from znnpy.learning.readings import CLASSES
+    from znnpy.network import training_losses
+    from znnpy.registry import resolved
+
+    target = saved.config.target(output)
+    # Files that keep no offsets do not show that they hold affinities.
+    writer = resolved(destination.format.blocks)
+    affinities = () if getattr(writer, "KEEPS_OFFSETS", False) else ("--kind", "affinity")
+    reading = training_losses(saved.config, saved.weights.network)[output].reading
     ways: dict[str, tuple[str, ...]] = {
         "boundary": (),
-        "affinity": (),
+        "affinity": affinities,
         "mask": ("--kind", "foreground"),
     }
-    if target.kind == "labels" and target.first:  # which classes alone have
-        ways["labels"] = ("--method", "classes", "--first", str(target.first))
+    if target.kind == "labels" and reading is CLASSES:
+        ways["labels"] = (
+            "--method",
+            "classes",
+            *(("--first", str(target.first)) if target.first else ()),
+        )
     if target.kind not in ways or labels:
         suggest("view", destination.name)
     else:

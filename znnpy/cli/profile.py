@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import (
     SIZES,
     AsJson,
@@ -185,7 +186,8 @@ def profile(
     if config is not None:
         suggest("train", config, *(word for it in words for word in ("--set", it)))
     else:
-        suggest("predict", predict, "--input", "FILE:DATASET", "--output", "prediction.h5")
+        assert predict is not None  # one of both is given
+        suggest_predict(predict, "FILE:DATASET")
 
 
 def _subject(

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.global_options import global_options
+from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
 
 
@@ -87,4 +88,4 @@ def _report(outcome: object) -> None:
     if (outcome.directory / PAGE).exists():
         typer.echo(f"page: {outcome.directory / PAGE}")
     typer.echo(f"run directory: {outcome.directory}")
-    suggest("predict", outcome.directory, "--input", "IMAGE", "--output", "prediction.h5")
+    suggest_predict(outcome.directory)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import suggest
+from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import AllowFilters, CheckpointName, filters, new_path, which_checkpoint
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -74,7 +75,7 @@ def view(
         for path in draw_slices(layers, folder, slices, axis):
             typer.echo(str(path))
     if run:
-        suggest("predict", sources[0], "--input", "FILE:DATASET", "--output", "prediction.h5")
+        suggest_predict(Path(sources[0]), "FILE:DATASET")
         return
     kinds = [layer.kind for layer in layers]
     if "prediction" in kinds and "labels" not in kinds:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.volume import ArrayVolume, Volume
@@ -78,6 +79,11 @@ def tuned(
     What `request` names is taken as it is; `show` is told what was left out, and why. Labels lie where their offsets
     say. The volumes stay open. Raises VolumeError for predictions and labels that do not fit.
     """
+    if request.method is not None and METHODS[request.method].blocks is not None:
+        raise VolumeError(
+            f"{prediction.name}: method {request.method} has neither threshold nor sizes, there is nothing to tune"
+        )
+    _refuse_truth(prediction, truth, mask)
     found = []
     for name in _methods(prediction, request):
         try:
@@ -89,6 +95,20 @@ def tuned(
     if not found:
         raise VolumeError(f"{prediction.name}: no method could be tried")
     return sorted(found, key=lambda tried: tried.cremi)
+
+
+def _refuse_truth(prediction: Volume, truth: Volume, mask: Volume | None) -> None:
+    nothing = ArrayVolume(
+        np.zeros(prediction.extent, np.uint8),
+        prediction.name,
+        prediction.resolution,
+        prediction.placed,
+    )
+    pair = read_pair(nothing, truth, mask)
+    if np.unique(pair.truth[pair.known & (pair.truth != 0)]).size < 2:
+        raise VolumeError(
+            f"{truth.name} has fewer than two objects that count where the prediction lies: nothing to tune on"
+        )
 
 
 def _methods(prediction: Volume, request: Request) -> Iterator[str]:

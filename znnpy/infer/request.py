@@ -68,6 +68,8 @@ def refuse_meaningless(config: Config, request: Request) -> None:
         raise ConfigError(
             "flips change what affinities and shape descriptors mean: predict these without them"
         )
+    if request.first is not None and isinstance(target, LsdTarget):
+        raise ConfigError("shape descriptors are no classes: predict them without --labels")
     if request.first is not None and isinstance(target, AffinityTarget):
         raise ConfigError(
             "affinities are no classes: predict them without --labels, then segment them"

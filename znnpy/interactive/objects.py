@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,8 @@ def segment(
     """
     if threshold is not None and not 0 <= threshold <= 1:
         raise VolumeError(f"threshold: must be a probability, 0 to 1; found {threshold}")
+    if kind is not None and kind not in get_args(Kind):
+        raise VolumeError(f"kind: must be one of {', '.join(get_args(Kind))}; found {kind!r}")
     with ExitStack() as stack:
         volume = opened(prediction, "prediction", "raw", stack, resolution=resolution)
         neighbours = volume.neighbours

@@ -86,7 +86,7 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     labels, sizes = _renumbered(
         _labels(values, method, request, found, threshold, volume.resolution), request.min_size
     )
-    if len(sizes) > 1:
+    if len(sizes):
         remark_on_largest(volume, found, int(sizes.argmax()) + 1, int(sizes.max()))
     return Segmented(labels, sizes, found, threshold, method.name)
 
@@ -172,7 +172,7 @@ def _labels(
 
 
 def remark_on_largest(volume: Volume, found: Meaning, number: int, size: int) -> None:
-    """Warn of an object of more than half the volume beside others: boundaries have gaps, as a rule."""
+    """Warn of an object of more than half the volume: boundaries have gaps, as a rule."""
     voxels = int(np.prod(volume.extent, dtype=np.int64))
     if found.kind == "foreground" or size <= voxels / 2:
         return
@@ -232,7 +232,7 @@ def meaning(volume: Volume, kind: Kind | None, channels: Sequence[int]) -> Meani
     if len(used) != 1:
         raise VolumeError(
             f"{volume.name} has {volume.channels} channels, but a {found} map is one; name it with "
-            "--channel, or say --kind affinity"
+            "--channel, or say --kind affinity, or, of classes, --method classes"
         )
     return Meaning(found, used)
 

@@ -142,7 +142,7 @@ def _settle(work: Work, volume: Volume, method: Method, least: int, settings: Se
         most = int(sizes.max()) if len(sizes) else 0
         store.settle(tables, places, Summary(len(sizes), int(sizes.sum()), largest, most))
     found = store.summary()
-    if found.objects > 1:
+    if found.objects:
         remark_on_largest(volume, work.shown, found.largest, found.voxels)
     return found
 

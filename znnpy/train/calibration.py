@@ -162,12 +162,24 @@ def remark(config: Config, network: Network, shifts: Shifts) -> str | None:
     key = "training.loss"
     if config.training.rebalance != "none":
         key = f"training.rebalance: {config.training.rebalance}"
-    if not recalibrated_outputs(config, network):
+    # Values to regress are no probabilities.
+    asked = [
+        it
+        for it in recalibrated_outputs(config, network)
+        if config.target(it).kind not in ("lsd", "image")
+    ]
+    unknown = [it for it in asked if it not in shifts]
+    if not asked:
         return f"{key} weighs classes, which shifts probabilities; predictions keep that (inference.recalibrate)"
-    if {node.name for node in network.outputs} <= shifts.keys():
+    if len(unknown) < len(asked):
+        but = (
+            f", but for {', '.join(unknown)}, of which it is not known by how much"
+            if unknown
+            else ""
+        )
         return (
             f"{key} weighs classes, which shifts probabilities in training and its validations; predictions and scores "
-            "undo that (inference.recalibrate)"
+            f"undo that (inference.recalibrate){but}"
         )
     return (
         f"{key} weighs classes, so that predicted probabilities are those of classes as frequent as their weights: 0.5 "

@@ -32,6 +32,9 @@ def with_microbatch(config: Config, run: RunDirectory, world: World, reporter: R
     """
     chosen = _microbatch(config, run, world, reporter)
     training = config.training.model_copy(update={"microbatch": chosen})
+    if run.started and load_config(run / CONFIG).training.batch != training.batch:
+        # Another batch is refused as other changes are; the microbatch that was kept may not divide it.
+        return config.model_copy(update={"training": training})
     microbatches = training.batch // training.at_once
     if run.started and world.size > microbatches:
         raise RunError(

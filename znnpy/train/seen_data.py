@@ -39,6 +39,11 @@ def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
                 f"{truth.name} holds {truth.extent} numbers (z, y, x); --for classification needs one for each image, "
                 f"{raw.extent[0]} in all"
             )
+        if each and recipe.name != "classification":
+            raise VolumeError(
+                f"{truth.name} holds a number for each image; --for {recipe.name} needs {recipe.labels}, voxel by "
+                "voxel; where these are classes of images, take --for classification"
+            )
         if not each:
             Scene({"": raw}, {"": truth})
         known = replace(

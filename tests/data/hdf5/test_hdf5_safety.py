@@ -42,6 +42,15 @@ def refused(source: object, *words: str, **options: object) -> str:
     return text
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_that_this_process_has_open(secret: Path, mode: str) -> None:
+    """As notebooks do; it stays open there."""
+    with h5py.File(secret, mode) as mine:
+        with open_volume(f"{secret}:raw") as volume:
+            assert volume.extent == CUBE.shape
+        np.testing.assert_array_equal(mine["raw"][...], CUBE)
+
+
 def test_external_link(tmp_path: Path, secret: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

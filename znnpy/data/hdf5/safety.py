@@ -44,8 +44,20 @@ def open_file(path: Path) -> h5py.File:
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
+        if "locking flag values" in str(error):  # HDF5 wants all handles of a process alike
+            return _opened_again(path)
         raise VolumeError(
             f"{path}: the HDF5 file cannot be opened, it is truncated or damaged ({_reason(error)})"
+        ) from error
+
+
+def _opened_again(path: Path) -> h5py.File:
+    """Open a file that this process, a notebook for instance, has open with a lock."""
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise VolumeError(
+            f"{path}: this process has the HDF5 file open in another way; close it there ({_reason(error)})"
         ) from error
 
 

@@ -67,9 +67,9 @@ def check_labels(
 ) -> None:
     """Raise VolumeError for labels without a target where they count, with their range and a way out.
 
-    Warns where all that count are the same. Of very large volumes evenly spaced slabs are read; `read_taken` checks
-    the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the labels is voxel v + shift
-    of the mask.
+    Warns where all that count are the same, or, for a mask, none is 0. Of very large volumes evenly spaced slabs are
+    read; `read_taken` checks the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the
+    labels is voxel v + shift of the mask.
     """
     check_kind(target, labels)
     if mask is None:
@@ -78,7 +78,7 @@ def check_labels(
     for lower, upper in read:
         values, known = read_counted(target, labels, mask, lower, upper, shift)
         seen.add(target, values, known, lower)
-        if target.takes_all(labels.dtype) and seen.low < seen.high:
+        if target.takes_all(labels.dtype) and target.tells_apart(seen.low, seen.high):
             return
     seen.refuse(target, labels.name)
     if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
@@ -197,8 +197,8 @@ class _Seen:
             )
 
     def doubt(self, target: Target, name: str) -> None:
-        """Warn if all labels that count are the same."""
-        if self.low != self.high:
+        """Warn if all labels that count are the same, to the target at least."""
+        if self.low > self.high or target.tells_apart(self.low, self.high):
             return
         why, way_out = "", ""
         if target.ignore is not None:
@@ -206,8 +206,13 @@ class _Seen:
             way_out = f"; where {target.ignore} is a class, leave `ignore` out"
         elif target.selective:
             why = ", as data.target leaves labels below `first` out"
+        same = (
+            f"{self.low:g}"
+            if self.low == self.high
+            else f"{self.low:g} to {self.high:g}, none is 0"
+        )
         warnings.warn(
-            f"{name}: all labels that count are {self.low:g}{why}: they tell nothing apart{way_out}",
+            f"{name}: all labels that count are {same}{why}: they tell nothing apart{way_out}",
             stacklevel=4,
         )
 

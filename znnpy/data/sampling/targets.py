@@ -53,6 +53,10 @@ class Target(ABC):
         """Whether its channels hold values of any size, not zeros and ones or probabilities."""
         return False
 
+    def tells_apart(self, low: float, high: float) -> bool:
+        """Return whether labels between two that occur may have different targets."""
+        return low < high
+
     def counted(self, labels: Array, known: Bool) -> Bool:
         """Return which of the known voxels (z, y, x) count, by their labels (C, z, y, x)."""
         return known if self.ignore is None else known & (labels != self.ignore).all(axis=0)
@@ -265,6 +269,10 @@ class MaskTarget(ImageTarget):
     def values(self) -> bool:
         """False: zeros and ones, whatever the loss takes."""
         return False
+
+    def tells_apart(self, low: float, high: float) -> bool:
+        """Return whether 0 may be among labels, beside others."""
+        return low < high and low <= 0 <= high
 
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
         """Return whether a type holds integers alone, which are 0 or not."""

@@ -46,7 +46,7 @@ class TiffFolder(PlaneFolder):
         if len(tiff.pages) != 1:
             raise VolumeError(
                 f"{path} holds {len(tiff.pages)} pages, but a folder of TIFF files is read as one "
-                "plane a file; name the file itself"
+                "plane a file; name the file itself, or a pattern of files (*.tif)"
             )
         dtype, axes, shape = np.dtype(page.dtype), str(page.axes), tuple(page.shape)
         if 0 in shape:
