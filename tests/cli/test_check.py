@@ -140,7 +140,7 @@ def test_a_target_of_another_number_of_images_is_told_with_its_line(check: Check
     )
     code, _, errors = check(config=config)
     assert code == 1
-    assert "config.yaml:12: data.target: output 'output' has 2 channels, but" in errors
+    assert "config.yaml:12: data.target: output 'output' has 2 channel(s), but" in errors
 
 
 def test_labels_that_are_all_the_same_are_told(check: Check) -> None:

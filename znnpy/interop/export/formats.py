@@ -46,7 +46,7 @@ FORMATS = Registry[ExportFormat](
         ),
         ExportFormat(
             name="onnx",
-            summary="a model of ONNX, float32 (.onnx); needs the extra onnx",
+            summary="a model of ONNX, float32 (.onnx); needs the extra znnpy[onnx]",
             suffixes=(".onnx",),
             prepare="znnpy.interop.export.onnx_model:onnx_files",
         ),
@@ -67,7 +67,7 @@ FORMATS = Registry[ExportFormat](
         ),
         ExportFormat(
             name="bioimageio",
-            summary="a package of bioimage.io (.zip), for ONNX Runtime and PyTorch; needs the extra onnx",
+            summary="a package of bioimage.io (.zip), for ONNX Runtime and PyTorch; needs the extra znnpy[onnx]",
             suffixes=(".zip",),
             prepare="znnpy.interop.export.bioimageio_package:package_files",
         ),
