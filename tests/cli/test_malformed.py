@@ -160,7 +160,7 @@ CONFIGS = [
     ("a scale that keeps nothing", "border: valid", "target: {kind: image, scale: 0}",
      ["data.target.scale", "must not be 0"]),
     ("affinities with one image", "border: valid", "target: affinity",
-     ["'output'", "1 channels", "'affinity'", "3"]),
+     ["'output'", "1 channel", "'affinity'", "3"]),
     ("no volume to train on", "    - {image: data.h5:raw, labels: data.h5:labels}\n", "    []\n",
      ["data.train", "names no volume"]),
     ("no labels to train on", ", labels: data.h5:labels", "", ["data.h5:raw", "without labels", "'output'"]),
