@@ -2,7 +2,7 @@
 
     python -m build --outdir FOLDER . && python scripts/packed.py FOLDER
 
-The wheel: each file of the packages, the command, the licence, and nothing else. The sdist: each file of git's, and
+The wheel: each file of the packages, the command, the licence, where napari finds its plugin, and nothing else. The sdist: each file of git's, and
 nothing else. Ends with 1 and the names where one differs.
 """
 
@@ -41,9 +41,10 @@ def tracked() -> list[str]:
 
 
 def expected_of_wheel(wheel: Path) -> set[str]:
-    """Names in the wheel: packages without the notes for developers, the command, what says whose it is."""
+    """Names in the wheel: packages without the notes for developers, the command, what says whose it is and who finds it."""
     name = "-".join(wheel.name.split("-")[:2])
-    about = {f"{name}.dist-info/{it}" for it in ("METADATA", "WHEEL", "RECORD", "licenses/LICENSE")}
+    files = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    about = {f"{name}.dist-info/{it}" for it in files}
     inside = [PACKAGES.fullmatch(it) for it in tracked() if not NOTES.fullmatch(it)]
     return about | {f"{name}.data/scripts/znnpy"} | {match[1] for match in inside if match}
 
