@@ -2,8 +2,8 @@
 
     python -m build --outdir FOLDER . && python scripts/packed.py FOLDER
 
-The wheel: each file of the packages, the command, the licence, where napari finds its plugin, and nothing else. The sdist: each file of git's, and
-nothing else. Ends with 1 and the names where one differs.
+The wheel: each file of the packages, the command, the licence, where napari finds its plugin, and nothing else. The
+sdist: each file of git's, and nothing else. Ends with 1 and the names where one differs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tracked() -> list[str]:
 
 
 def expected_of_wheel(wheel: Path) -> set[str]:
-    """Names in the wheel: packages without the notes for developers, the command, what says whose it is and who finds it."""
+    """Names in the wheel: packages without the notes for developers, the command, what says whose it is."""
     name = "-".join(wheel.name.split("-")[:2])
     files = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
     about = {f"{name}.dist-info/{it}" for it in files}
