@@ -16,6 +16,7 @@ from znnpy.config import load_config
 from znnpy.errors import ModelFileError
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
+from znnpy.weights.safetensors import read_safetensors
 from znnpy.weights.safetensors_writing import write_safetensors
 
 STATE = {name: np.asarray(tensor.array()) for name, tensor in drawn(SHAPES).items()}
@@ -204,3 +205,55 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     ):
         read_model(tmp_path / "c.pt")
     assert not is_model(tmp_path)
+
+
+def exported(run: Path, *more: str) -> Any:
+    """The state dict of a run."""
+    out = run.parent / "back.safetensors"
+    line = ["export", run, "--format", "safetensors", "--output", out, "--overwrite", *more]
+    assert status_of(*line) == 0
+    return {name: np.asarray(tensor.array()) for name, tensor in read_safetensors(out).items()}
+
+
+def test_weights_go_back_by_the_names_of_the_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    write_run(read_model(weights(tmp_path), said(tmp_path)), run)
+    found = exported(run)
+    assert "names of weights are those of the class pytorch3dunet.UNet3D" in capsys.readouterr().err
+    assert list(found) == list(STATE)
+    for name, array in STATE.items():
+        np.testing.assert_array_equal(found[name], array, name)
+
+
+def test_wrong_origins_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    write_run(read_model(weights(tmp_path), said(tmp_path)), run)
+    path, line = run / "class.json", ["export", run, "--format", "state-dict", "--output"]
+    good = json.loads(path.read_text())
+    for wrong in (
+        {},
+        good | {"class": "os.system"},
+        good | {"class": ["monai.UNet"]},
+        good | {"tensors": [["a", [-1]]]},
+        good | {"tensors": [1]},
+        good | {"tensors": {}},
+        good | {"left": {"a": [1.0]}},
+        good | {"left": {next(iter(STATE)): [1.0]}},
+    ):
+        path.write_text(json.dumps(wrong))
+        assert status_of(*line, tmp_path / "a.pth") == 1
+        assert "class.json is damaged: " in capsys.readouterr().err
+    path.write_text(json.dumps(good | {"arguments": VALUES | {"f_maps": 4}}))
+    assert status_of(*line, tmp_path / "a.pth") == 1
+    assert "no state dict of pytorch3dunet.UNet3D: " in capsys.readouterr().err
+    path.write_text(json.dumps(good | {"tensors": [*good["tensors"], ["more", [3]]]}))
+    assert status_of(*line, tmp_path / "a.pth") == 1
+    assert "the class has none, with these arguments" in capsys.readouterr().err
+    path.write_text(json.dumps(good | {"tensors": [["huge", [1 << 39]]]}))
+    assert status_of(*line, tmp_path / "a.pth") == 1
+    assert "the run has far fewer parameters" in capsys.readouterr().err
+    path.unlink()
+    assert status_of(*line, tmp_path / "a.pth") == 0
+    assert "of the class Net of znnpy export" in capsys.readouterr().err

@@ -9,7 +9,8 @@ import pytest
 from class_states import SHAPES, VALUES, drawn, stored
 
 from znnpy.errors import ModelFileError
-from znnpy.interop.classes.registry import CLASSES, class_of, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import CLASSES, class_of
 from znnpy.weights.pickled import Name
 
 UNET3D = CLASSES["pytorch3dunet.UNet3D"]

@@ -20,7 +20,8 @@ from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
 from znnpy.interop.bioimageio.normalising import normalize_key
 from znnpy.interop.bioimageio.steps import Step, applied
-from znnpy.interop.classes.registry import CLASSES, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import CLASSES
 from znnpy.interop.described import Described
 from znnpy.interop.export.formats import export
 from znnpy.interop.run import write_run

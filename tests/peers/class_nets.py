@@ -14,7 +14,8 @@ from class_modules import Lsd, MedNeXt, RSUNet, TorchEm, UNet3D
 from monai.networks import nets
 from torch import nn
 
-from znnpy.interop.classes.registry import class_of, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import class_of
 from znnpy.interop.operators.described import Described
 from znnpy.weights.torch_file import read_torch
 

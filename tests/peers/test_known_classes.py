@@ -16,6 +16,7 @@ from class_nets import KNOWN, LEARNED  # noqa: E402
 import znnpy  # noqa: E402
 from znnpy import Hardware, Model  # noqa: E402
 from znnpy.geometry import fit_input  # noqa: E402
+from znnpy.interop.classes.origin import Origin  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
 
@@ -53,6 +54,21 @@ def test_outputs_are_those_of_the_class(name: str, tmp_path: Path) -> None:
         assert min(spare) >= 0
         assert array.std() > 1e-3
         assert np.abs(ours[(..., *inner)] - array).max() <= NEAR * np.ptp(array)
+
+
+@pytest.mark.quick(9)
+@pytest.mark.parametrize("name", KNOWN)
+def test_weights_go_back_by_the_names_of_the_class(name: str, tmp_path: Path) -> None:
+    net = KNOWN[name].module()
+    found = KNOWN[name].taken(net, tmp_path)
+    assert found.origin is not None
+    tensors = Origin.read(found.origin).state_dict(found.parameters)
+    wanted = net.state_dict()
+    assert list(tensors) == list(wanted)
+    for key, tensor in wanted.items():
+        if not key.endswith("num_batches_tracked"):
+            np.testing.assert_array_equal(tensors[key], tensor.numpy(), key)
+    net.load_state_dict({key: torch.from_numpy(array) for key, array in tensors.items()})
 
 
 @pytest.mark.quick(1)

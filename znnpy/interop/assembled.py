@@ -39,6 +39,5 @@ def assembled(
     if inference:
         config["inference"] = dict(inference)
     keys.update(training or {})
-    return ImportedModel(
-        title, config, {"weights": lambda: found.parameters}, [*notes, *found.notes]
-    )
+    members = {"weights": lambda: found.parameters}
+    return ImportedModel(title, config, members, [*notes, *found.notes], found.origin)

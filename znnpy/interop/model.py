@@ -17,9 +17,11 @@ class ImportedModel:
 
     `members`: by name, what reads the parameters of each net whose logits are averaged, by their names here; all
     have been checked for names and shapes when they are read. `notes`: lines for the user.
+    `origin`: the class that the net is, as `classes.origin` says it.
     """
 
     title: str
     config: Mapping[str, Any]
     members: Mapping[str, Callable[[], Arrays]]
     notes: Sequence[str] = ()
+    origin: Mapping[str, Any] | None = None

@@ -18,7 +18,7 @@ from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.environment import versions
 from znnpy.train.members import member_folder
-from znnpy.train.run_directory import CONFIG, RunDirectory
+from znnpy.train.run_directory import CONFIG, ORIGIN, RunDirectory, write_json
 from znnpy.train.start import contents_of
 
 
@@ -54,6 +54,8 @@ def write_run(model: ImportedModel, path: Path, *, overwrite: bool = False) -> C
         if run.started:
             raise ModelFileError(f"{path} holds a run already; choose another, or add --overwrite")
         run.begin(dump(config), versions(config.training.seed))
+        if model.origin is not None:
+            write_json(path / ORIGIN, model.origin)
         checkpoints.save(run.checkpoints, _beginning(weights, contents, config), 1)
         for number, read in enumerate(others, start=1):
             folder = member_folder(path, number)

@@ -9,7 +9,8 @@ from typing import Any
 from znnpy.errors import ModelFileError
 from znnpy.interop.bioimageio.package import Package
 from znnpy.interop.bioimageio.tensors import OLD, version_of
-from znnpy.interop.classes.registry import CLASSES, NetClass, class_of, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import CLASSES, NetClass, class_of
 from znnpy.interop.described import Described
 from znnpy.interop.operators.described import Described as Net
 from znnpy.interop.state_files import read_contents, state_of

@@ -7,7 +7,8 @@ from pathlib import Path
 from znnpy.errors import ModelFileError
 from znnpy.interop.assembled import assembled
 from znnpy.interop.checkpoints import pytorch3dunet, torch_em
-from znnpy.interop.classes.registry import CLASSES, class_of, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import CLASSES, class_of
 from znnpy.interop.described import Described
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.state_files import is_weights, read_contents, state_of

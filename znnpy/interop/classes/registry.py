@@ -197,13 +197,11 @@ def class_of(name: str, where: str, package: str = "") -> NetClass:
     return found
 
 
-def network_of(
-    found: NetClass, arguments: Mapping[str, Any], tensors: Mapping[Any, Any], where: str
-) -> Described:
-    """Return the net of a class, its arguments and its state dict as nodes, edges and parameters.
+def taken_over(found: NetClass, arguments: Mapping[str, Any], state: State) -> Described:
+    """Return the net of a class, its arguments and its state as nodes, edges and parameters.
 
     Raises ModelFileError for arguments, layers and tensors that are not supported or do not fit each other.
     """
-    keywords = Keywords.of(arguments, found.usual, f"{where}: {found.name}")
-    sketch, outputs = resolved(found.build)(keywords, State(tensors, where))
+    keywords = Keywords.of(arguments, found.usual, f"{state.where}: {found.name}")
+    sketch, outputs = resolved(found.build)(keywords, state)
     return described(sketch, outputs)

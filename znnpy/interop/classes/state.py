@@ -27,16 +27,22 @@ class State:
         self.where = where
         self.tensors: dict[str, Tensor] = {}
         self.taken: set[str] = set()
+        self.left: set[str] = set()  # taken, but of no use for predictions
         for given, tensor in tensors.items():
-            name = str(given)
-            while name.startswith(PREFIXES):
-                name = name.removeprefix("module.").removeprefix("_orig_mod.")
+            name = self.bare(str(given))
             if not isinstance(tensor, Tensor):
                 raise ModelFileError(
                     f"{where}: {name[:80]} is no tensor, as those of a state dict are"
                 )
             if not name.endswith(COUNTER):
                 self.tensors[name] = tensor
+
+    @staticmethod
+    def bare(name: str) -> str:
+        """Return a name without what PyTorch's wrappers put before it."""
+        while name.startswith(PREFIXES):
+            name = name.removeprefix("module.").removeprefix("_orig_mod.")
+        return name
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors
@@ -72,6 +78,7 @@ class State:
         """Take what begins so without reading it; return whether there was any."""
         found = self.below(prefix)
         self.taken.update(found)
+        self.left.update(found)
         return bool(found)
 
     def same(self, again: str, first: str) -> None:

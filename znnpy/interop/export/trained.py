@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import znnpy
@@ -16,14 +17,17 @@ from znnpy.config.normalize_section import (
     PercentilesNormalize,
     RangeNormalize,
 )
+from znnpy.errors import RunError
 from znnpy.geometry import fit
 from znnpy.geometry.receptive_field import lattice_of
+from znnpy.interop.classes.origin import Origin
 from znnpy.interop.export.computation import Computation, Tensor
 from znnpy.interop.export.description import described
 from znnpy.interop.export.state_dict import state_dict
 from znnpy.interop.nnunet.recognition import recognised
 from znnpy.network import training_losses
 from znnpy.train.members import further_members
+from znnpy.train.run_directory import ORIGIN, read_object
 from znnpy.train.start import SavedRun
 
 _ALONE = {
@@ -56,8 +60,25 @@ class Trained:
         }
         return described(weights.network, weights.parameters, shown)  # type: ignore[arg-type]
 
+    @cached_property
+    def origin(self) -> Origin | None:
+        """The class that the network was taken over from; RunError for a damaged file."""
+        path = self.saved.path / ORIGIN
+        said = read_object(path)
+        try:
+            return None if said is None else Origin.read(said)
+        except ValueError as error:
+            raise RunError(
+                f"{path} is damaged: {error}; put the file back, or remove it to write the module's own names"
+            ) from error
+
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the weights by the names of a PyTorch class, coarser outputs included if that class is nnU-Net's."""
+        """Return the weights by the names of a PyTorch class: the one that the network was taken over from, or is.
+
+        Coarser outputs are included if that class has them.
+        """
+        if self.origin is not None:
+            return self.origin.state_dict(self.saved.parameters)
         weights = self.saved.weights
         if recognised(self.saved.network) is not None:
             return state_dict(self.saved.network, self.saved.parameters)
@@ -66,6 +87,8 @@ class Trained:
     @property
     def module(self) -> str:
         """The class whose state dict it has."""
+        if self.origin is not None:
+            return self.origin.name
         architecture = recognised(self.saved.network)
         return "Net of znnpy export --format torch" if architecture is None else architecture.kind
 

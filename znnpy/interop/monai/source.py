@@ -7,7 +7,8 @@ from typing import Any
 
 from znnpy.errors import ModelFileError
 from znnpy.interop.assembled import assembled
-from znnpy.interop.classes.registry import class_of, network_of
+from znnpy.interop.classes.origin import network_of
+from znnpy.interop.classes.registry import class_of
 from znnpy.interop.described import Described
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.monai.inference import read_after, read_windows

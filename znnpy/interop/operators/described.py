@@ -23,6 +23,7 @@ class Described:
     """A net: `section` as in a config, the network that it means, its parameters, and those to freeze by name.
 
     `shapes`: sizes of the outputs, (z, y, x) by name, for the example that it was read with.
+    `origin`: the class that it is, as `classes.origin` says it.
     """
 
     section: Mapping[str, Any]
@@ -31,6 +32,7 @@ class Described:
     frozen: tuple[str, ...]
     shapes: Mapping[str, Triple]
     notes: tuple[str, ...] = ()
+    origin: Mapping[str, Any] | None = None
 
 
 def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
