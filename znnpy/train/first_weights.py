@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
+from znnpy.config import load_config
 from znnpy.config.models import Config
 from znnpy.errors import ConfigError, RunError, reason
 from znnpy.learning.optimizers import AVERAGE
-from znnpy.network import Network, initial_parameters
+from znnpy.network import Network, initial_parameters, trained_network
+from znnpy.network.parameters import parameter_shapes
 from znnpy.train.checkpoint import Arrays, Contents, path_in
 from znnpy.train.npz_reader import DAMAGE, Archive
-from znnpy.train.run_directory import CONFIG
+from znnpy.train.run_directory import CONFIG, ORIGIN, read_object, write_json
 
 _GROUP = "parameters/"  # begins the names of weights in a checkpoint
 _SHOWN = 8  # names in a line
@@ -74,6 +76,20 @@ def first_weights(config: Config, network: Network, contents: Contents) -> First
     }
     missing = tuple(name for name in parameters if name not in found)
     return FirstWeights(path, parameters, missing, unused)
+
+
+def keep_origin(run: Path, config: Config, network: Network) -> None:
+    """Have a run whose weights began as another's say the same class as that one, if it has the same parameters.
+
+    So weights that were taken over from a class and trained on go back by its names.
+    """
+    wanted = config.training.start_from
+    if wanted is None or wanted.rename or not (origin := wanted.weights / ORIGIN).is_file():
+        return
+    theirs = trained_network(load_config(wanted.weights / CONFIG))
+    said = read_object(origin)
+    if said is not None and parameter_shapes(theirs) == parameter_shapes(network):
+        write_json(run / ORIGIN, said)
 
 
 def _file(path: Path, checkpoint: str | int) -> Path:

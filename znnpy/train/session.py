@@ -40,6 +40,7 @@ from znnpy.train.display.tensorboard import refuse_missing
 from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
+from znnpy.train.first_weights import keep_origin
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog, up_to
@@ -207,6 +208,7 @@ class _Session:
         self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         keep_shifts(self._run.path, shifts)
+        keep_origin(self._run.path, self._config, self._network)
         if (
             keep_wisdom(self._run.path, model.plan)
             and self._standing.plan
