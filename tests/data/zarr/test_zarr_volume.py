@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,28 @@ def test_stored_bytes_are_counted_until_they_are_enough(tmp_path: Path) -> None:
     assert folder.stored("c", 1e9) == 60
     assert folder.stored("c", 1) == 10
     assert folder.stored("c", 11) == 60
+
+
+def test_readers_of_several_threads_that_fail_at_once_wait_for_chunks_alone(
+    tmp_path: Path,
+) -> None:
+    zarr.create_array(str(tmp_path / "a.zarr"), data=CUBE, chunks=(4, 8, 8))
+    for file in (tmp_path / "a.zarr").rglob("*"):
+        if file.is_file() and "zarr.json" not in file.name:
+            file.write_bytes(b"damaged")
+    refused, together = [], threading.Barrier(4)
+    with open_volume(str(tmp_path / "a.zarr")) as volume:
+
+        def read() -> None:
+            for _ in range(50):
+                together.wait()
+                with pytest.raises(VolumeError, match="damaged"):
+                    volume.read((0, 0, 0), CUBE.shape)
+            refused.append(True)
+
+        readers = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(60)
+    assert len(refused) == 4

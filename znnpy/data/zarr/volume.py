@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import zarr
@@ -31,6 +32,7 @@ from znnpy.dataset_path import joined
 from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end
+_SETTLING: WeakSet[asyncio.Task[Any]] = WeakSet()  # tasks that wait for all others, of any thread
 
 
 class ZarrVolume(Volume):
@@ -105,11 +107,14 @@ class ZarrVolume(Volume):
 async def _settled() -> ChangedError | None:
     """Wait for the chunks that zarr still reads when one has failed; return a change that they found, if any.
 
-    zarr raises at the first. asyncio would write a traceback of each of the others when the process ends.
+    zarr raises at the first. asyncio would write a traceback of each of the others when the process ends. Those of
+    other threads that wait like this are no chunks: two of them would wait for each other without end.
     """
-    changed = None
+    changed, own = None, asyncio.current_task()
+    if own:
+        _SETTLING.add(own)
     for _ in range(ROUNDS):
-        others = asyncio.all_tasks() - {asyncio.current_task()}
+        others = asyncio.all_tasks() - set(_SETTLING)
         if not others:
             break
         for task in (await asyncio.wait(others))[0]:
