@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,3 +196,16 @@ LEARNED = (
     "MedNeXt, layer norm, responses",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
+
+
+def written(known: Known, net: Any, folder: Path) -> Path:
+    """The folder of a checkpoint of the program."""
+    arguments = dict(known.written)
+    if known.name.startswith("torch_em"):
+        init = {"model_class": "torch_em.model.unet.AnisotropicUNet", "model_kwargs": arguments}
+        torch.save({"model_state": net.state_dict(), "init": init}, folder / "best.pt")
+        return folder
+    torch.save({"model_state_dict": net.state_dict()}, folder / "best_checkpoint.pytorch")
+    config = {"model": {"name": known.name.split(".")[1], **arguments}}
+    (folder / "config.yml").write_text(json.dumps(config))
+    return folder

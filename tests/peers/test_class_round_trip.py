@@ -12,8 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 
 from called import status_of  # noqa: E402
-from class_nets import OTHERS  # noqa: E402
-from test_trained_checkpoints import written  # noqa: E402
+from class_nets import OTHERS, written  # noqa: E402
 
 from znnpy.data.opening import open_volume  # noqa: E402
 

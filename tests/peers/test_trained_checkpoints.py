@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,22 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 
 from called import status_of  # noqa: E402
-from class_nets import OTHERS, Known  # noqa: E402
+from class_nets import OTHERS, written  # noqa: E402
 
 from znnpy.data.opening import open_volume  # noqa: E402
-
-
-def written(known: Known, net: Any, folder: Path) -> Path:
-    """The folder of a checkpoint of the program."""
-    arguments = dict(known.written)
-    if known.name.startswith("torch_em"):
-        init = {"model_class": "torch_em.model.unet.AnisotropicUNet", "model_kwargs": arguments}
-        torch.save({"model_state": net.state_dict(), "init": init}, folder / "best.pt")
-        return folder
-    torch.save({"model_state_dict": net.state_dict()}, folder / "best_checkpoint.pytorch")
-    config = {"model": {"name": known.name.split(".")[1], **arguments}}
-    (folder / "config.yml").write_text(json.dumps(config))
-    return folder
 
 
 @pytest.mark.quick(1)
