@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from znnpy.config import load_config
 from znnpy.config.models import Config
 from znnpy.errors import ConfigError, RunError, reason
 from znnpy.learning.optimizers import AVERAGE
-from znnpy.network import Network, initial_parameters, trained_network
+from znnpy.network import Network, initial_parameters
 from znnpy.network.parameters import parameter_shapes
 from znnpy.train.checkpoint import Arrays, Contents, path_in
 from znnpy.train.npz_reader import DAMAGE, Archive
@@ -86,10 +85,10 @@ def keep_origin(run: Path, config: Config, network: Network) -> None:
     wanted = config.training.start_from
     if wanted is None or wanted.rename or not (origin := wanted.weights / ORIGIN).is_file():
         return
-    theirs = trained_network(load_config(wanted.weights / CONFIG))
-    said = read_object(origin)
-    if said is not None and parameter_shapes(theirs) == parameter_shapes(network):
-        write_json(run / ORIGIN, said)
+    with Archive(_file(wanted.weights, wanted.checkpoint)) as file:
+        theirs = {name: file.kinds[member].shape for name, member in _members(file).items()}
+    if theirs == parameter_shapes(network):
+        write_json(run / ORIGIN, read_object(origin))
 
 
 def _file(path: Path, checkpoint: str | int) -> Path:

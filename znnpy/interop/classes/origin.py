@@ -121,7 +121,10 @@ class Origin:
         }
         low = self._taken({name: it % DIGIT for name, it in numbers.items()}).parameters
         high = self._taken({name: it // DIGIT for name, it in numbers.items()}).parameters
-        mark = self._taken({name: np.full(it, MARK) for name, it in floats.items()}).parameters
+        probe = _Probe(
+            _tensors({name: np.full(it, MARK) for name, it in floats.items()}), self.name
+        )
+        mark = self._build(probe).parameters
         flat = np.full(sum(map(prod, floats.values())), np.nan, np.float32)
         for name, array in parameters.items():
             if name not in mark or mark[name].shape != array.shape:
@@ -131,26 +134,15 @@ class Origin:
                 np.int64
             )
             flat[places] = array[from_it]
-        return self._by_name(floats, starts, flat)
-
-    def _by_name(
-        self,
-        floats: Mapping[str, tuple[int, ...]],
-        starts: Mapping[str, int],
-        flat: NDArray[np.float32],
-    ) -> dict[str, NDArray[Any]]:
         found: dict[str, NDArray[Any]] = {}
         for name, shape in self.shapes.items():
             if name not in floats:
                 found[name] = np.zeros(shape, np.int64)  # updates of a norm that nobody counted
-                continue
-            if name in self.left:
+            elif name in self.left:
                 found[name] = np.array(self.left[name], np.float32).reshape(shape)
-                continue
-            found[name] = flat[starts[name] : starts[name] + prod(shape)].reshape(shape)
-        state = _Probe(_tensors({name: found[name] for name in floats}), self.name)
-        self._build(state)
-        for again, first in state.names.items():  # of one parameter
+            else:
+                found[name] = flat[starts[name] : starts[name] + prod(shape)].reshape(shape)
+        for again, first in probe.names.items():  # of one parameter
             found[again] = found[first]
         for name, array in found.items():
             if array.dtype == np.float32 and not np.isfinite(array).all():
