@@ -95,14 +95,14 @@ def test_messages_in_one_lane_follow_each_other() -> None:
 
 
 def communicating() -> Profile:
-    """A recorded profile, with messages that nobody sent."""
+    """A recorded profile, with messages that nobody sent: at each moment of it one is under way."""
     profile = recorded(2)
-    length = (profile.end_ns - profile.start_ns) // MS or 1
+    length = (profile.end_ns - profile.start_ns) / MS
     start = profile.start_ns / MS
     ways = "send", "receive", "sum"
     messages = [
-        passed(start + at, start + at + length / 99, start + at + length / 9, 2 + n, ways[n % 3])
-        for n, at in enumerate([length * k / 10 for k in range(9)])
+        passed(start + at, start + at + length / 99, start + at + length / 8, 2 + n, ways[n % 3])
+        for n, at in enumerate([length * k / 9 for k in range(9)])
     ]
     return replace(profile, messages=messages)
 
@@ -123,6 +123,17 @@ def test_the_trace_has_tracks_of_messages(tmp_path: Path) -> None:
     assert named == set(tracks)
     for slices in tracks.values():
         assert all(one[1] <= other[0] + 1e-6 for one, other in pairwise(sorted(slices)))
+
+
+def test_the_trace_has_messages_that_go_beyond_the_updates_it_shows(tmp_path: Path) -> None:
+    profile = recorded(2)
+    length = (profile.end_ns - profile.start_ns) / MS
+    start = profile.start_ns / MS
+    whole = replace(profile, messages=[passed(start, start, start + length)])
+    write_trace(whole, tmp_path / "t.gz")
+    with gzip.open(tmp_path / "t.gz", "rt") as file:
+        events = json.load(file)["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "message"] == ["receive conv1"]
 
 
 def test_the_summary_counts_what_was_sent() -> None:

@@ -99,7 +99,7 @@ class _Trace:
         shown = [
             it
             for it in self._profile.messages
-            if self._low <= it.started and it.arrived <= self._high
+            if it.arrived > self._low and it.started < self._high
         ]
         for number, row in enumerate(lanes(shown), start=len(self._profile.workers)):
             yield {
