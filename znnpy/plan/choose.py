@@ -94,7 +94,7 @@ def takes(algorithm: Algorithm, shape: ConvShape) -> bool:
     # Depthwise layers and the depthwise algorithm take nothing but each other.
     if shape.depthwise or algorithm.traits.depthwise:
         return shape.depthwise and algorithm.traits.depthwise
-    if shape.planar and not algorithm.traits.reads_planar:
+    if shape.planar and not (algorithm.traits.reads_planar or algorithm.between_planar(shape)):
         return False
     if shape.transposed and not algorithm.traits.transposes:
         return False

@@ -31,6 +31,9 @@ ELEMENTWISE_RATE = 20e9  # bytes/s that it runs at: 14e9 from and to memory, 45e
 # Bytes/s within forward passes of large patches, whose feature maps no cache holds.
 STREAM_RATE = 14e9
 LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost as much as this many
+# Channels at both ends of a layer whose lanes go over tiles: with more, channels fill half of the lanes.
+# Vectors of 4 have no room for the voxels behind four units (`znnpy_kernels.winograd.planar_lines`).
+MOST_PLANAR = LANES // 2 if LANES > 4 else 0
 FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/convolution.md)
 # Where the estimates differ by more than this, measuring cannot change the choice.
 # Larger: more hopeless layers are measured, which takes time at a first start. Smaller: an estimate

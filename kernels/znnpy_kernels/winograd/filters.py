@@ -10,6 +10,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
                                 one or two blocks of inputs on
     source_tap, vectors         from tap to tap; vectors of this task
     inputs, outputs, width      of this task: inputs of all its blocks, outputs; lanes of outputs
+    apart                       whether inputs lie apart, each with all its taps, as a planar source has them
     target, target_point        the first vector at the first point, 64-byte aligned; from point to point
     scratch, scratch_worker     64-byte aligned; worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
 
@@ -52,7 +53,7 @@ _FLOATS, _DOUBLES = ir.VectorType(FLOAT, HALF), ir.VectorType(DOUBLE, HALF)
 _MATRIX = TARGET_SCALES[:, None] * filter_matrix()
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
-EXCHANGED = words("source inputs outputs width target target_point scratch scratch_worker")
+EXCHANGED = words("source inputs outputs width apart target target_point scratch scratch_worker")
 # 128 bytes, two cache lines, of a point at a time: stores that pass by the caches are fast in whole lines.
 GROUP = 128 // VECTOR_BYTES  # vectors at once
 # From tap to tap along z within a column: float64 of all vectors of a group.
@@ -192,13 +193,16 @@ def _filters(taps: Triple) -> Kernel:
 
 @inlined
 def _gathered(
-    taps: int, source: int, inputs: int, width: int, outputs: int, target: int, step: int
+    taps: int, source: int, inputs: int, tap_bytes: int, row: int, outputs: int, target: int, step: int
 ) -> None:
-    """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output."""
-    row, loose = 4 * width, scratch_tile()
+    """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output.
+
+    `tap_bytes`, `row`: bytes from tap to tap and from input to input.
+    """
+    loose = scratch_tile()
     for tap in range(taps):
         # From the last tap backwards: the data gradient's filters are flipped along all axes.
-        here, into = source + (taps - 1 - tap) * inputs * row, target + tap * TILE
+        here, into = source + (taps - 1 - tap) * tap_bytes, target + tap * TILE
         # A whole tile is transposed from where it lies; others are filled up with zeros first.
         if outputs == LANES and inputs == LANES:
             transpose_tile(here, row, into, step)
@@ -222,7 +226,9 @@ def _exchanged(form: Any, args: Any, planes: int) -> None:
             before = block * LANES
             source = args[at.source] + 4 * (taps * before * args[at.width] + first)
             inputs, into = min(LANES, args[at.inputs] - before), tile + block * VECTOR_BYTES
-            _gathered(taps, source, inputs, args[at.width], count, into, step)
+            row = 4 * args[at.width]
+            tap_bytes, row = (row, taps * row) if args[at.apart] else (inputs * row, row)
+            _gathered(taps, source, inputs, tap_bytes, row, count, into, step)
         target = args[at.target] + first * step
         _transformed(form, tile, TILE, count * blocks, planes, target, point)
 

@@ -112,6 +112,21 @@ def target_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     ]
 
 
+def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
+    """A y: POINTS values from NEW gradients."""
+    b = builder
+    if len(y) == 1:
+        return y
+
+    def pair(at: float) -> list[Value]:
+        # A polynomial in at^2, even and odd powers apart: both places of a pair share them.
+        even = multiply_add(b, y[2], _constant(at**2), y[0])
+        odd = multiply_add(b, y[3], _constant(at**2), y[1])
+        return [multiply_add(b, odd, _constant(sign * at), even) for sign in (1, -1)]
+
+    return [y[0], *pair(LOW), *pair(HIGH), y[3]]
+
+
 def _constant(value: float) -> Value:
     # Rounded to float32 here, so that LLVM sees the constant that the kernel computes with.
     return ir.Constant(VECTOR, [float(np.float32(value))] * LANES)
@@ -233,7 +248,7 @@ def source_plane_of(axes: tuple[int, int]) -> Any:
     return intrinsic(source_plane)
 
 
-def _slots(b: ir.IRBuilder, first: Value, count: int, ring: int) -> list[Value]:
+def slots_of(b: ir.IRBuilder, first: Value, count: int, ring: int) -> list[Value]:
     """Return the numbers of `count` slots of a ring of `ring`, from slot `first` on."""
     numbers = [b.add(first, word(number)) for number in range(count)]
     past = [b.icmp_signed(">=", number, word(ring)) for number in numbers]
@@ -256,7 +271,7 @@ def source_depth(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, source, first, slot, target, step) = builder, args
-        places = [b.add(source, b.mul(slot, n)) for n in _slots(b, first, points, points)]
+        places = [b.add(source, b.mul(slot, n)) for n in slots_of(b, first, points, points)]
         values = [load_vector(b, float_pointer(b, place)) for place in places]
         for number, value in enumerate(source_line(b, values)):
             store_vector(b, value, _at(b, target, number, step))
@@ -276,7 +291,7 @@ def target_depth(
         b, (_, source, step, target, first, slot) = builder, args
         # All are read before any is written: the outputs take the place of the first rows.
         values = [load_vector(b, _at(b, source, number, step)) for number in range(points)]
-        slots = _slots(b, first, new, points)
+        slots = slots_of(b, first, new, points)
         for number, value in zip(slots, target_line(b, values), strict=True):
             store_vector(b, value, float_pointer(b, b.add(target, b.mul(slot, number))))
         return context.get_dummy_value()

@@ -49,19 +49,17 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.forms import FORMS, Axis, Triple, axes_of, name_of
 from znnpy_kernels.winograd.line_transforms import (
-    HIGH,
-    LOW,
+    Line,
     _at,
     _constant,
     asking_of,
     filter_matrix,
+    gradient_line,
     source_line,
     source_plane_of,
 )
 from znnpy_kernels.winograd.products import IMAGES, add_products, compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.tiles import origin, tiles_along
-
-Line = Callable[[ir.IRBuilder, list[Value]], list[Value]]
 
 AT = words(
     "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
@@ -115,21 +113,6 @@ def _gradient_steps(form: Any) -> Any:
     """The same of planes of gradients."""
     column = compiled_odd_bytes(form.new_z * _compiled_group(form.points_z))
     return column, _plane(form) * column
-
-
-def gradient_line(builder: ir.IRBuilder, y: list[Value]) -> list[Value]:
-    """A y: POINTS values from NEW gradients."""
-    b = builder
-    if len(y) == 1:
-        return y
-
-    def pair(at: float) -> list[Value]:
-        # A polynomial in at^2, even and odd powers apart: both places of a pair share them.
-        even = multiply_add(b, y[2], _constant(at**2), y[0])
-        odd = multiply_add(b, y[3], _constant(at**2), y[1])
-        return [multiply_add(b, odd, _constant(sign * at), even) for sign in (1, -1)]
-
-    return [y[0], *pair(LOW), *pair(HIGH), y[3]]
 
 
 def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
@@ -215,7 +198,7 @@ def _new(axis: Axis) -> int:
 
 _source_depth = _depth_of(source_line, _points)
 _gradient_plane, _gradient_depth = _plane_of(gradient_line, _new), _depth_of(gradient_line, _new)
-_filter_plane, _filter_depth = _plane_of(filter_line, _points), _depth_of(filter_line, _points)
+filter_plane, filter_depth = _plane_of(filter_line, _points), _depth_of(filter_line, _points)
 
 
 def gradient_floats(taps: Triple, inputs: int, outputs: int) -> int:
@@ -413,10 +396,10 @@ def _taps(form: Any, args: Any, sums: int, cube: int) -> None:
             # Along z first, from the sums, whose points lie far apart; the rest within a cube in the L1 cache.
             for number in range(plane):
                 start, into = here + number * form.points_z * point, cube + number * VECTOR_BYTES
-                _filter_depth(form, start, point, into, plane * VECTOR_BYTES)
+                filter_depth(form, start, point, into, plane * VECTOR_BYTES)
             for z in range(form.taps_z):
                 start, into = cube + z * plane * VECTOR_BYTES, target + z * taps_of_plane * tap
-                _filter_plane(form, start, wide, VECTOR_BYTES, into, tap)
+                filter_plane(form, start, wide, VECTOR_BYTES, into, tap)
 
 
 @inlined

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.planar import is_planar
+from znnpy.engine.memory.planar import planar_nodes
 from znnpy.geometry import Geometry
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, ONCE, BorderName, Sides
@@ -113,11 +113,24 @@ class Layout:
 
     def stays_planar(self, node: str) -> bool:
         """Return whether an input is used in place, planar, as it is staged."""
-        return lies_planar(self.network, node)
+        return node in self.planar and lies_planar(self.network, node)
+
+    @cached_property
+    def planar(self) -> frozenset[str]:
+        """The nodes that lie planar."""
+        return planar_nodes(self.network, self.traits, self._runs_between)
+
+    def _runs_between(self, edge: Edge) -> bool:
+        """Return whether all passes of a convolution run between planar channels at both ends."""
+        shape, layer = self.conv_shape(edge), self.plan.layers[edge.name]
+        return all(
+            which in ALGORITHMS[layer.method(which).algorithm].between_planar(shape)
+            for which in (shape.passes if self.training else PASSES[:1])
+        )
 
     def lanes(self, node: str) -> int:
         """Return how many channels of a node lie side by side: LANES, or 1 if it is planar."""
-        return 1 if self.stays_planar(node) or is_planar(self.network, node, self.traits) else LANES
+        return 1 if node in self.planar else LANES
 
     def padding(self, edge: Edge) -> Sides:
         """Return the padding of a convolution, in voxels before and after, z y x."""

@@ -1,4 +1,4 @@
-"""Which nodes inside a network lie planar, having too few channels to fill lanes."""
+"""Which nodes lie planar, having too few channels to fill lanes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,27 @@ from znnpy.plan.cost import lies_planar
 
 # The abilities of the algorithm that computes one pass of a conv edge.
 TraitsOf = Callable[[Edge, PassName], Traits]
+# Whether all passes of a conv edge run between planar channels at both ends (`Algorithm.between_planar`).
+Between = Callable[[Edge], bool]
 
 
-def is_planar(network: Network, name: str, traits: TraitsOf) -> bool:
-    """Return whether a node lies planar: few channels, between convolutions of many, so that lanes would be idle."""
+def planar_nodes(network: Network, traits: TraitsOf, between: Between) -> frozenset[str]:
+    """Return the nodes that lie planar: few channels, where all that writes and reads them can.
+
+    Inputs among them are used as they are staged. Other nodes lie between convolutions: of many channels, over which
+    lanes go then, or of few whose lanes go over tiles, and which lie planar, too.
+    """
+    found = {node.name for node in network.nodes if _may_be(network, node.name)}
+    # A node that has lanes may take the others with it, one after the other.
+    while left := {name for name in found if not _stays(network, name, found, traits, between)}:
+        found -= left
+    return frozenset(found)
+
+
+def _may_be(network: Network, name: str) -> bool:
+    """Return whether a node could lie planar, by what it is itself."""
+    if lies_planar(network, name):
+        return True
     node = network.node(name)
     edges = network.incoming(name) + network.outgoing(name)
     return (
@@ -29,20 +46,41 @@ def is_planar(network: Network, name: str, traits: TraitsOf) -> bool:
         and not function_of(node.function).held
         and node.norm is None
         and any(edge.kind == "conv" for edge in edges)
-        and all(_takes_planar(network, edge, edge.target == name, traits) for edge in edges)
     )
 
 
-def _takes_planar(network: Network, edge: Edge, target: bool, traits: TraitsOf) -> bool:
+def _stays(
+    network: Network, name: str, found: set[str], traits: TraitsOf, between: Between
+) -> bool:
+    """Return whether all edges of a node take it planar, if of the others those `found` are."""
+    if lies_planar(network, name):
+        # What reads an input can read it planar, but for passes that do so between planar channels alone.
+        return all(
+            edge.target in found or traits(edge, "forward").reads_planar
+            for edge in network.outgoing(name)
+            if edge.kind == "conv"
+        )
+    edges = network.incoming(name) + network.outgoing(name)
+    return all(_takes(network, edge, edge.target == name, found, traits, between) for edge in edges)
+
+
+def _takes(
+    network: Network,
+    edge: Edge,
+    target: bool,
+    found: set[str],
+    traits: TraitsOf,
+    between: Between,
+) -> bool:
     """Return whether all passes of an edge support a planar target (or, with `target` false, a planar source)."""
     other = edge.source if target else edge.target
     if edge.kind != "conv":
-        return edge.kind == "crop" and target and lies_planar(network, other)
-    if max(edge.stride) > 1 or lies_planar(network, other):
+        return edge.kind == "crop" and target and other in found and lies_planar(network, other)
+    if max(edge.stride) > 1:
         return False
-    # Lanes must be on one side at least, or nothing is left to vectorise.
+    # Lanes go over the channels of one side, or over tiles.
     if network.node(other).channels <= FEW:
-        return False
+        return other in found and between(edge)
     forward, gradient, weight = (traits(edge, which) for which in PASSES)
     if target:
         reads = gradient.reads_planar_gradients and weight.reads_planar_gradients

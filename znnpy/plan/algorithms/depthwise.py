@@ -6,7 +6,7 @@ from znnpy.geometry import voxels
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import LANES_COUNTED, STREAM_RATE, ConvShape
-from znnpy.plan.types import PASSES, Method, PartSeconds
+from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
 # Below direct convolution's rate: no voxel that is loaded serves the filters of more than one
 # channel.
@@ -18,6 +18,11 @@ traits = Traits(depthwise=True, crops=True)
 def refusal(size: Triple, stride: Triple) -> str:
     """Refuse all layers but depthwise ones, whatever their size and stride."""
     return "depthwise takes filters of one channel each"
+
+
+def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
+    """None: it reads blocks of channels."""
+    return ()
 
 
 def told(shape: ConvShape) -> list[Method]:

@@ -36,6 +36,11 @@ def refusal(size: Triple, stride: Triple) -> str:
     return ""
 
 
+def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
+    """None: lanes go over channels of one end."""
+    return ()
+
+
 def told(shape: ConvShape) -> list[Method]:
     """Return the one method."""
     return [METHOD]

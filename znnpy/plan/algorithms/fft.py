@@ -12,7 +12,7 @@ from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
 from znnpy.plan.cost import CLEAR_RATIO, MOST_BYTES, PRODUCT_RATE, TRANSFORM_RATE, ConvShape
 from znnpy.plan.fftw import missing
-from znnpy.plan.types import PASSES, Method, PartSeconds
+from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
 METHOD = Method("fft")
 traits = Traits(
@@ -29,6 +29,11 @@ FFT_TAPS = 20
 def refusal(size: Triple, stride: Triple) -> str:
     """Refuse strides above 1, and every layer where FFTW is missing."""
     return stride_refusal(stride) or missing()
+
+
+def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
+    """None: it writes blocks of channels."""
+    return ()
 
 
 def told(shape: ConvShape) -> list[Method]:

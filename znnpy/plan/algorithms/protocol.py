@@ -11,7 +11,7 @@ from typing import Protocol
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.network.types import Triple
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.types import Method, PartSeconds
+from znnpy.plan.types import Method, PartSeconds, PassName
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class Algorithm(Protocol):
 
     def refusal(self, size: Triple, stride: Triple) -> str:
         """Return why filters of this size and stride cannot run by it; empty if they can."""
+
+    def between_planar(self, shape: ConvShape) -> tuple[PassName, ...]:
+        """Return the passes that it runs between few planar channels at both ends, without idle lanes."""
 
     def told(self, shape: ConvShape) -> list[Method]:
         """Return the methods among which `conv:` with this algorithm's name chooses."""

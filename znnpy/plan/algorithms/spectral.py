@@ -78,6 +78,11 @@ def dense(shape: ConvShape) -> ConvShape:
     )
 
 
+def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
+    """Weight gradients, whose sums lie with the filters."""
+    return ("weight",)
+
+
 def told(shape: ConvShape) -> list[Method]:
     """Return the best sizes of tiles; none if no tile holds the filters."""
     return [Method("spectral", tile) for tile in best_tiles(dense(shape), TRIED_TILES)]

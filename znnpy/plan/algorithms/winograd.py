@@ -11,9 +11,9 @@ from math import prod
 
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits, stride_refusal
-from znnpy.plan.cost import LANES_COUNTED, ConvShape
+from znnpy.plan.cost import LANES_COUNTED, MOST_PLANAR, ConvShape
 from znnpy.plan.tiles import lattices
-from znnpy.plan.types import Method, PartSeconds
+from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
 
 NEW = 4  # outputs of a tile along an axis of three taps: F(4, 3)
 POINTS = {3: 6, 1: 1}  # of a tile along an axis, by the filter's taps: 4 + 3 - 1
@@ -72,6 +72,13 @@ def refusal(size: Triple, stride: Triple) -> str:
     return stride_refusal(stride) or (
         "" if taken else "winograd takes filters of three taps along some axes and one along others"
     )
+
+
+def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
+    """All passes of layers of so few channels that most lanes would be idle: lanes go over tiles along x."""
+    few = max(shape.inputs, shape.outputs) <= MOST_PLANAR and shape.groups == 1
+    lies = shape.size[2] == 3 and lattice_steps(shape.size, shape.dilation) == (1, 1, 1)
+    return PASSES if few and lies and not refusal(shape.size, shape.stride) else ()
 
 
 def told(shape: ConvShape) -> list[Method]:

@@ -89,6 +89,7 @@ def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
     for piece in build.parameters[edge.name].pieces:
         # Two blocks of inputs are transposed together, so that neighbouring lines are written; the
         # piece before takes this one along.
+        # Of a planar source each input is a piece, and all of them are one block.
         if piece.first_input % (2 * LANES):
             continue
         seen = min(2 * LANES, inputs - piece.first_input)
@@ -96,7 +97,12 @@ def _exchanged(build: Build, edge: Edge) -> Iterator[_Run]:
         many = min(piece.width, outputs - piece.first_output)
         target = piece.first_input * outputs + piece.first_output * blocks * LANES
         for low, high in build.layout.grain.ranges(many, _seconds(edge, many * blocks), LANES):
-            words = {"inputs": seen, "outputs": high - low, "width": piece.width}
+            words = {
+                "inputs": seen,
+                "outputs": high - low,
+                "width": piece.width,
+                "apart": build.parameters[edge.name].source_lanes == 1,
+            }
             first = target + low * blocks * LANES
             yield _Run((high - low) * blocks, piece.start + low, first, words)
 

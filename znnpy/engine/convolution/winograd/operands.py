@@ -17,7 +17,7 @@ from znnpy.engine.convolution.winograd.arguments import dilation_of, pass_words,
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts
-from znnpy.engine.tasks.bias_gradients import sum_bias
+from znnpy.engine.tasks.bias_gradients import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import slope_of
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -117,6 +117,13 @@ class Finish:
 
     def emit_sum(self, step: Step) -> None:
         """Declare the sum of partial bias gradients."""
-        if self.node and self.partials:
-            blocks = self.target.blocks
+        if not (self.node and self.partials):
+            return
+        blocks = self.target.blocks
+        if self.target.lanes == 1:
+            for channel in range(blocks):
+                sum_planar_bias(
+                    step, self.build, self.node, channel, self.partials, self.leaves, blocks
+                )
+        else:
             sum_bias(step, self.build, self.node, 0, blocks, self.partials, self.leaves)

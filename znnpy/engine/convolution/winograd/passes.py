@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
+from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import (
     place_words,
@@ -60,8 +61,10 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
     shape = build.layout.conv_shape(edge)
     if why := refusal(shape.size, shape.stride):
         raise PlanError(f"{edge.name}: {why}")
-    if source.lanes == 1 or target.lanes == 1:
-        raise PlanError(f"{edge.name}: winograd runs between blocks of channels")
+    if source.lanes != target.lanes:
+        raise PlanError(
+            f"{edge.name}: winograd runs between blocks of channels, or planar ones at both ends"
+        )
     return shape
 
 
@@ -95,9 +98,12 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     """Declare the tasks of whole slabs of tiles, each of which reads all filters."""
     source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
+    kernel, needs = WINOGRAD[size], scratch_floats
+    if source.lanes == 1:
+        kernel, needs = WINOGRAD_PLANAR[size], planar_scratch_floats
     words = {
         **ends.words,
-        **ends.build.worker_scratch(scratch_floats(size, source.channels, target.channels)),
+        **ends.build.worker_scratch(needs(size, source.channels, target.channels)),
         "filters": points.address,
     }
     # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
@@ -111,7 +117,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     for leaf, task in enumerate(tasks):
         first, last = _planes(target, size, dilation, task.low, task.high)
         step.add(
-            WINOGRAD[size],
+            kernel,
             {
                 **words,
                 **place_words("source", source, task.batch),

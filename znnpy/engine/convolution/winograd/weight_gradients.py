@@ -7,6 +7,10 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.planar_gradient import (
+    WINOGRAD_PLANAR_GRADIENT,
+    planar_gradient_floats,
+)
 from znnpy_kernels.winograd.weight_gradient import WINOGRAD_GRADIENT, gradient_floats
 
 from znnpy.engine.convolution.padding_taps import clear_unmet
@@ -60,8 +64,15 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         **size_words("gradient_size", gradient.shape),
         **size_words("dilation", dilation),
     }
+    kernel, needs = WINOGRAD_GRADIENT[size], gradient_floats
+    parts = _panels(size, parameter.pieces, source.blocks)
+    if source.lanes == 1:
+        kernel, needs = WINOGRAD_PLANAR_GRADIENT[size], planar_gradient_floats
+        whole = range(len(parameter.pieces))
+        parts = [_Panel(range(source.blocks), range(gradient.blocks), whole)]
+        words["width"] = parameter.pieces[0].width
     for ((batch, low, high, own), leaf), panel in product(
-        zip(tasks, leaves, strict=True), _panels(size, parameter.pieces, source.blocks)
+        zip(tasks, leaves, strict=True), parts
     ):
         first, last = _planes(gradient, size, dilation, low, high)
         seen = min(source.extent, last + (size[gradient.cut] - 1) * dilation[gradient.cut])
@@ -72,13 +83,13 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         # A panel's part of the products; what panels repeat is small beside it.
         share = sum(piece.floats for piece in pieces) / parameter.floats
         step.add(
-            WINOGRAD_GRADIENT[size],
+            kernel,
             {
                 **words,
                 **place_words("source", source, batch),
                 **place_words("gradient", gradient, batch),
                 **tile_words(gradient, size, dilation, low, high, own),
-                **build.worker_scratch(gradient_floats(size, inputs, LANES * len(panel.targets))),
+                **build.worker_scratch(needs(size, inputs, gradient.lanes * len(panel.targets))),
                 "inputs": inputs,
                 "blocks": len(panel.targets),
                 "source": source.at(batch, panel.sources.start),

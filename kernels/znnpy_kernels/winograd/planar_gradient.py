@@ -1,0 +1,229 @@
+"""Weight gradients by Winograd's minimal filtering between planar channels: lanes are tiles, as in `planar`.
+
+As `weight_gradient`, but a vector holds a point of LANES tiles, of one channel. Products of two vectors are summed over
+the tiles of some groups, then over their lanes: LANES pairs of channels at a time, which make a vector of sums.
+
+Argument words: those of `weight_gradient`, with `blocks` planar channels of the gradient, `*_block` from channel to
+channel and dilations of 1, and
+
+    width                       floats from tap to tap of packed filters: each input has all its taps, one by one
+
+Tasks with different targets may run concurrently. The result depends on which tiles a task takes. Scratch of a worker,
+`planar_gradient_floats`, in this order: the groups; a row of one channel on its way; points of a column
+[group][channel][point], inputs and outputs; rings of transformed rows, and rows of gradients, [column][row][channel] of
+each group; sums [column][point][block of pairs]; points of one block, then its taps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import floats
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.vectors import splat, store
+from znnpy_kernels.winograd import weight_gradient
+from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
+from znnpy_kernels.winograd.line_transforms import source_depth
+from znnpy_kernels.winograd.planar_lines import INPUTS, OUTPUTS, UNITS, add_pairs, gradient_rows
+from znnpy_kernels.winograd.planar_units import (
+    GROUPS,
+    TABLE_BYTES,
+    complete,
+    note,
+    rows_of_gradients,
+    rows_of_voxels,
+    spare_vectors,
+)
+from znnpy_kernels.winograd.planes import compiled_plane, plane
+from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
+from znnpy_kernels.winograd.weight_gradient import filter_depth, filter_plane
+
+AT = words(weight_gradient.AT, "width")
+# Bytes of the rings of groups that march together. More groups take fewer sums over lanes, until they leave the L2 cache.
+ROOM = 5 << 17
+_spare = inlined(spare_vectors)
+
+
+@inlined
+def _columns_bytes(form: Any, inputs: int, outputs: int) -> Any:
+    """From column to column of rows of voxels, and of rows of gradients."""
+    return compiled_odd_bytes(form.points_y * inputs), compiled_odd_bytes(form.new_y * outputs)
+
+
+@inlined
+def _group_bytes(form: Any, inputs: int, outputs: int) -> Any:
+    """Bytes of a group's rows of both."""
+    column, gradient_column = _columns_bytes(form, inputs, outputs)
+    return compiled_plane(form) * (column + gradient_column)
+
+
+def planar_gradient_floats(taps: Triple, inputs: int, outputs: int) -> int:
+    """Floats of scratch that each worker needs for a layer with filters of so many taps."""
+    form = FORMS[taps]
+    rows, blocks = -(-inputs // INPUTS), -(-outputs // OUTPUTS)
+    # As `_columns_bytes` and `_group_bytes`.
+    rings = odd_bytes(form.points_y * inputs) + odd_bytes(form.new_y * outputs)
+    points = GROUPS * (rows * INPUTS + blocks * OUTPUTS) * form.points_y
+    cube = plane(form) * form.points_y
+    vectors = spare_vectors(form.points_z) + points + cube * (rows * blocks + 2)
+    return int(TABLE_BYTES + GROUPS * plane(form) * rings + vectors * VECTOR_BYTES) // 4
+
+
+@inlined
+def _clear(target: int, vectors: int) -> None:
+    for vector in range(vectors):
+        store(target + vector * VECTOR_BYTES, splat(0.0))
+
+
+@inlined
+def _multiply(
+    form: Any, args: Any, groups: int, first: int, ring: int, points: int, each: int, sums: int
+) -> None:
+    """Transforms along y and products, column by column."""
+    inputs, outputs = args[AT.inputs], args[AT.blocks]
+    column, gradient_column = _columns_bytes(form, inputs, outputs)
+    group_bytes = _group_bytes(form, inputs, outputs)
+    rows, blocks, line = cover(inputs, INPUTS), cover(outputs, OUTPUTS), form.points_y * VECTOR_BYTES
+    behind = rows * INPUTS * line
+    for number in range(compiled_plane(form)):
+        for group in range(groups):
+            here, to = ring + group * group_bytes + number * column, points + group * each
+            for channel in range(inputs):
+                start, slot = here + channel * VECTOR_BYTES, inputs * VECTOR_BYTES
+                source_depth(form, start, first, slot, to + channel * line, VECTOR_BYTES)
+            here = ring + group * group_bytes + compiled_plane(form) * column
+            here += number * gradient_column
+            for channel in range(outputs):
+                start, slot = here + channel * VECTOR_BYTES, outputs * VECTOR_BYTES
+                gradient_rows(form, start, slot, to + behind + channel * line, VECTOR_BYTES)
+        for point in range(form.points_y):
+            here = points + point * VECTOR_BYTES
+            target = sums + (number * form.points_y + point) * rows * blocks * VECTOR_BYTES
+            for row in range(rows):
+                source = here + row * INPUTS * line
+                for block in range(blocks):
+                    gradient = here + behind + block * OUTPUTS * line
+                    add_pairs(source, gradient, line, groups, each, target)
+                    target += VECTOR_BYTES
+
+
+@inlined
+def _march(form: Any, args: Any, table: int, groups: int, scratch: int, each: int, sums: int) -> None:
+    """Add the products of all tiles along y of some groups."""
+    inputs, outputs = args[AT.inputs], args[AT.blocks]
+    column, gradient_column = _columns_bytes(form, inputs, outputs)
+    group_bytes = _group_bytes(form, inputs, outputs)
+    spare, points = scratch, scratch + _spare(form.points_z) * VECTOR_BYTES
+    ring = points + GROUPS * each
+    gradients = ring + compiled_plane(form) * column
+    for tile in range(args[AT.y0], args[AT.y1]):
+        y = tile * form.new_y
+        first = y % form.points_y
+        new = form.points_y if tile == args[AT.y0] else form.new_y
+        for row in range(form.points_y - new, form.points_y):
+            here = ring + (first + row) % form.points_y * inputs * VECTOR_BYTES
+            rows_of_voxels(
+                form, table, groups, _source(args), inputs, y + row, spare, here, column, group_bytes
+            )
+        for row in range(form.new_y):
+            here = gradients + row * outputs * VECTOR_BYTES
+            rows_of_gradients(
+                form, table, groups, _gradient(args), outputs, y + row, spare, here,
+                gradient_column, group_bytes,
+            )  # fmt: skip
+        _multiply(form, args, groups, first, ring, points, each, sums)
+
+
+@inlined
+def _source(args: Any) -> Any:
+    """The source as an image (`planar_units`)."""
+    return (
+        args[AT.source], args[AT.source_block], args[AT.source_z], args[AT.source_y],
+        args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x], 0, 0, 0,
+    )  # fmt: skip
+
+
+@inlined
+def _gradient(args: Any) -> Any:
+    return (
+        args[AT.gradient], args[AT.gradient_block], args[AT.gradient_z], args[AT.gradient_y],
+        args[AT.gradient_size_z], args[AT.gradient_size_y], args[AT.gradient_size_x], 0, 0, 0,
+    )  # fmt: skip
+
+
+@inlined
+def _taps(form: Any, args: Any, sums: int, cube: int) -> None:
+    """Transform the sums of all pairs of channels to packed filter gradients."""
+    inputs, outputs, width = args[AT.inputs], args[AT.blocks], args[AT.width]
+    rows, blocks = cover(inputs, INPUTS), cover(outputs, OUTPUTS)
+    plane_points = form.points_x * form.points_y
+    taps_of_plane = form.taps_y * form.taps_x
+    taps = form.taps_z * taps_of_plane
+    made = cube + form.points_z * plane_points * VECTOR_BYTES
+    target, step = floats(args[AT.target]), rows * blocks * VECTOR_BYTES
+    for number in range(inputs * taps * width):
+        target[number] = 0.0
+    for pairs in range(rows * blocks):
+        here = sums + pairs * VECTOR_BYTES
+        # Points are [z][x][y].
+        for number in range(plane_points):
+            into = cube + number * VECTOR_BYTES
+            filter_depth(
+                form, here + number * step, plane_points * step, into, plane_points * VECTOR_BYTES
+            )
+        for z in range(form.taps_z):
+            start = cube + z * plane_points * VECTOR_BYTES
+            into = made + z * taps_of_plane * VECTOR_BYTES
+            along_x = form.points_y * VECTOR_BYTES
+            filter_plane(form, start, VECTOR_BYTES, along_x, into, VECTOR_BYTES)
+        found, first, last = floats(made), pairs // blocks * INPUTS, pairs % blocks * OUTPUTS
+        for source in range(first, min(inputs, first + INPUTS)):
+            for tap in range(taps):
+                for output in range(last, min(outputs, last + OUTPUTS)):
+                    lane = tap * LANES + (source - first) * OUTPUTS + output - last
+                    target[(source * taps + tap) * width + output] = found[lane]
+
+
+def _planar_gradient(taps: Triple) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_planar_gradient{name_of(taps)}")
+    def winograd_planar_gradient(args: Any, worker: int) -> None:
+        """Filter gradients, summed over some tiles. Words: see the module."""
+        table = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+        inputs, outputs = args[AT.inputs], args[AT.blocks]
+        rows, blocks = cover(inputs, INPUTS), cover(outputs, OUTPUTS)
+        each = (rows * INPUTS + blocks * OUTPUTS) * form.points_y * VECTOR_BYTES
+        work = table + TABLE_BYTES
+        points = work + _spare(form.points_z) * VECTOR_BYTES
+        cube = compiled_plane(form) * form.points_y
+        sums = points + GROUPS * (each + _group_bytes(form, inputs, outputs))
+        # Channels that fill up a block of pairs stay zeros.
+        _clear(points, GROUPS * each // VECTOR_BYTES)
+        _clear(sums, cube * rows * blocks)
+        most = max(1, min(GROUPS, ROOM // _group_bytes(form, inputs, outputs)))
+        size_x = args[AT.gradient_size_x]
+        along_x, groups, count = cover(size_x, LANES), 0, 0
+        total = (args[AT.z1] - args[AT.z0]) * along_x
+        for number in range(total):
+            z = (args[AT.z0] + number // along_x) * form.new_z
+            if z < args[AT.gradient_size_z]:
+                note(table, groups, count, _source(args), size_x, z, number % along_x * LANES)
+                count += 1
+            if count == UNITS or (count and number == total - 1):
+                complete(form, table, groups, count, _source(args))
+                groups, count = groups + 1, 0
+            if groups == most or (groups and number == total - 1):
+                _march(form, args, table, groups, work, each, sums)
+                groups = 0
+        _taps(form, args, sums, sums + cube * rows * blocks * VECTOR_BYTES)
+
+    return winograd_planar_gradient
+
+
+WINOGRAD_PLANAR_GRADIENT = {taps: _planar_gradient(taps) for taps in FORMS if taps[2] == TAPS}
+"""By the taps of filters along z, y, x, of which those along x are three."""
