@@ -16,6 +16,7 @@ from znnpy.engine.tasks.task_identity import Identity
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ConvShape, LayerPlan, Method, Plan
+from znnpy.plan.cost import FEW_IMAGES
 
 
 def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
@@ -34,9 +35,13 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
         output_padding=_added(shape),
     )
     target = Node("target", "sum", shape.outputs)
+    # Where few channels at both ends do not lie planar, another kind of edge reads the target.
+    behind = Node("behind", "sum", shape.outputs), Edge("on", "identity", "target", "behind")
+    blocked = max(shape.inputs, shape.outputs) <= FEW_IMAGES and not shape.between
+    nodes, edges = ((target, behind[0]), (edge, behind[1])) if blocked else ((target,), (edge,))
     # Planar only as an input that feeds convolutions alone, so the layer reads it directly.
     if shape.planar:
-        network = Network((Node("source", "input", shape.inputs), target), (edge,))
+        network = Network((Node("source", "input", shape.inputs), *nodes), edges)
     else:
         # An input that feeds other kinds of edges too is blocked; other nodes of few channels may be planar.
         # Behind a crop a source of few channels may lie planar, as a node between convolutions
@@ -47,7 +52,7 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
             lift = Edge("lift", "max_pool", "input", "source", stride=shape.stride)
         source = Node("source", "transfer", shape.inputs, bias="gradient" in shape.passes)
         ends = Node("input", "input", shape.inputs), source
-        network = Network((*ends, target), (lift, edge))
+        network = Network((*ends, *nodes), (lift, *edges))
     # A source of few channels stays planar if its gradient, if any, is computed directly.
     back = method if "gradient" in shape.passes else Method("direct")
     plan = Plan({"conv": LayerPlan.of(method, back, method)})

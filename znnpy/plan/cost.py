@@ -13,6 +13,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.geometry import Geometry, voxels
+from znnpy.layers.activation_functions import function_of
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.layers.windows import sides
@@ -71,6 +72,31 @@ def lies_planar(network: Network, name: str) -> bool:
     return all(edge.kind in planar and not is_depthwise(edge, network) for edge in edges)
 
 
+def may_lie_planar(network: Network, name: str) -> bool:
+    """Return whether a node could lie planar, by what it is, with its inputs and outputs."""
+    node = network.node(name)
+    if node.kind == "input":
+        return lies_planar(network, name)
+    edges = network.incoming(name) + network.outgoing(name)
+    convolved = [edge for edge in edges if edge.kind == "conv"]
+    return (
+        # Functions over channels, learned slopes and norms need lanes.
+        node.channels <= FEW_IMAGES
+        and node.kind in ("transfer", "sum")
+        and function_of(node.function).pointwise
+        and not function_of(node.function).held
+        and node.norm is None
+        and bool(convolved)
+        and all(max(edge.stride) == 1 for edge in convolved)
+        # What else leads here from an input that lies planar, and nothing else.
+        and all(
+            edge.kind == "crop" and edge.target == name and lies_planar(network, edge.source)
+            for edge in edges
+            if edge.kind != "conv"
+        )
+    )
+
+
 class Band(NamedTuple):
     """Neighbouring groups of a convolution, and their channels at both ends, which begin whole blocks."""
 
@@ -98,7 +124,8 @@ class ConvShape:
     """All that the cost of one convolution, transposed or not, depends on.
 
     `inputs`, `outputs`: channels. `size`, `dilation`, `stride`: of the filters; `source`, `target`: voxels of the
-    nodes; all (z, y, x). `planar`: the source's channels lie without lanes (`lies_planar`).
+    nodes; all (z, y, x). `planar`: the source's channels lie without lanes (`lies_planar`); `between`: those of both
+    ends may (`may_lie_planar`).
     """
 
     inputs: int
@@ -117,6 +144,7 @@ class ConvShape:
     transposed: bool = False
     groups: int = 1
     planar: bool = False
+    between: bool = False
 
     @property
     def depthwise(self) -> bool:
@@ -185,6 +213,7 @@ class ConvShape:
             edge.kind == "conv_transpose",
             edge.groups,
             lies_planar(network, edge.source),
+            may_lie_planar(network, edge.source) and may_lie_planar(network, edge.target),
         )
 
 

@@ -193,7 +193,14 @@ def _filters(taps: Triple) -> Kernel:
 
 @inlined
 def _gathered(
-    taps: int, source: int, inputs: int, tap_bytes: int, row: int, outputs: int, target: int, step: int
+    taps: int,
+    source: int,
+    inputs: int,
+    tap_bytes: int,
+    row: int,
+    outputs: int,
+    target: int,
+    step: int,
 ) -> None:
     """Vectors [tap][output] of a block of inputs, flipped, `step` bytes from output to output.
 

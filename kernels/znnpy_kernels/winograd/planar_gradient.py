@@ -42,7 +42,7 @@ from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.weight_gradient import filter_depth, filter_plane
 
 AT = words(weight_gradient.AT, "width")
-# Bytes of the rings of groups that march together. More groups take fewer sums over lanes, until they leave the L2 cache.
+# Bytes of the rings of groups that march together: more groups take fewer sums over lanes, until an L2 cache is full.
 ROOM = 5 << 17
 _spare = inlined(spare_vectors)
 
@@ -86,7 +86,11 @@ def _multiply(
     inputs, outputs = args[AT.inputs], args[AT.blocks]
     column, gradient_column = _columns_bytes(form, inputs, outputs)
     group_bytes = _group_bytes(form, inputs, outputs)
-    rows, blocks, line = cover(inputs, INPUTS), cover(outputs, OUTPUTS), form.points_y * VECTOR_BYTES
+    rows, blocks, line = (
+        cover(inputs, INPUTS),
+        cover(outputs, OUTPUTS),
+        form.points_y * VECTOR_BYTES,
+    )
     behind = rows * INPUTS * line
     for number in range(compiled_plane(form)):
         for group in range(groups):
@@ -111,7 +115,9 @@ def _multiply(
 
 
 @inlined
-def _march(form: Any, args: Any, table: int, groups: int, scratch: int, each: int, sums: int) -> None:
+def _march(
+    form: Any, args: Any, table: int, groups: int, scratch: int, each: int, sums: int
+) -> None:
     """Add the products of all tiles along y of some groups."""
     inputs, outputs = args[AT.inputs], args[AT.blocks]
     column, gradient_column = _columns_bytes(form, inputs, outputs)
@@ -126,7 +132,16 @@ def _march(form: Any, args: Any, table: int, groups: int, scratch: int, each: in
         for row in range(form.points_y - new, form.points_y):
             here = ring + (first + row) % form.points_y * inputs * VECTOR_BYTES
             rows_of_voxels(
-                form, table, groups, _source(args), inputs, y + row, spare, here, column, group_bytes
+                form,
+                table,
+                groups,
+                _source(args),
+                inputs,
+                y + row,
+                spare,
+                here,
+                column,
+                group_bytes,
             )
         for row in range(form.new_y):
             here = gradients + row * outputs * VECTOR_BYTES

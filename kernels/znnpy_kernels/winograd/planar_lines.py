@@ -160,7 +160,7 @@ def asking_of(*, new: bool = False, write: bool = False) -> Any:
 def gather_behind(
     typingctx: Any, first: Any, second: Any, third: Any, fourth: Any, bits: Any, target: Any
 ) -> tuple[Signature, Any]:
-    """The voxels behind four units, at these places, side by side; `bits`: a byte for each, of the lanes that are there."""
+    """The voxels behind four units, at these places, side by side; `bits`: a byte each, of the lanes that are there."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (*places, bits, target) = builder, args
@@ -233,11 +233,7 @@ def _unsorted(b: ir.IRBuilder, outputs: list[Value]) -> list[Value]:
             b,
             outputs[first],
             outputs[first + 1],
-            [
-                point * LANES + side * half + tile
-                for tile in range(half)
-                for point in range(2)
-            ],
+            [point * LANES + side * half + tile for tile in range(half) for point in range(2)],
         )
         for side in range(2)
         for first in (0, 2)
@@ -341,14 +337,20 @@ def column_products(
 
 
 def _products(
-    b: ir.IRBuilder, points: int, outputs: int, source: Value, inputs: Value, filters: Value, step: Value
+    b: ir.IRBuilder,
+    points: int,
+    outputs: int,
+    source: Value,
+    inputs: Value,
+    filters: Value,
+    step: Value,
 ) -> list[Value]:
     """Sums over inputs, [point][output]."""
     each = b.mul(inputs, step)
 
     def term(_: Value, carried: list[Value]) -> list[Value]:
         place, filters, *sums = carried
-        found = []
+        found: list[Value] = []
         for point in range(points):
             values = load_vector(b, float_pointer(b, b.add(place, word(VECTOR_BYTES * point))))
             row = _add(b, filters, each, point)
@@ -362,7 +364,7 @@ def _products(
 
 
 def finish_lines_of(at: Any) -> Any:
-    """The intrinsic `(form, arguments, bias, values, values_step, source, step, target, target_step, bits, count, total)`.
+    """The intrinsic `(form, arguments, bias, values, values_step, source, step, target, ...)`, which finishes lines.
 
     Products of a tile's points along z, back along z, with the epilogue of `direct.epilogue`, to the first `count`
     new planes of the target, in lanes whose `bits` are set; `total`: address of a vector to which what is stored is
@@ -397,7 +399,9 @@ def finish_lines_of(at: Any) -> Any:
                 _mask(b, b.select(b.icmp_signed("<", word(z), count), bits, word(0)))
                 for z in range(new)
             ]
-            sums = [load_vector(b, float_pointer(b, _add(b, source, step, z))) for z in range(points)]
+            sums = [
+                load_vector(b, float_pointer(b, _add(b, source, step, z))) for z in range(points)
+            ]
             done = finished(
                 b,
                 field,
@@ -467,9 +471,7 @@ def add_pairs(
             source, gradient, *sums = carried
             gradients = loaded(gradient, OUTPUTS)
             pairs = [(value, other) for value in loaded(source, INPUTS) for other in gradients]
-            added = [
-                multiply_add(b, *pair, sum_) for pair, sum_ in zip(pairs, sums, strict=True)
-            ]
+            added = [multiply_add(b, *pair, sum_) for pair, sum_ in zip(pairs, sums, strict=True)]
             return [b.add(source, group), b.add(gradient, group), *added]
 
         zeros = [ZERO_VECTOR] * (INPUTS * OUTPUTS)

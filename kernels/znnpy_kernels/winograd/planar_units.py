@@ -90,7 +90,7 @@ def complete(form: Any, table: int, group: int, count: int, image: Any) -> None:
                 at[here + number] = at[_FIRST + number]
             at[here + MADE] = 0
         z = at[here + Z] - image[7]
-        inside = inside and 0 <= z and z + form.points_z <= image[4]
+        inside = inside and z >= 0 and z + form.points_z <= image[4]
         inside = inside and at[here + _SEEN] == (1 << LANES) - 1 and at[here + _BEHIND] == ALL
     at[_INSIDE] = inside
 

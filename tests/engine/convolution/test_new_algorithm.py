@@ -26,6 +26,7 @@ from znnpy.profile.command import flops_by_task
 FASTER = SimpleNamespace(
     traits=Traits(backward_functions=("relu",), reads_halos=True),
     refusal=lambda size, stride: "" if size == (3, 3, 3) else "fast takes filters of 3 x 3 x 3",
+    between_planar=lambda shape: (),
     told=lambda shape: [Method("fast")],
     candidates=lambda shape: [Method("fast")],
     patch_methods=lambda shape, most_seconds: [Method("fast")],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from znnpy.engine.memory.planar import is_planar
+from znnpy.engine.memory.planar import TraitsOf, planar_nodes
 from znnpy.network.types import Edge, Network, Node, Norm
 from znnpy.plan import ALGORITHMS, PassName
 from znnpy.plan.algorithms import Traits
@@ -31,6 +31,10 @@ def network(**middle: object) -> Network:
 
 def direct(edge: Edge, which: PassName) -> Traits:
     return ALGORITHMS["direct"].traits
+
+
+def is_planar(net: Network, name: str, traits: TraitsOf, between: bool = False) -> bool:
+    return name in planar_nodes(net, traits, lambda edge: between)
 
 
 def test_few_channels_between_many_lie_planar() -> None:
@@ -69,6 +73,30 @@ def test_lanes_are_on_one_side_at_least(name: str, channels: int) -> None:
         replace(node, channels=channels) if node.name == name else node for node in net.nodes
     )
     assert not is_planar(replace(net, nodes=nodes), "few", direct)
+
+
+def chain(**output: object) -> Network:
+    """Few channels everywhere; `output`: what else the last node has."""
+    net = network(channels=FEW)
+    first, few, last = net.nodes
+    last = replace(last, channels=FEW, **output)  # type: ignore[arg-type]
+    return replace(net, nodes=(replace(first, channels=FEW), few, last))
+
+
+def test_lanes_may_go_over_tiles_where_all_ends_are_planar() -> None:
+    everything = planar_nodes(chain(), direct, lambda edge: True)
+    assert everything == {"input", "few", "output"}
+    # A node that needs lanes takes the whole chain with it, but for an input that direct reads planar.
+    assert planar_nodes(chain(norm=Norm("batch")), direct, lambda edge: True) == {"input"}
+    assert planar_nodes(chain(), direct, lambda edge: edge.name == "before") == {"input"}
+
+
+def test_an_input_has_lanes_where_only_planar_targets_are_read_planar() -> None:
+    def winograd(edge: Edge, which: PassName) -> Traits:
+        return ALGORITHMS["winograd"].traits
+
+    assert planar_nodes(chain(), winograd, lambda edge: True) == {"input", "few", "output"}
+    assert not planar_nodes(chain(norm=Norm("batch")), winograd, lambda edge: True)
 
 
 @pytest.mark.parametrize(

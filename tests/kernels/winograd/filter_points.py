@@ -59,6 +59,7 @@ def exchanged_points_of(filters: Any) -> Any:
                 inputs=seen,
                 outputs=min(width, outputs - low),
                 width=width,
+                apart=0,
                 target=address(made) + 4 * (first * outputs + low * lanes),
                 target_point=step,
                 scratch=room,

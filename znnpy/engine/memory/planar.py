@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from znnpy_kernels.direct.few_channels import FEW
 
-from znnpy.layers.activation_functions import function_of
 from znnpy.network.types import Edge, Network
 from znnpy.plan import PASSES, PassName
 from znnpy.plan.algorithms import Traits
-from znnpy.plan.cost import lies_planar
+from znnpy.plan.cost import may_lie_planar
 
 # The abilities of the algorithm that computes one pass of a conv edge.
 TraitsOf = Callable[[Edge, PassName], Traits]
@@ -24,36 +23,23 @@ def planar_nodes(network: Network, traits: TraitsOf, between: Between) -> frozen
     Inputs among them are used as they are staged. Other nodes lie between convolutions: of many channels, over which
     lanes go then, or of few whose lanes go over tiles, and which lie planar, too.
     """
-    found = {node.name for node in network.nodes if _may_be(network, node.name)}
+    # FEW is what the kernels for few channels take.
+    found = {
+        node.name
+        for node in network.nodes
+        if may_lie_planar(network, node.name) and node.channels <= FEW
+    }
     # A node that has lanes may take the others with it, one after the other.
     while left := {name for name in found if not _stays(network, name, found, traits, between)}:
         found -= left
     return frozenset(found)
 
 
-def _may_be(network: Network, name: str) -> bool:
-    """Return whether a node could lie planar, by what it is itself."""
-    if lies_planar(network, name):
-        return True
-    node = network.node(name)
-    edges = network.incoming(name) + network.outgoing(name)
-    return (
-        # FEW is what the kernels for few channels take. Functions over channels, learned slopes and
-        # norms need lanes.
-        node.channels <= FEW
-        and node.kind in ("transfer", "sum")
-        and function_of(node.function).pointwise
-        and not function_of(node.function).held
-        and node.norm is None
-        and any(edge.kind == "conv" for edge in edges)
-    )
-
-
 def _stays(
     network: Network, name: str, found: set[str], traits: TraitsOf, between: Between
 ) -> bool:
     """Return whether all edges of a node take it planar, if of the others those `found` are."""
-    if lies_planar(network, name):
+    if network.node(name).kind == "input":
         # What reads an input can read it planar, but for passes that do so between planar channels alone.
         return all(
             edge.target in found or traits(edge, "forward").reads_planar
@@ -74,10 +60,8 @@ def _takes(
 ) -> bool:
     """Return whether all passes of an edge support a planar target (or, with `target` false, a planar source)."""
     other = edge.source if target else edge.target
-    if edge.kind != "conv":
-        return edge.kind == "crop" and target and other in found and lies_planar(network, other)
-    if max(edge.stride) > 1:
-        return False
+    if edge.kind != "conv":  # a crop of an input
+        return other in found
     # Lanes go over the channels of one side, or over tiles.
     if network.node(other).channels <= FEW:
         return other in found and between(edge)

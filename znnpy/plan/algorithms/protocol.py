@@ -53,7 +53,7 @@ class Algorithm(Protocol):
         """Return why filters of this size and stride cannot run by it; empty if they can."""
 
     def between_planar(self, shape: ConvShape) -> tuple[PassName, ...]:
-        """Return the passes that it runs between few planar channels at both ends, without idle lanes."""
+        """Return the passes that it runs between planar channels at both ends, without idle lanes."""
 
     def told(self, shape: ConvShape) -> list[Method]:
         """Return the methods among which `conv:` with this algorithm's name chooses."""

@@ -36,6 +36,10 @@ CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
 FAR_RATE, FAR_BYTES = 10e9, 1 << 23
+# Seconds of a tile between planar channels: transforms of an input, of an output, products of a pair; the same within
+# weight gradients, whose sums over lanes are part of the pairs'.
+PLANAR_SECONDS = 30e-9, 26e-9, 1.4e-9
+PLANAR_WEIGHT_SECONDS = 32e-9, 28e-9, 3.4e-9
 TAPS_SECONDS = 66e-9  # of a pair of channels: taps from the sums of its points
 PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
 # Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
@@ -76,7 +80,7 @@ def refusal(size: Triple, stride: Triple) -> str:
 
 def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
     """All passes of layers of so few channels that most lanes would be idle: lanes go over tiles along x."""
-    few = max(shape.inputs, shape.outputs) <= MOST_PLANAR and shape.groups == 1
+    few = max(shape.inputs, shape.outputs) <= MOST_PLANAR and shape.between and shape.groups == 1
     lies = shape.size[2] == 3 and lattice_steps(shape.size, shape.dilation) == (1, 1, 1)
     return PASSES if few and lies and not refusal(shape.size, shape.stride) else ()
 
@@ -188,6 +192,13 @@ def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
     )
 
 
+def _planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float:
+    """Return the seconds of a pass between planar channels on one core."""
+    source, target, pair = rates
+    tile = shape.inputs * source + shape.outputs * target + shape.inputs * shape.outputs * pair
+    return shape.batch * tile_count(shape) * _share(shape) * tile
+
+
 def _points_bytes(shape: ConvShape) -> float:
     """Return the bytes of the filters transformed for a forward pass."""
     return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
@@ -202,6 +213,8 @@ def _reading_seconds(shape: ConvShape) -> float:
 
 def winograd_seconds(shape: ConvShape) -> float:
     """Return the seconds of the forward pass on one core without stages, by which it is cut into tasks."""
+    if between_planar(shape):
+        return _planar_seconds(shape, PLANAR_SECONDS)
     tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -253,6 +266,8 @@ def range_count(shape: ConvShape, lines: int) -> int:
 
 def weight_seconds(shape: ConvShape) -> float:
     """Return the seconds of the weight gradient on one core, without repeated work of its parts: for its cuts."""
+    if between_planar(shape):
+        return _planar_seconds(shape, PLANAR_WEIGHT_SECONDS)
     tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
     pairs = shape.inputs * columns * LANES_COUNTED
@@ -271,6 +286,8 @@ def _slabs_seconds(shape: ConvShape) -> float:
 
     Transforms alone take longer beyond caches.
     """
+    if between_planar(shape):
+        return _planar_seconds(shape, PLANAR_SECONDS)
     z, y, x = _tiles(shape)
     apart = lattice_steps(shape.size, shape.dilation)[0]
     rows, columns = _blocks(shape)
@@ -297,6 +314,8 @@ def _staged_seconds(shape: ConvShape) -> float:
 
 def _panel_seconds(shape: ConvShape) -> float:
     """Return the seconds that panels and ranges of a weight gradient add: repeated transforms of tiles and sums."""
+    if between_planar(shape):
+        return 0.0
     tiles = shape.batch * tile_count(shape)
     rows, columns = _blocks(shape)
     parts, together = panels(shape.size, rows)

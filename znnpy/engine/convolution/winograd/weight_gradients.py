@@ -71,9 +71,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         whole = range(len(parameter.pieces))
         parts = [_Panel(range(source.blocks), range(gradient.blocks), whole)]
         words["width"] = parameter.pieces[0].width
-    for ((batch, low, high, own), leaf), panel in product(
-        zip(tasks, leaves, strict=True), parts
-    ):
+    for ((batch, low, high, own), leaf), panel in product(zip(tasks, leaves, strict=True), parts):
         first, last = _planes(gradient, size, dilation, low, high)
         seen = min(source.extent, last + (size[gradient.cut] - 1) * dilation[gradient.cut])
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
