@@ -85,9 +85,17 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
         [("Resize", "x - s", "y", {"mode": "cubic"})],
         {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attribute mode: cubic is not supported",
     ),
-    "no whole factor": (
+    "finer than the input": (
         [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 1.5, 1], np.float32)},
-        "to .6, 12, 12. voxels, by no whole factor",
+        "its voxels lie 1 x 2/3 x 1 input voxels apart .z, y, x., but those of an output lie whole numbers apart",
+    ),
+    "parts of voxels": (
+        [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 0.7, 1], np.float32)},
+        "Resize /a/y/Resize: scale 0.7 of 8 voxels leaves a part of a voxel over",
+    ),
+    "one voxel of PyTorch's": (
+        [("Resize", "x - s", "y", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"})],
+        {"s": np.array([1, 1, 1, 0.125, 1], np.float32)}, "pytorch_half_pixel to one voxel is not supported",
     ),
     "nearest of another rounding": (
         [("Resize", "x - s", "y", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"})],

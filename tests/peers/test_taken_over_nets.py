@@ -14,7 +14,7 @@ pytest.importorskip("dynamic_network_architectures")
 pytest.importorskip("onnxscript")
 runtime = pytest.importorskip("onnxruntime")
 
-from taken_nets import LEARNED, NETS, Odd, expected, exported, made  # noqa: E402
+from taken_nets import LEARNED, NETS, SIXES, Odd, Resizing, expected, exported, made  # noqa: E402
 from torch import nn  # noqa: E402
 
 import znnpy  # noqa: E402
@@ -153,6 +153,38 @@ def test_filters_that_only_copy_are_frozen() -> None:
         assert not set(moved) & set(copies)
 
 
+def test_voxels_whose_middles_are_nearest() -> None:
+    torch.manual_seed(0)
+    net, image = Resizing("nearest-exact").eval(), torch.randn(1, *SIXES)
+    with from_torch(net, image, threads=2, training=False) as model:
+        compare(model, image, expected(net, image))
+
+
+def test_one_voxel_that_becomes_two_beside_two() -> None:
+    """A factor of 2, or a voxel more: the feature map beside it says which."""
+
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv3d(1, 4, 3, padding=1), nn.ConvTranspose3d(4, 4, 3, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.a(x)
+            low = nn.functional.max_pool3d(y, 2)
+            return y + nn.functional.interpolate(self.b(low), size=y.shape[2:])
+
+    net, image = Small().eval(), torch.randn(1, 1, 2, 4, 6)
+    with from_torch(net, image, training=False) as model:
+        compare(model, image, expected(net, image))
+        assert {edge.kind for edge in model.network.edges} == {
+            "conv",
+            "max_pool",
+            "conv_transpose",
+            "pad",
+            "identity",
+        }
+
+
 class Wrong(nn.Module):
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -171,6 +203,8 @@ class Wrong(nn.Module):
                 return nn.functional.interpolate(
                     x, size=(12, 8, 8), mode="trilinear", align_corners=True
                 )
+            case "part of a voxel":
+                return nn.functional.interpolate(x, scale_factor=0.7)
             case "channel norm":
                 return nn.functional.layer_norm(x, x.shape[-1:])
             case "dilated":
@@ -193,7 +227,11 @@ class Wrong(nn.Module):
         ("shared", "conv.weight is used twice: shared parameters are not supported"),
         ("permute", "output output: of shape"),
         ("matmul", "transpose transpose: is not supported"),
-        ("corners", "a resize from .* by no whole factor"),
+        ("corners", "its voxels lie 2/3 x 1 x 1 input voxels apart"),
+        (
+            "part of a voxel",
+            "argument scale_factors: 0.7 times 8 voxels are no whole number of voxels",
+        ),
         ("channel norm", r"argument normalized_shape: \[8\] is not that of channels"),
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),
         ("constant", "arange arange: of constants is not supported"),
