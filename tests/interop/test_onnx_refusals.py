@@ -81,6 +81,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "too small": (
         [("Conv", "x c.weight", "y")], {"c.weight": drawn(1, 2, 7, 1, 1)}, r"a feature map of \(6, 8, 12\) voxels",
     ),
+    "attention, after a layer that is not supported": (
+        [("Mish", "x", "m"), ("MatMul", "m x", "s"), ("Softmax", "s", "p"), ("Dropout", "p", "d"),
+         ("MatMul", "d x", "y")],
+        {}, "Softmax /a/p/Softmax: is of attention, which is not supported",
+    ),
+    "softmax times weights": (
+        [("Softmax", "x", "p"), ("MatMul", "p w", "y")], {"w": drawn(12, 12)},
+        r"Softmax /a/p/Softmax: (?!is of attention)",
+    ),
     "cubic": (
         [("Resize", "x - s", "y", {"mode": "cubic"})],
         {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attribute mode: cubic is not supported",

@@ -14,6 +14,7 @@ pytest.importorskip("dynamic_network_architectures")
 pytest.importorskip("onnxscript")
 runtime = pytest.importorskip("onnxruntime")
 
+from monai.networks.nets import UNETR, SwinUNETR  # noqa: E402
 from taken_nets import LEARNED, NETS, SIXES, Odd, Resizing, expected, exported, made  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -244,6 +245,41 @@ class Wrong(nn.Module):
 def test_what_is_not_supported_is_named(what: str, words: str) -> None:
     with pytest.raises(ModelFileError, match=words):
         from_torch(Wrong(what), torch.zeros(1, 2, 8, 8, 8))
+
+
+class Blank(nn.Module):
+    """Whatever it has, it cannot be exported: it is refused before."""
+
+    def __init__(self, **parts: nn.Module) -> None:
+        super().__init__()
+        self.inner = nn.ModuleDict({"attn": nn.ModuleDict(parts)})
+
+    def forward(self, x: Any) -> Any:
+        raise AssertionError("was exported")
+
+
+@pytest.mark.parametrize(
+    ("net", "layer"),
+    [
+        (lambda: SwinUNETR(1, 2, feature_size=12), r"swinViT\S+attn \(WindowAttention\)"),
+        (lambda: UNETR(1, 2, (16,) * 3, feature_size=4, hidden_size=12, mlp_dim=12, num_heads=2),
+         r"vit\S+attn \(SABlock\)"),
+        (lambda: Blank(heads=nn.MultiheadAttention(4, 2)), r"inner.attn.heads \(MultiheadAttention\)"),
+        (lambda: Blank(**{name: nn.Linear(2, 2) for name in ("to_q", "to_k", "to_v")}), r"inner.attn \(ModuleDict\)"),
+    ],
+)  # fmt: skip
+def test_attention_is_refused_before_anything_is_exported(net: Any, layer: str) -> None:
+    module = net()
+    module.forward = Blank().forward
+    with pytest.raises(
+        ModelFileError, match=rf"layer {layer} is attention, which is not supported"
+    ):
+        from_torch(module, torch.zeros(1, 1, 16, 16, 16))
+
+
+def test_convolutions_called_as_those_of_attention_are_no_attention() -> None:
+    with pytest.raises(ModelFileError, match="was exported"):
+        from_torch(Blank(qkv=nn.Conv3d(1, 1, 1), value=nn.Linear(1, 1)), torch.zeros(1, 1, 4, 4, 4))
 
 
 def test_a_module_in_training_is_taken_as_it_predicts() -> None:
