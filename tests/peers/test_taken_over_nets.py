@@ -174,7 +174,7 @@ def test_one_voxel_that_becomes_two_beside_two() -> None:
             low = nn.functional.max_pool3d(y, 2)
             return y + nn.functional.interpolate(self.b(low), size=y.shape[2:])
 
-    net, image = Small().eval(), torch.randn(1, 1, 2, 4, 6)
+    net, image = Small().eval(), torch.randn(1, 1, 2, 2, 2)
     with from_torch(net, image, training=False) as model:
         compare(model, image, expected(net, image))
         assert {edge.kind for edge in model.network.edges} == {
@@ -184,6 +184,24 @@ def test_one_voxel_that_becomes_two_beside_two() -> None:
             "pad",
             "identity",
         }
+
+
+def test_of_two_feature_maps_of_that_size_the_one_that_leaves_least() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv3d(1, 2, 2), nn.Conv3d(1, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            inner, low = x[..., 4:-4, 4:-4, 4:-4], nn.functional.avg_pool3d(x, 2)
+            near = nn.functional.interpolate(self.a(low), size=low.shape[2:], mode="trilinear")
+            return near + low, self.b(inner)
+
+    net, image = Two().eval(), torch.randn(1, 1, 16, 16, 16)
+    with from_torch(net, image, training=False) as model:
+        compare(model, image, expected(net, image))
+        (edge,) = (edge for edge in model.network.edges if edge.kind == "resize")
+        assert (edge.factor, edge.divisor, edge.more) == ((1, 1, 1), (1, 1, 1), (1, 1, 1))
 
 
 class Wrong(nn.Module):

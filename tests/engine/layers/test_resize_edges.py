@@ -1,5 +1,6 @@
 """Resizing in networks: values and gradients beside float64, the same bits for any number of threads."""
 
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from against_reference import check_network
 from odd_networks import network
 
+from znnpy.engine.layers import resizing
 from znnpy.geometry import fit_input
 from znnpy.layers.edge_kind import Applied
 from znnpy.layers.resizing import RESIZE
@@ -17,7 +19,7 @@ from znnpy.network.patch_dependence import patch_dependence
 MODES = get_args(Interpolation)
 
 
-def resizing(images, mode, **given):
+def network_of(images, mode, **given):
     """A convolution, a resize, and convolutions that make whole voxels of the input of it."""
     more = dict(given)
     stride = more.pop("stride", (1, 1, 1))
@@ -47,33 +49,54 @@ CASES = [
 @pytest.mark.parametrize(("more", "output"), CASES)
 @pytest.mark.parametrize("images", [3, 33])
 def test_all_passes(images, mode, more, output):
-    check_network(resizing(images, mode, **more), output, batch=2)
+    check_network(network_of(images, mode, **more), output, batch=2)
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_same_bits_for_any_number_of_threads(mode):
-    net = resizing(18, mode, more=(1, 1, 0))
+    net = network_of(18, mode, more=(1, 1, 0))
     bits = [check_network(net, (16, 15, 9), threads=n) for n in (1, 2, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("made", [3, 7, 9, 15])
+def test_tasks_declare_the_planes_that_they_read(mode, made, monkeypatch):
+    """As many as there are planes: those with a share, no others between them missing."""
+    old, new = (SimpleNamespace(extent=n) for n in (7, made))
+    build = SimpleNamespace(value=lambda name: old, maps=SimpleNamespace())
+    build.maps.contributions, build.maps.backward = {"e": new}, {"e": old}
+    declared = []
+    monkeypatch.setattr(
+        resizing, "plane_ranges", lambda tensor, n: [(i, i + 1) for i in range(tensor.extent)]
+    )
+    monkeypatch.setattr(resizing, "_add", lambda *given: declared.append(given[-1][1]))
+    edge = SimpleNamespace(name="e", source="a", mode=mode)
+    resizing.forward(None, build, edge)
+    resizing.backward(None, build, edge, new)
+    numbers = Numbers(factor=(1, 1, made), divisor=(1, 1, 7), mode=mode)
+    matrix = RESIZE.forward(np.eye(7)[None, :, None, None], Applied(numbers, ONCE))[0, :, 0, 0]
+    ranges = [np.flatnonzero(row) for row in [*matrix.T, *matrix]]
+    assert declared == [(row[0], row[-1] + 1) if row.size else (0, 0) for row in ranges]
+
+
 def test_an_old_voxel_that_none_takes_has_no_gradient():
-    check_network(resizing(3, "nearest", divisor=(3, 2, 4)), (2, 3, 2))
+    check_network(network_of(3, "nearest", divisor=(3, 2, 4)), (2, 3, 2))
 
 
 def test_what_depends_on_the_patch_and_what_does_not():
     thirds = {"factor": (1, 3, 3), "divisor": (1, 2, 2), "stride": (1, 3, 3)}
-    assert patch_dependence(resizing(2, "nearest", **thirds)) == ""
-    assert patch_dependence(resizing(2, "linear", **thirds)) == "ends of resize (e1)"
+    assert patch_dependence(network_of(2, "nearest", **thirds)) == ""
+    assert patch_dependence(network_of(2, "linear", **thirds)) == "ends of resize (e1)"
     words = "places between ends of the patch (e1)"
-    assert words in patch_dependence(resizing(2, "corners", **thirds))
-    assert words in patch_dependence(resizing(2, "nearest", more=(0, 0, -1)))
-    assert patch_dependence(resizing(2, "linear", divisor=(1, 2, 2))) == ""
+    assert words in patch_dependence(network_of(2, "corners", **thirds))
+    assert words in patch_dependence(network_of(2, "nearest", more=(0, 0, -1)))
+    assert patch_dependence(network_of(2, "linear", divisor=(1, 2, 2))) == ""
 
 
 def test_no_network_predicts_every_voxel_of_what_shrinks_without_a_stride():
-    net = resizing(2, "linear", divisor=(1, 2, 2), stride=(1, 2, 2))
+    net = network_of(2, "linear", divisor=(1, 2, 2), stride=(1, 2, 2))
     assert densest(net) is net
 
 
@@ -102,7 +125,7 @@ def test_moved_by_a_period_the_inside_is_the_same(mode):
 
 
 def test_sizes_and_distances():
-    net = resizing(2, "nearest", factor=(1, 3, 3), divisor=(1, 2, 2), stride=(1, 3, 3))
+    net = network_of(2, "nearest", factor=(1, 3, 3), divisor=(1, 2, 2), stride=(1, 3, 3))
     geometry = fit_input(net, (5, 13, 25))
     assert geometry.nodes["b"].shape == (5, 18, 36)
     assert geometry.output_shapes["out"] == (5, 6, 12)
