@@ -39,7 +39,7 @@ def _value(said: dict[str, Any], rng: np.random.Generator, flat: bool) -> Any:
             pairs = rng.integers(0, 3, (3, 2)) * (1 if rng.random() < 0.75 else 0)
             return [[0, 0] if flat and not axis else pairs[axis].tolist() for axis in range(3)]
         if sort.get("type") == "array" and sort.get("maxItems") == 3:
-            least = sort["items"]["minimum"]
+            least = sort["items"].get("minimum", 0)
             z, y, x = (int(n) for n in rng.integers(least, least + 3, 3))
             return (least if flat else z, y, x)
         if sort.get("type") == "number":

@@ -58,6 +58,22 @@ LAYERS: dict[str, list[dict[str, Any]]] = {
         for kind in ("channel", "length")
     ],
     "corners": [_CONV, *_corners([1, 2, 3])],
+    **{
+        f"resize, {mode}": [
+            _CONV,
+            {
+                "resize": {
+                    "factor": [3, 1, 6],
+                    "divisor": [2, 1, 4],
+                    "more": [0, 2, 0],
+                    "mode": mode,
+                }
+            },
+            {"conv": {"channels": 2, "size": [3, 2, 3], "stride": [3, 1, 3]}},
+        ]
+        for mode in ("nearest", "nearest_exact", "linear", "corners")
+    },
+    "resize that does nothing": [_CONV, {"resize": {"factor": 2, "divisor": 2}}],
     "corners of one voxel": _corners(6),
 }
 """Chains of kinds that exported files of other programs bring."""

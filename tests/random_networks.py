@@ -17,7 +17,7 @@ from znnpy.geometry.axes import scale
 from znnpy.geometry.shape_inference import ONE, Geometry
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
-from znnpy.layers.types import BARE, BorderName, Norm, NormKind
+from znnpy.layers.types import BARE, BorderName, Interpolation, Norm, NormKind
 from znnpy.network import parameter_shapes
 from znnpy.network.check import checked_network
 from znnpy.network.types import Edge, Network, Node, Triple
@@ -47,6 +47,7 @@ WITH_BLOCKS = (
     "identity",
     "mean",
     "depth_to_space",
+    "resize",
 )  # others are drawn by their keys
 WINDOWS = ((2, 2, 2), (3, 3, 3), (1, 2, 2), (2, 1, 3))
 MOST_PRODUCTS = 1e8  # multiplications of one forward pass: well under a second of plain NumPy
@@ -69,13 +70,16 @@ def random_network(
     Over 70 seeds: all edge kinds and functions that are listed, 1-2 inputs and outputs, sums and concats
     with crops where branches need them, even, odd and anisotropic filters, strides and sparsities,
     filters that repeat, paddings of all borders on each side, groups, growth, small U-shapes, scaled
-    tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), 1 to 20
+    tanh, outputs with the functions that go with `loss_of(seed)`, 2-D nets (every eighth seed), a resize
+    before the last layers (every fifth), 1 to 20
     channels, normalised nodes of all kinds, standardised filters. The same seed gives the same network. With two
     outputs of different size the shape is a dict by output node.
     """
     rng = np.random.default_rng(seed)
     while True:
-        builder = _Builder(rng, functions, OUTPUTS[loss_of(seed)], flat=seed % 8 == 7)
+        builder = _Builder(
+            rng, functions, OUTPUTS[loss_of(seed)], flat=seed % 8 == 7, resized=seed % 5 == 0
+        )
         try:
             network, output_shape = builder.build(blocks)
             geometry = fit(network, output_shape)
@@ -219,8 +223,9 @@ class _Builder:
         functions: tuple[str, ...],
         outputs: tuple[str, ...],
         flat: bool,
+        resized: bool,
     ) -> None:
-        self.rng = rng
+        self.rng, self.resized = rng, resized
         self.functions, self.outputs = functions, outputs
         self.flat = flat
         self.nodes: list[Node] = []
@@ -257,6 +262,8 @@ class _Builder:
         ]
         for step in self.rng.permutation(len(steps))[: self._int(1, blocks + 1)]:
             steps[step]()
+        if self.resized:
+            self._resized()
         self._whole_stride()
         shape = self._triple((4, 4, 4) if self._chance() else self._size(low=1, high=4))
         before_outputs = self.tip
@@ -320,6 +327,19 @@ class _Builder:
         free = [1, 2] if self._chance(0.3) else [1]
         factor = self._triple([max(self._pick(some), self._pick(free)) for some in whole])
         self.tip = self._growth(source, factor, exact=False)
+
+    def _resized(self) -> None:
+        """Any other size."""
+        source = self.tip
+        if self.sparsity[source.name] != ONE:
+            self._conv()
+            return
+        factor = self._triple([self._pick([1, 1, 1, 1, 2, 3]) for _ in range(3)])
+        divisor = self._triple([self._pick([1, 1, 1, 2, 3]) for _ in range(3)])
+        more = self._triple([self._pick([0, 0, 1, 2, -1]) for _ in range(3)], least=0)
+        self.tip = self._plain_target(source)
+        mode = self._pick(get_args(Interpolation))
+        self._edge("resize", source, self.tip, factor=factor, divisor=divisor, more=more, mode=mode)
 
     def _growth(self, source: Node, factor: Triple, *, exact: bool) -> Node:
         """A node of `factor` times the size; `exact`: whatever that is, else filters may make a little more."""

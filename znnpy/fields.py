@@ -118,6 +118,14 @@ Offset3 = Annotated[
 ]
 """Three non-negative integers z, y, x; one integer stands for all three."""
 
+_Change = Annotated[Int, Field(ge=-(2**20), le=2**20)]
+Change3 = Annotated[
+    tuple[_Change, _Change, _Change],
+    BeforeValidator(_cube),
+    _triple_schema({"type": "integer"}),
+]
+"""Three integers z, y, x, also negative ones; one integer stands for all three."""
+
 
 def _sides(value: Any) -> Any:
     """Make pairs (before, after) along z, y and x; a number stands for both sides, one entry for all axes."""

@@ -53,9 +53,22 @@ def unet(up: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def by_fractions() -> dict[str, Any]:
+    """The same, growing by 3 / 2 and 2 along x."""
+    made = unet({"kind": "upsample", "factor": [1, 2, 2]})
+    made["nodes"]["between"] = {"kind": "sum", "channels": 5}
+    made["edges"]["up"]["from"] = "between"
+    made["edges"]["resize"] = {
+        "kind": "resize", "factor": [1, 1, 3], "divisor": [1, 1, 2], "mode": "nearest_exact",
+        "from": "coarse", "to": "between",
+    }  # fmt: skip
+    return made
+
+
 NEAREST = unet({"kind": "upsample", "factor": [1, 2, 3]})
 UPS = {
     "nearest": NEAREST,
+    "by fractions": by_fractions(),
     "transposed": unet({"kind": "conv_transpose", "size": [1, 2, 3], "stride": [1, 2, 3]}),
 }
 
@@ -79,7 +92,7 @@ def oracle(made: Small, mirror: bool) -> np.ndarray:
         low = tuple(-n for n in geometry.output_offset("input"))
     else:
         z, y, x = EXTENT
-        most = ((z, y - dy, x - dx) for dy in range(2) for dx in range(3))
+        most = ((z, y - dy, x - dx) for dy in range(2) for dx in range(6))
         geometry = next(g for g in (possible(network, n) for n in most) if g)
         low = (0, 0, 0)
     high = tuple(a + n for a, n in zip(low, geometry.input_shapes["input"], strict=True))

@@ -51,6 +51,7 @@ def check(path: Path, image: Any = IMAGE) -> None:
 
 
 FEWER = ("MaxPool", "x", "f", {"kernel_shape": [1, 2, 3], "strides": [1, 2, 3]})
+SMALLER = ("MaxPool", "x", "f", {"kernel_shape": [1, 3, 4]})
 ONES, ZEROS = np.ones(2, np.float32), np.zeros(2, np.float32)
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "one of many kinds": NET,
@@ -83,6 +84,18 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         [FEWER, ("Resize", "f - s", "y", {"mode": "linear", "coordinate_transformation_mode": "align_corners"})],
         {"s": np.array([1, 1, 1, 2, 3], np.float32)},
     ),
+    **{
+        f"resized to {size}, {mode}, {how}, {rounds}": (
+            [SMALLER if size[0] == 8 else FEWER, ("Resize", "f - - s", "y",
+             {"mode": mode, "coordinate_transformation_mode": how, "nearest_mode": rounds})],
+            {"s": np.array([1, 2, 6, *size])},
+        )
+        for size in ((8, 12), (4, 6), (2, 4))
+        for mode, how, rounds in (
+            ("nearest", "asymmetric", "floor"), ("nearest", "half_pixel", "round_prefer_ceil"),
+            ("linear", "half_pixel", "floor"), ("linear", "align_corners", "floor"),
+        )
+    },
     "replicated border": (
         [("Pad", "x p", "q", {"mode": "edge"}), ("Conv", "q c.weight", "y")],
         {"p": np.array([0, 0, 1, 0, 1, 0, 0, 0, 0, 2]), "c.weight": drawn(3, 2, 3, 1, 4)},

@@ -81,13 +81,30 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "too small": (
         [("Conv", "x c.weight", "y")], {"c.weight": drawn(1, 2, 7, 1, 1)}, r"a feature map of \(6, 8, 12\) voxels",
     ),
+    "attention, after a layer that is not supported": (
+        [("Mish", "x", "m"), ("MatMul", "m x", "s"), ("Softmax", "s", "p"), ("Dropout", "p", "d"),
+         ("MatMul", "d x", "y")],
+        {}, "Softmax /a/p/Softmax: is of attention, which is not supported",
+    ),
+    "softmax times weights": (
+        [("Softmax", "x", "p"), ("MatMul", "p w", "y")], {"w": drawn(12, 12)},
+        r"Softmax /a/p/Softmax: (?!is of attention)",
+    ),
     "cubic": (
         [("Resize", "x - s", "y", {"mode": "cubic"})],
         {"s": np.array([1, 1, 2, 2, 2], np.float32)}, "attribute mode: cubic is not supported",
     ),
-    "no whole factor": (
+    "finer than the input": (
         [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 1.5, 1], np.float32)},
-        "to .6, 12, 12. voxels, by no whole factor",
+        "its voxels lie 1 x 2/3 x 1 input voxels apart .z, y, x., but those of an output lie whole numbers apart",
+    ),
+    "parts of voxels": (
+        [("Resize", "x - s", "y", {"mode": "linear"})], {"s": np.array([1, 1, 1, 0.7, 1], np.float32)},
+        "Resize /a/y/Resize: scale 0.7 of 8 voxels leaves a part of a voxel over",
+    ),
+    "one voxel of PyTorch's": (
+        [("Resize", "x - s", "y", {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"})],
+        {"s": np.array([1, 1, 1, 0.125, 1], np.float32)}, "pytorch_half_pixel to one voxel is not supported",
     ),
     "nearest of another rounding": (
         [("Resize", "x - s", "y", {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"})],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from carried import shuffled, tamed
+from class_modules import UNet3D
 from dynamic_network_architectures.architectures.unet import PlainConvUNet, ResidualEncoderUNet
 from monai.networks.nets import (
     AttentionUnet,
@@ -106,6 +107,29 @@ class NormFirst(nn.Module):
         return torch.sigmoid(self.last(self.three(torch.cat((skip, y), dim=1))))
 
 
+class Resizing(nn.Module):
+    """Feature maps that shrink and grow by no whole factors, and to the size of another, by one mode."""
+
+    def __init__(self, mode: str, corners: bool | None = None) -> None:
+        super().__init__()
+        self.how: dict[str, Any] = {"mode": mode, "align_corners": corners}
+        self.a, self.b, self.c = (
+            nn.Conv3d(1, 6, 3),
+            nn.Conv3d(6, 6, 4, 2),
+            nn.Conv3d(6, 6, 3, padding=1),
+        )
+        self.last = nn.Conv3d(6, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.a(x))
+        y = functional.interpolate(
+            torch.tanh(self.b(x)), size=x.shape[2:], **self.how
+        )  # 2 n + 2 of n
+        few = [2 * n // 3 for n in y.shape[2:]]
+        small = torch.tanh(self.c(functional.interpolate(y, size=few, **self.how)))
+        return self.last(x + y + functional.interpolate(small, scale_factor=1.5, **self.how))
+
+
 class Odd(nn.Module):
     """Grouped transposed filters, averages, halves of channels, the larger of two, replicated borders, two outputs."""
 
@@ -144,6 +168,7 @@ def residual() -> nn.Module:
 
 
 Maker = tuple[Callable[[], nn.Module], tuple[int, ...]]
+SIXES = (1, 8, 14, 20)
 NETS: dict[str, Maker] = {
     "AttentionUnet": (lambda: AttentionUnet(3, 1, 2, (4, 8, 16), (2, 2)), (1, *CUBE)),
     "squeeze and excitation": (Excited, (1, 6, 10, 12)),
@@ -153,6 +178,11 @@ NETS: dict[str, Maker] = {
     "valid": (Valid, (1, 8, 20, 24)),
     "flat pyramid": (Pyramid, (3, 20, 24)),
     "norm first": (NormFirst, (2, 8, 12, 16)),
+    "resized, nearest": (lambda: Resizing("nearest"), SIXES),
+    "resized, linear": (lambda: Resizing("trilinear", False), SIXES),
+    "resized, corners": (lambda: Resizing("trilinear", True), SIXES),
+    "ResidualUNet3D": (lambda: UNet3D(1, 2, (8, 16, 24), "residual"), (1, 8, 16, 24)),
+    "ResidualUNetSE3D": (lambda: UNet3D(1, 2, (8, 16, 24), "excited"), (1, 8, 16, 24)),
     "odd operators": (Odd, (1, 8, 10, 12)),
     "UNet": (lambda: UNet(3, 1, 2, (4, 8, 16), (2, 2), num_res_units=2), (1, *CUBE)),
     "UNet, flat": (lambda: UNet(2, 1, 2, (4, 8, 16), (2, 2), num_res_units=1), (1, 16, 24)),
@@ -175,7 +205,8 @@ NETS: dict[str, Maker] = {
     "ResidualEncoderUNet": (residual, (1, *CUBE)),
 }  # fmt: skip
 LEARNED = (
-    "squeeze and excitation", "valid", "norm first", "UNet", "SegResNet", "PlainConvUNet",
+    "squeeze and excitation", "valid", "norm first", "UNet", "SegResNet", "PlainConvUNet", "resized, linear",
+    "ResidualUNet3D",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
 

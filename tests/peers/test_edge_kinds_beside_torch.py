@@ -19,6 +19,14 @@ DRAWS = 200
 BORDERS = {"zeros": "constant", "replicate": "replicate", "reflect": "reflect"}
 
 
+RESIZED: dict[str, dict[str, Any]] = {
+    "nearest": {"mode": "nearest"},
+    "nearest_exact": {"mode": "nearest-exact"},
+    "linear": {"mode": "trilinear", "align_corners": False},
+    "corners": {"mode": "trilinear", "align_corners": True},
+}
+
+
 def triple(rng: np.random.Generator, low: int, high: int) -> tuple[int, int, int]:
     z, y, x = (int(n) for n in rng.integers(low, high + 1, 3))
     return z, y, x
@@ -96,11 +104,25 @@ def upsample(rng: np.random.Generator) -> tuple[Numbers, Any]:
     return edge, lambda x, w: F.interpolate(x, scale_factor=tuple(map(float, factor)), **how)
 
 
+def resize(rng: np.random.Generator) -> tuple[Numbers, Any]:
+    factor, divisor = triple(rng, 1, 4), triple(rng, 1, 4)
+    more, mode = triple(rng, -2, 3), str(rng.choice([*RESIZED]))
+    edge = Numbers(factor=factor, divisor=divisor, more=more, mode=mode)  # type: ignore[arg-type]
+
+    def peer(x: Any, w: Any) -> Any:
+        along = zip(x.shape[2:], factor, divisor, more, strict=True)
+        return F.interpolate(x, tuple(n * f // d + m for n, f, d, m in along), **RESIZED[mode])
+
+    return edge, peer
+
+
 def identity(rng: np.random.Generator) -> tuple[Numbers, Any]:
     return Numbers(), lambda x, w: 1 * x
 
 
-@pytest.mark.parametrize("draw", [conv, conv_transpose, max_pool, avg_pool, upsample, identity])
+@pytest.mark.parametrize(
+    "draw", [conv, conv_transpose, max_pool, avg_pool, upsample, resize, identity]
+)
 def test_sizes_values_and_gradients_are_pytorchs(draw: Any) -> None:
     kind = EDGE_KINDS[draw.__name__]
     compared = 0
@@ -116,6 +138,8 @@ def test_sizes_values_and_gradients_are_pytorchs(draw: Any) -> None:
             continue
         if kind.name == "avg_pool" and any(n < k for n, k in zip(shape, edge.size, strict=True)):
             continue  # PyTorch takes none that are smaller than the window, padded or not
+        if any(n * f % d for n, f, d in zip(shape, edge.factor, edge.divisor, strict=True)):
+            continue  # a resize leaves no voxel over
         compare(kind, edge, peer, rng, shape, made)
         compared += 1
         if compared == DRAWS:

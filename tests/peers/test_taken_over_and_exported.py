@@ -29,8 +29,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of PyTorch's exporter
 UPDATES = 4
 NEAR = 1e-5
 """Of the range of an output."""
-# Attention, growth between corners, means and products, pixel shuffles, pads.
-NETS = ("AttentionUnet", "SegResNet", "squeeze and excitation", "SegResNet, pixel shuffle")
+# Attention, growth between corners, means and products, pixel shuffles, pads, resizes.
+NETS = (
+    "AttentionUnet", "SegResNet", "squeeze and excitation", "SegResNet, pixel shuffle", "resized, linear",
+    "resized, nearest",
+)  # fmt: skip
 
 
 def trained(folder: Path, image: Any, channels: int) -> SavedRun:

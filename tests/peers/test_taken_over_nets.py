@@ -14,7 +14,8 @@ pytest.importorskip("dynamic_network_architectures")
 pytest.importorskip("onnxscript")
 runtime = pytest.importorskip("onnxruntime")
 
-from taken_nets import LEARNED, NETS, Odd, expected, exported, made  # noqa: E402
+from monai.networks.nets import UNETR, SwinUNETR  # noqa: E402
+from taken_nets import LEARNED, NETS, SIXES, Odd, Resizing, expected, exported, made  # noqa: E402
 from torch import nn  # noqa: E402
 
 import znnpy  # noqa: E402
@@ -153,6 +154,56 @@ def test_filters_that_only_copy_are_frozen() -> None:
         assert not set(moved) & set(copies)
 
 
+def test_voxels_whose_middles_are_nearest() -> None:
+    torch.manual_seed(0)
+    net, image = Resizing("nearest-exact").eval(), torch.randn(1, *SIXES)
+    with from_torch(net, image, threads=2, training=False) as model:
+        compare(model, image, expected(net, image))
+
+
+def test_one_voxel_that_becomes_two_beside_two() -> None:
+    """A factor of 2, or a voxel more: the feature map beside it says which."""
+
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv3d(1, 4, 3, padding=1), nn.ConvTranspose3d(4, 4, 3, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.a(x)
+            low = nn.functional.max_pool3d(y, 2)
+            return y + nn.functional.interpolate(self.b(low), size=y.shape[2:])
+
+    net, image = Small().eval(), torch.randn(1, 1, 2, 2, 2)
+    with from_torch(net, image, training=False) as model:
+        compare(model, image, expected(net, image))
+        assert {edge.kind for edge in model.network.edges} == {
+            "conv",
+            "max_pool",
+            "conv_transpose",
+            "pad",
+            "identity",
+        }
+
+
+def test_of_two_feature_maps_of_that_size_the_one_that_leaves_least() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv3d(1, 2, 2), nn.Conv3d(1, 2, 1)
+
+        def forward(self, x: Any) -> Any:
+            inner, low = x[..., 4:-4, 4:-4, 4:-4], nn.functional.avg_pool3d(x, 2)
+            near = nn.functional.interpolate(self.a(low), size=low.shape[2:], mode="trilinear")
+            return near + low, self.b(inner)
+
+    net, image = Two().eval(), torch.randn(1, 1, 16, 16, 16)
+    with from_torch(net, image, training=False) as model:
+        compare(model, image, expected(net, image))
+        (edge,) = (edge for edge in model.network.edges if edge.kind == "resize")
+        assert (edge.factor, edge.divisor, edge.more) == ((1, 1, 1), (1, 1, 1), (1, 1, 1))
+
+
 class Wrong(nn.Module):
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -171,6 +222,8 @@ class Wrong(nn.Module):
                 return nn.functional.interpolate(
                     x, size=(12, 8, 8), mode="trilinear", align_corners=True
                 )
+            case "part of a voxel":
+                return nn.functional.interpolate(x, scale_factor=0.7)
             case "channel norm":
                 return nn.functional.layer_norm(x, x.shape[-1:])
             case "dilated":
@@ -193,7 +246,11 @@ class Wrong(nn.Module):
         ("shared", "conv.weight is used twice: shared parameters are not supported"),
         ("permute", "output output: of shape"),
         ("matmul", "transpose transpose: is not supported"),
-        ("corners", "a resize from .* by no whole factor"),
+        ("corners", "its voxels lie 2/3 x 1 x 1 input voxels apart"),
+        (
+            "part of a voxel",
+            "argument scale_factors: 0.7 times 8 voxels are no whole number of voxels",
+        ),
         ("channel norm", r"argument normalized_shape: \[8\] is not that of channels"),
         ("dilated", r"argument dilation: \[2, 2, 2\] is not supported"),
         ("constant", "arange arange: of constants is not supported"),
@@ -206,6 +263,41 @@ class Wrong(nn.Module):
 def test_what_is_not_supported_is_named(what: str, words: str) -> None:
     with pytest.raises(ModelFileError, match=words):
         from_torch(Wrong(what), torch.zeros(1, 2, 8, 8, 8))
+
+
+class Blank(nn.Module):
+    """Whatever it has, it cannot be exported: it is refused before."""
+
+    def __init__(self, **parts: nn.Module) -> None:
+        super().__init__()
+        self.inner = nn.ModuleDict({"attn": nn.ModuleDict(parts)})
+
+    def forward(self, x: Any) -> Any:
+        raise AssertionError("was exported")
+
+
+@pytest.mark.parametrize(
+    ("net", "layer"),
+    [
+        (lambda: SwinUNETR(1, 2, feature_size=12), r"swinViT\S+attn \(WindowAttention\)"),
+        (lambda: UNETR(1, 2, (16,) * 3, feature_size=4, hidden_size=12, mlp_dim=12, num_heads=2),
+         r"vit\S+attn \(SABlock\)"),
+        (lambda: Blank(heads=nn.MultiheadAttention(4, 2)), r"inner.attn.heads \(MultiheadAttention\)"),
+        (lambda: Blank(**{name: nn.Linear(2, 2) for name in ("to_q", "to_k", "to_v")}), r"inner.attn \(ModuleDict\)"),
+    ],
+)  # fmt: skip
+def test_attention_is_refused_before_anything_is_exported(net: Any, layer: str) -> None:
+    module = net()
+    module.forward = Blank().forward
+    with pytest.raises(
+        ModelFileError, match=rf"layer {layer} is attention, which is not supported"
+    ):
+        from_torch(module, torch.zeros(1, 1, 16, 16, 16))
+
+
+def test_convolutions_called_as_those_of_attention_are_no_attention() -> None:
+    with pytest.raises(ModelFileError, match="was exported"):
+        from_torch(Blank(qkv=nn.Conv3d(1, 1, 1), value=nn.Linear(1, 1)), torch.zeros(1, 1, 4, 4, 4))
 
 
 def test_a_module_in_training_is_taken_as_it_predicts() -> None:

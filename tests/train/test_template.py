@@ -33,6 +33,7 @@ POOLED = (
 BEFORE = {
     "conv_transpose": [POOLED],
     "upsample": [POOLED],
+    "resize": ["{max_pool: [1, 4, 4]}"],
     "depth_to_space": [POOLED, "{conv: {channels: 8, size: 1}}"],
 }
 SMALL = [

@@ -20,6 +20,7 @@ from znnpy.engine.layers import (
     depth_to_space,
     max_pooling,
     means,
+    resizing,
     upsampling,
 )
 from znnpy.engine.layers.constrained_filters import (
@@ -119,6 +120,7 @@ EMITTERS: dict[EdgeKindName, Emitter] = {
     "pad": Emitter(padding.pad, padding.unpad),
     "mean": Emitter(means.forward, means.backward),
     "depth_to_space": Emitter(depth_to_space.forward, depth_to_space.backward),
+    "resize": Emitter(resizing.forward, resizing.backward),
 }
 
 

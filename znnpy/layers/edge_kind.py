@@ -58,6 +58,7 @@ class EdgeKind:
     `channels(numbers, inputs)`: of what it makes; None: it keeps their number, or makes any, where it learns.
     `sizes(numbers, dilation)`: along z, y, x. `dense`: the kind that takes its place when strides become dilation
     (`network/dense_conversion.py`); None: itself. `wrong(numbers)`: problems with them, a line each.
+    `of_patch(numbers)`: why values depend on how large a patch is, in a few words; "": they do not.
     `tasks()`: its tasks in float32, a `znnpy.engine.emit.Emitter`, for a kind that is not in
     `znnpy.engine.emit.EMITTERS`; imports of the engine stand in it.
     `read(keys)`, `written(numbers)`: numbers from keys and back; by default a key is the number of its name.
@@ -76,6 +77,7 @@ class EdgeKind:
     sizes: Callable[[Numbers, Triple], AllSizes] = windows
     dense: EdgeKindName | None = None
     wrong: Callable[[Numbers], Iterable[str]] = lambda numbers: ()
+    of_patch: Callable[[Numbers], str] = lambda numbers: ""
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[Numbers], Mapping[str, Any]] | None = None
     tasks: Callable[[], Any] | None = None

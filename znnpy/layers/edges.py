@@ -9,6 +9,7 @@ from znnpy.layers.depth_to_space import DEPTH_TO_SPACE
 from znnpy.layers.edge_kind import EdgeKind
 from znnpy.layers.means import MEAN
 from znnpy.layers.pooling import AVG_POOL, MAX_FILTER, MAX_POOL
+from znnpy.layers.resizing import RESIZE
 from znnpy.layers.transposed_convolution import CONV_TRANSPOSE
 from znnpy.layers.upsampling import UPSAMPLE
 from znnpy.registry import Registry
@@ -28,6 +29,7 @@ EDGE_KINDS = Registry[EdgeKind](
         PAD,
         MEAN,
         DEPTH_TO_SPACE,
+        RESIZE,
     ),
 )
 

@@ -24,6 +24,7 @@ MEAN = EdgeKind(
     example="mean: {}                          # in a graph: before squeeze and excitation",
     keys=MeanLayer,
     forward=spread_mean,
+    of_patch=lambda numbers: "means of the patch",
     # The matrix of a mean, 1 / n everywhere, is its own transpose.
     data_gradient=lambda values, gradient, at: spread_mean(gradient, at),
 )

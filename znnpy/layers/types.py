@@ -18,7 +18,9 @@ Sides = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 BARE: Sides = ((0, 0), (0, 0), (0, 0))
 BorderName = Literal["zeros", "replicate", "reflect"]
 """How padding is filled: 0, the nearest voxel, or the values mirrored at the outermost voxel, which is not repeated."""
-Interpolation = Literal["nearest", "linear", "corners"]
+Interpolation = Literal["nearest", "nearest_exact", "linear", "corners"]
+"""Between voxels: the one at or before a place, the one whose middle is nearest; linear between middles, or between
+the middles of the outermost voxels, which stay."""
 NormKind = Literal["batch", "instance", "group", "layer", "channel", "length", "response"]
 InitKind = Literal["he", "xavier", "uniform", "normal", "constant"]
 
@@ -105,6 +107,7 @@ EdgeKindName = Literal[
     "pad",
     "mean",
     "depth_to_space",
+    "resize",
 ]
 
 
@@ -120,8 +123,8 @@ class Numbers:
     the source that windows see too, filled as `border` says; `same`: as many as keep the size, half of them before.
     `groups`: of channels, each convolved by itself. `weight_standardization`: filters are used with mean 0 and
     variance 1. `output_padding`: voxels that conv_transpose adds after the last ones. `factor`: by which upsampling
-    grows, `mode`: nearest voxel, or linear, `corners` between outermost voxels
-    that stay. `count_padding`: padding counts in averages, as zeros. `learn`: filters have gradients and are updated.
+    grows, `mode`: see `Interpolation`. `divisor`: by which resizing shrinks, `more`: voxels that it makes beyond that.
+    `count_padding`: padding counts in averages, as zeros. `learn`: filters have gradients and are updated.
     """
 
     size: Triple = ONCE
@@ -138,6 +141,8 @@ class Numbers:
     weight_standardization: bool = False
     output_padding: Triple = (0, 0, 0)
     factor: Triple = ONCE
+    divisor: Triple = ONCE
+    more: Triple = (0, 0, 0)
     mode: Interpolation = "nearest"
     count_padding: bool = True
     learn: bool = True

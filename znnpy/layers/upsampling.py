@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from pydantic import Field
 
 from znnpy.fields import Size3, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind
 from znnpy.layers.sizes import AllSizes, Spreads
-from znnpy.layers.types import Array, Interpolation, Numbers, Triple
+from znnpy.layers.types import Array, Numbers, Triple
 
 
 class UpsampleLayer(Strict):
@@ -17,7 +19,7 @@ class UpsampleLayer(Strict):
     factor: Size3 = Field(
         description="Factor by which feature maps grow, z y x; one number is for all."
     )
-    mode: Interpolation = Field(
+    mode: Literal["nearest", "linear", "corners"] = Field(
         default="nearest",
         description="nearest voxel; linear between voxel centres; corners: linear, and the outermost voxels stay "
         "(align_corners).",

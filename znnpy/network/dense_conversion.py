@@ -19,9 +19,10 @@ ONE = (1, 1, 1)
 def densest(network: Network) -> Network:
     """Return the network that predicts every voxel, or the network itself where that is not possible.
 
-    It is not possible with upsampling, and where values depend on the patch (padding, statistics of a sample).
+    It is not possible with upsampling or resizing, and where values depend on the patch (padding, statistics
+    of a sample).
     """
-    return network if depends_on_patch(network) or _grows(network) else dense(network)
+    return network if depends_on_patch(network) or _resizes(network) else dense(network)
 
 
 def dense(network: Network) -> Network:
@@ -37,9 +38,10 @@ def _dense(edge: Edge) -> Edge:
     return replace(edge, kind=kind, stride=ONE, sparsens=(z, y, x))
 
 
-def _grows(network: Network) -> bool:
+def _resizes(network: Network) -> bool:
+    """Whether anything grows, or shrinks by other than a stride."""
     return any(
-        along.grows > 1
+        along.grows > 1 or (along.shrinks > 1 and edge.stride == ONE)
         for edge in network.edges
         for along in edge_kind(edge.kind).sizes(edge, edge.sparsity)
     )

@@ -33,8 +33,8 @@ def _edges(network: Network) -> Iterator[tuple[str, str]]:
         if any(map(sees_beyond, along)):
             grows = max(sizes.grows for sizes in along) > 1
             yield (f"ends of {edge.kind}" if grows else "padding"), edge.name
-        if edge.kind == "mean":
-            yield "means of the patch", edge.name
+        if reason := edge_kind(edge.kind).of_patch(edge):
+            yield reason, edge.name
 
 
 def _nodes(network: Network) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from blocked_images import Blocked, blocks_of, normal, same_bits
-from znnpy_kernels.layers.corner_upsampling import corners_backward, corners_forward
 from znnpy_kernels.layers.upsampling import upsample_backward, upsample_forward
 
 Triple = tuple[int, int, int]
@@ -23,17 +22,13 @@ CASES = [
 ]
 
 
-CORNERS = "corners"
-WAYS = [False, True, CORNERS]
+WAYS = [False, True]
 
 
-def matrix(size: int, factor: int, linear: Any) -> Any:
+def matrix(size: int, factor: int, linear: bool) -> Any:
     """What each large voxel takes of each small one."""
     if not linear:
         return np.repeat(np.eye(size), factor, axis=0)
-    if linear is CORNERS:
-        place = np.arange(size * factor) * (size - 1) / max(size * factor - 1, 1)
-        return np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(size)))
     place = np.clip((np.arange(size * factor) + 0.5) / factor - 0.5, 0, size - 1)
     return np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(size)))
 
@@ -43,11 +38,9 @@ def along_axes(images: Any, matrices: Any) -> Any:
 
 
 def run(
-    kernel: Any, small: Blocked, large: Blocked, factor: Triple, linear: Any, parts: Any
+    kernel: Any, small: Blocked, large: Blocked, factor: Triple, linear: bool, parts: Any
 ) -> None:
     made = large if kernel is upsample_forward else small
-    if linear is CORNERS:
-        kernel = corners_forward if kernel is upsample_forward else corners_backward
     sizes = dict(zip(("size_z", "size_y", "size_x"), small.shape, strict=True))
     factors = dict(zip(("factor_z", "factor_y", "factor_x"), factor, strict=True))
     for block, _ in blocks_of(made.channels):
@@ -55,7 +48,7 @@ def run(
             for y0, y1 in parts(made.shape[1]):
                 kernel.run(
                     **small.rows("small", block), **sizes, **large.rows("large", block), **factors,
-                    linear=int(linear is True), z0=z0, z1=z1, y0=y0, y1=y1,
+                    linear=int(linear), z0=z0, z1=z1, y0=y0, y1=y1,
                 )  # fmt: skip
 
 
@@ -69,7 +62,7 @@ def halves(size: int) -> Any:
 
 @pytest.mark.parametrize("linear", WAYS)
 @pytest.mark.parametrize(("size", "factor"), CASES)
-def test_forward_in_any_parts(size: Triple, factor: Triple, linear: Any) -> None:
+def test_forward_in_any_parts(size: Triple, factor: Triple, linear: bool) -> None:
     images = normal(0, 19, *size)
     small = Blocked.of(images)
     grown = tuple(n * f for n, f in zip(size, factor, strict=True))
@@ -84,7 +77,7 @@ def test_forward_in_any_parts(size: Triple, factor: Triple, linear: Any) -> None
 
 @pytest.mark.parametrize("linear", WAYS)
 @pytest.mark.parametrize(("size", "factor"), CASES)
-def test_backward_is_the_adjoint_in_any_parts(size: Triple, factor: Triple, linear: Any) -> None:
+def test_backward_is_the_adjoint_in_any_parts(size: Triple, factor: Triple, linear: bool) -> None:
     grown = tuple(n * f for n, f in zip(size, factor, strict=True))
     gradient = normal(1, 19, *grown)
     large = Blocked.of(gradient)

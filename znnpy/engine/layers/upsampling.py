@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.layers.corner_upsampling import corners_backward, corners_forward
 from znnpy_kernels.layers.upsampling import upsample_backward, upsample_forward
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy.engine.layers import resizing
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor
@@ -18,6 +18,9 @@ from znnpy.plan.cost import MEMORY_RATE
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare the tasks that upsample an edge's source."""
+    if edge.mode == "corners":
+        resizing.forward(step, build, edge)
+        return
     small, large = build.value(edge.source), build.maps.contributions[edge.name]
     factor = edge.factor[large.cut]
     for low, high in _planes(small, large):
@@ -26,24 +29,23 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         seen = max(first, 0), min(end, small.extent)
         made = low * factor, high * factor
         what = Identity(edge.name, Pass.FORWARD, Part.GROWTH)
-        kernel = corners_forward if edge.mode == "corners" else upsample_forward
-        _add(step, kernel, edge, what, (small, large), (large, made), (small, seen))
+        _add(step, upsample_forward, edge, what, (small, large), (large, made), (small, seen))
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the tasks of the data gradient: each source voxel sums the voxels made from it."""
+    if edge.mode == "corners":
+        resizing.backward(step, build, edge, gradient)
+        return
     small, factor = build.maps.backward[edge.name], edge.factor[gradient.cut]
     for low, high in _planes(small, gradient):
         # A small voxel is part of 2 f or 2 f - 1 large ones: half a factor beyond its own on each
         # side.
         more = factor // 2 if edge.mode == "linear" else 0
-        # Between outermost voxels that stay, up to a factor.
-        more = factor if edge.mode == "corners" else more
         seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)
         what = Identity(edge.name, Pass.BACKWARD, Part.GROWTH)
         ends = (small, gradient)
-        kernel = corners_backward if edge.mode == "corners" else upsample_backward
-        _add(step, kernel, edge, what, ends, (small, (low, high)), (gradient, seen))
+        _add(step, upsample_backward, edge, what, ends, (small, (low, high)), (gradient, seen))
 
 
 def _planes(small: Tensor, large: Tensor) -> list[tuple[int, int]]:

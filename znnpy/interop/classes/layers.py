@@ -10,7 +10,7 @@ import numpy as np
 
 from znnpy.errors import ModelFileError
 from znnpy.interop.classes.state import State
-from znnpy.interop.operators import arithmetic, functions, windows
+from znnpy.interop.operators import arithmetic, functions, resizing, windows
 from znnpy.interop.operators.sketch import Bench, Floats, Sketch
 from znnpy.interop.operators.value import Value
 from znnpy.interop.operators.windows import both_sides, triple
@@ -183,7 +183,7 @@ class Layers:
         """Add an upsampling by whole factors."""
         self.at(name)
         z, y, w = (n * f for n, f in zip(x.size, self.triple(factor), strict=True))
-        return windows.grown(self.sketch, name, x, (z, y, w), mode)
+        return resizing.grown(self.sketch, name, x, (z, y, w), mode)
 
     def cat(self, name: str, *values: Value) -> Value:
         """Add what stacks channels."""

@@ -27,6 +27,8 @@ class Operation:
     - `max_pool`, `avg_pool`: `size`, `stride`, `dilation`, `padding`; averages also `sides` (padding as pairs, in
       place of `padding`) and `count_padding`.
     - `upsample`: `factor`, `mode`, nearest, linear or corners. `crop`: `sides`.
+    - `resize`: `ratios`, pairs along z, y, x of the least whole numbers, how many voxels become how many; `more`,
+      `mode` as above or nearest_exact; see `layers/resizing.py`.
     - `depth_to_space`: `factor`; channel c of a block's voxel (k, j, i) was channel ((c f + k) f + j) f + i.
     - `dropout`: `keep`.
     - `bias`: bias (channels,). `add`, `multiply`, `maximum`, `concat`: of all inputs. `identity`: nothing.

@@ -32,7 +32,10 @@ NORMS = {
     "batch": "batch_norm", "instance": "instance_norm", "group": "group_norm", "layer": "group_norm",
     "channel": "channel_norm", "length": "length_norm", "response": "response_norm",
 }  # fmt: skip
-WORDS = {"border": ("zeros", "replicate", "reflect"), "mode": ("nearest", "linear", "corners")}
+WORDS = {
+    "border": ("zeros", "replicate", "reflect"),
+    "mode": ("nearest", "nearest_exact", "linear", "corners"),
+}
 _NORM_TENSORS = {
     "scale": "weight", "shift": "bias", "running_mean": "running_mean", "running_variance": "running_var",
 }  # fmt: skip

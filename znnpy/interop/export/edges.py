@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from znnpy.interop.export.computation import Tensor
+from znnpy.layers.resizing import resized_sizes
 from znnpy.layers.types import BARE, ONCE, Numbers, Sides, Triple
 from znnpy.layers.windows import sides
 
@@ -99,6 +100,14 @@ def _upsample(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     return [Step("upsample", {"factor": edge.factor, "mode": edge.mode})]
 
 
+def _resize(edge: Numbers, dilation: Triple, _: Tensor | None) -> list[Step]:
+    along = resized_sizes(edge, dilation)
+    ratios = tuple((sizes.shrinks, sizes.grows) for sizes in along)
+    if ratios == ((1, 1),) * 3 and not any(edge.more):
+        return []
+    return [Step("resize", {"ratios": ratios, "more": edge.more, "mode": edge.mode})]
+
+
 def _depth_to_space(edge: Numbers, _: Triple, __: Tensor | None) -> list[Step]:
     return [] if edge.factor == ONCE else [Step("depth_to_space", {"factor": edge.factor})]
 
@@ -127,6 +136,7 @@ EDGES: Mapping[str, Told] = {
     "max_pool": _maximum,
     "avg_pool": _average,
     "upsample": _upsample,
+    "resize": _resize,
     "depth_to_space": _depth_to_space,
     "identity": lambda edge, dilation, filters: [],
     "dropout": _dropout,

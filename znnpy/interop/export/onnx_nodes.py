@@ -9,6 +9,7 @@ import numpy as np
 
 from znnpy.interop.export.computation import Operation, Tensor
 from znnpy.interop.export.onnx_norms import NORM_NODES, by_channel
+from znnpy.interop.export.onnx_resize import RESIZED, resize
 from znnpy.layers.normalization import standardized
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ _PLAIN = {
     "soft_sign": "Softsign", "hard_swish": "HardSwish", "gelu": "Gelu",
 }  # fmt: skip
 """Functions that are an operator without attributes."""
-
-
-_RESIZED = {
-    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
-    "linear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
-    "corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
-}  # fmt: skip
 
 
 def _pad(graph: Graph, it: Operation, _: Tensors) -> None:
@@ -90,7 +84,7 @@ def _avg_pool(graph: Graph, it: Operation, _: Tensors) -> None:
 def _upsample(graph: Graph, it: Operation, _: Tensors) -> None:
     factors = np.array([1, 1, *it.attributes["factor"]], np.float32)
     inputs = [it.inputs[0], "", graph.constant(f"{it.name}.factor", factors)]
-    graph.node("Resize", inputs, it.output, **_RESIZED[it.attributes["mode"]])
+    graph.node("Resize", inputs, it.output, **RESIZED[it.attributes["mode"]])
 
 
 def _crop(graph: Graph, it: Operation, _: Tensors) -> None:
@@ -198,6 +192,7 @@ NODES: Mapping[str, Callable[[Graph, Operation, Tensors], None]] = {
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
     "upsample": _upsample,
+    "resize": resize,
     "crop": _crop,
     "depth_to_space": _depth_to_space,
     "dropout": _same,

@@ -53,6 +53,19 @@ CLASSES = {
         x = x.reshape(batch, channels // (a * b * c), a, b, c, z, y, x_)
         return x.permute(0, 1, 5, 2, 6, 3, 7, 4).reshape(batch, -1, z * a, y * b, x_ * c)
 ''',
+    "Resize": '''class Resize(nn.Module):
+    """Another size: along each axis of `ratios` so many voxels become so many, and `more` are added."""
+
+    def __init__(self, ratios, more, mode, align_corners=None):
+        super().__init__()
+        self.ratios, self.more = ratios, more
+        self.mode, self.align_corners = mode, align_corners
+
+    def forward(self, x):
+        along = zip(x.shape[2:], self.ratios, self.more)
+        size = [n // few * many + more for n, (few, many), more in along]
+        return functional.interpolate(x, size, mode=self.mode, align_corners=self.align_corners)
+''',
     "ChannelNorm": '''class ChannelNorm(nn.LayerNorm):
     """Normalises each voxel over its channels."""
 

@@ -113,6 +113,13 @@ def _upsample(it: Operation) -> str:
     return _called("nn.Upsample", scale_factor=factor, mode="trilinear", align_corners=corners)
 
 
+def _resize(it: Operation) -> str:
+    mode, said = it.attributes["mode"], it.attributes
+    known = {"nearest": "nearest", "nearest_exact": "nearest-exact"}.get(mode, "trilinear")
+    how = {"mode": known, "align_corners": mode == "corners" if known == "trilinear" else None}
+    return _called("Resize", said["ratios"], said["more"], **how)
+
+
 def _norm(it: Operation) -> str:
     said, channels = it.attributes, it.channels[0]
     affine = "weight" in it.tensors
@@ -168,6 +175,7 @@ _LAYERS: Mapping[str, Callable[[Operation], str]] = {
     "max_pool": _max_pool,
     "avg_pool": _avg_pool,
     "upsample": _upsample,
+    "resize": _resize,
     "mean": lambda it: "SpreadMean()",
     "depth_to_space": lambda it: _called("DepthToSpace", it.attributes["factor"]),
     "dropout": lambda it: f"nn.Dropout({round(1 - it.attributes['keep'], 12)!r})",

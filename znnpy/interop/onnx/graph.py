@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from znnpy.errors import ModelFileError
+from znnpy.interop.onnx.attention import refuse_attention
 from znnpy.interop.onnx.file import Graph, Operator
 from znnpy.interop.onnx.folding import folded
 from znnpy.interop.onnx.operators import OPERATORS
@@ -22,6 +23,7 @@ ANY = 192  # voxels for an axis of any size, while the file is read: many halves
 
 def network_of(graph: Graph, title: str) -> Described:
     """Return the net of a graph; ModelFileError names the first operator that is not supported."""
+    refuse_attention(graph)
     sketch = Sketch()
     read = {name for op in graph.operators for name in op.inputs}
     reading = Reading(sketch, graph.constants, graph.opset, frozenset({*read, *graph.outputs}))

@@ -1,4 +1,4 @@
-"""ONNX's Resize, where it is a repetition of voxels or interpolates linearly between their centres."""
+"""ONNX's Resize by nearest voxels, as far as PyTorch has their rounding, or linear interpolation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import numpy as np
 
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.reading import Reading
-from znnpy.interop.operators import windows
+from znnpy.interop.operators import resizing, windows
 from znnpy.interop.operators.value import Value
 from znnpy.layers.types import Interpolation
 from znnpy.network.types import Triple
 
 CENTRES, CORNERS = ("half_pixel", "pytorch_half_pixel"), "align_corners"
+PART = 1e-6  # of a size: what float32 leaves of a scale
+_NEAREST: dict[tuple[str, str], Interpolation] = {
+    ("asymmetric", "floor"): "nearest",
+    ("half_pixel", "round_prefer_ceil"): "nearest_exact",
+    ("pytorch_half_pixel", "round_prefer_ceil"): "nearest_exact",
+}
+"""By the mode of coordinates and that of rounding."""
 
 
 def resize(reading: Reading, op: Operator, name: str) -> Value:
-    """Resize by whole factors, if it is what repeats voxels or interpolates between their centres."""
+    """Resize to any size, if nearest voxels are PyTorch's or each is as often there, or interpolate linearly."""
     x, mode = reading.value(op), op.attribute("mode", "nearest")
     where = op.attribute("coordinate_transformation_mode", "half_pixel")
     rounds = op.attribute("nearest_mode", "round_prefer_floor")
@@ -40,16 +47,24 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
             raise op.wrong(
                 f"attribute coordinate_transformation_mode: {where[:40]} with mode linear is not supported"
             )
-        if mode == "nearest" and not _repeats(length, new, where, rounds):
+        if mode == "linear" and where == "pytorch_half_pixel" and new == 1:
+            raise op.wrong(
+                f"attribute coordinate_transformation_mode: {where} to one voxel is not supported"
+            )
+        if (
+            mode == "nearest"
+            and (where, rounds) not in _NEAREST
+            and not _repeats(length, new, where, rounds)
+        ):
             raise op.wrong(
                 f"attributes {where[:40]} and {rounds[:40]} from {length} to {new} voxels are not supported"
             )
     if mode not in ("nearest", "linear"):
         raise op.wrong(f"attribute mode: {mode[:40]} is not supported")
-    how: Interpolation = "nearest" if mode == "nearest" else "linear"
-    if mode == "linear" and where == CORNERS:
-        how = "corners"
-    return windows.grown(reading.sketch, name, x, size, how)
+    how = _NEAREST.get((where, rounds), "nearest")
+    if mode == "linear":
+        how = "corners" if where == CORNERS else "linear"
+    return resizing.grown(reading.sketch, name, x, size, how)
 
 
 def _new_size(reading: Reading, op: Operator, x: Value) -> Triple:
@@ -59,7 +74,14 @@ def _new_size(reading: Reading, op: Operator, x: Value) -> Triple:
         scales = reading.array(op, 2, "scales").astype(np.float64).reshape(-1)
         if scales.size != len(x.seen) or not np.all((scales > 0) & (scales < 1 << 16)):
             raise op.wrong(f"scales {scales[:8]} must be positive, one for each axis")
-        sizes = [int(np.floor(n * s)) for n, s in zip(x.seen, scales, strict=True)]
+        sizes = [int(np.floor(np.float32(n * s))) for n, s in zip(x.seen, scales, strict=True)]
+        corners = op.attribute("coordinate_transformation_mode", "half_pixel") == CORNERS
+        for n, s, new in zip(x.seen, scales, sizes, strict=True):
+            if not corners and abs(n * s - new) > PART * new:
+                raise op.wrong(
+                    f"scale {s:.7g} of {n} voxels leaves a part of a voxel over, which is not supported; make the "
+                    "file for an image of other sizes"
+                )
     if len(sizes) != len(x.seen) or tuple(sizes[:2]) != x.seen[:2] or min(sizes) < 1:
         raise op.wrong(f"sizes {sizes[:8]} of a tensor {x.seen} are not supported")
     return windows.triple(reading.sketch, sizes[2:], x.dimensions, 1, "sizes")

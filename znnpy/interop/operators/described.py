@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from znnpy.errors import ModelFileError, ZnnpyError
+from znnpy.geometry.receptive_field import lattice_of
 from znnpy.interop.operators.fusion import fused
 from znnpy.interop.operators.sketch import Bench, Floats, Sketch
 from znnpy.interop.operators.value import Value
@@ -63,6 +64,7 @@ def described(sketch: Sketch, outputs: Mapping[str, Value]) -> Described:
         nodes = {name: nodes[name] for name in order}
         edges = dict(sorted(edges.items(), key=lambda edge: order[edge[1]["to"]]))
         network = load_network({"nodes": nodes, "edges": edges})
+        lattice_of(network)
     except ZnnpyError as error:
         raise ModelFileError("; ".join(str(error).split("\n"))) from error
     parameters, frozen = _parameters(sketch)

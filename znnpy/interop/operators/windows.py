@@ -10,7 +10,7 @@ import numpy as np
 
 from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Value
-from znnpy.layers.types import BARE, ONCE, BorderName, Interpolation, Sides
+from znnpy.layers.types import BARE, ONCE, BorderName, Sides
 from znnpy.network.types import Triple
 
 
@@ -172,28 +172,6 @@ def pooled(
         if kind == "avg_pool":
             keys["count_padding"] = counted
     return sketch.operated(name, x, kind, keys)
-
-
-def grown(
-    sketch: Sketch,
-    name: str,
-    x: Value,
-    size: Triple,
-    mode: Interpolation,
-) -> Value:
-    """Add an upsampling to a size by whole factors; means over all of space become what they are at each voxel."""
-    sketch.refuse_rearranged(x)
-    if x.spread:
-        if size != x.size:
-            raise sketch.wrong(f"spreads a mean to {size} voxels, and it is one of {x.size}")
-        space = size[3 - x.dimensions :]
-        return Value(x.node, x.channels, x.size, (x.batch, x.channels, *space))
-    if any(new % old for new, old in zip(size, x.size, strict=True)):
-        raise sketch.wrong(f"a resize from {x.size} to {size} voxels, by no whole factor")
-    factor = [new // old for new, old in zip(size, x.size, strict=True)]
-    if factor == [1, 1, 1]:
-        return x
-    return sketch.operated(name, x, "upsample", {"factor": factor, "mode": mode})
 
 
 def shuffled(sketch: Sketch, name: str, x: Value, factor: Triple) -> Value:

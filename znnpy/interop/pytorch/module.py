@@ -12,6 +12,7 @@ from znnpy.interop.operators.described import Described, described
 from znnpy.interop.operators.sketch import Bench, Sketch
 from znnpy.interop.operators.training import loss_for
 from znnpy.interop.operators.value import Value
+from znnpy.interop.pytorch.attention import refuse_attention
 from znnpy.interop.pytorch.calls import Calls
 from znnpy.interop.pytorch.operators import OPERATORS
 from znnpy.network.types import Triple
@@ -51,6 +52,7 @@ def described_module(module: Any, example: Any) -> Described:
         raise ArgumentError(
             "the example must be one tensor (batch, channels, z, y, x), or without z"
         )
+    refuse_attention(torch, module)
     program = _exported(torch, module, inputs)
     sketch = Sketch()
     calls = Calls(sketch, torch, OPERATORS)

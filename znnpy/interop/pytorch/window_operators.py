@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from znnpy.interop.operators import arithmetic, windows
+from znnpy.interop.operators import arithmetic, resizing, windows
 from znnpy.interop.operators.sketch import Floats
 from znnpy.interop.operators.value import Value
 from znnpy.interop.operators.windows import both_sides
@@ -86,11 +86,20 @@ def _pool(kind: Literal["max_pool", "avg_pool"]) -> Translation:
     return translated
 
 
-def _resize(mode: Literal["nearest", "linear"]) -> Translation:
+def _resize(mode: Interpolation) -> Translation:
     def translated(call: Call, name: str) -> Value:
         x = call.value()
         how: Interpolation = "corners" if call.arguments.get("align_corners") else mode
-        return windows.grown(call.sketch, name, x, call.size(x), how)
+        size = call.size(x)
+        scales = [call.arguments.get(f"scales_{axis}") for axis in "dhw"]
+        given = call.arguments.get("scale_factors") or scales
+        for old, new, scale in zip(x.size[::-1], size[::-1], given[::-1], strict=False):
+            if scale is not None and how != "corners" and abs(old * scale - new) > 1e-3:
+                raise call.wrong(
+                    f"argument scale_factors: {scale} times {old} voxels are no whole number of voxels; take an "
+                    "example of other sizes, or say recompute_scale_factor=True in the module"
+                )
+        return resizing.grown(call.sketch, name, x, size, how)
 
     return translated
 
@@ -138,10 +147,8 @@ WINDOW_OPERATORS: dict[str, Translation] = {
     **dict.fromkeys(("conv_transpose2d", "conv_transpose3d"), transposed),
     **dict.fromkeys(("max_pool2d", "max_pool3d"), _pool("max_pool")),
     **dict.fromkeys(("avg_pool2d", "avg_pool3d"), _pool("avg_pool")),
-    **dict.fromkeys(
-        ("upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
-        _resize("nearest"),
-    ),
+    **dict.fromkeys(("upsample_nearest2d", "upsample_nearest3d"), _resize("nearest")),
+    **dict.fromkeys(("_upsample_nearest_exact2d", "_upsample_nearest_exact3d"), _resize("nearest_exact")),
     **dict.fromkeys(("upsample_bilinear2d", "upsample_trilinear3d"), _resize("linear")),
     **dict.fromkeys(("pad", "constant_pad_nd"), pad),
     "slice": crop,
