@@ -22,12 +22,12 @@ from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.errors import VolumeError
 from znnpy.infer.dask_cluster import cluster
-from znnpy.segment import methods, objects_by_blocks
+from znnpy.segment import in_memory, methods, objects_by_blocks
 from znnpy.segment.job import Request, segment
 from znnpy.segment.objects_by_blocks import write_objects
 from znnpy.segment.tile_store import TileStore
 from znnpy.segment.tile_work import Settings
-from znnpy.segment.tiles import Tiling
+from znnpy.segment.tiles import Tiling, tiling_of
 
 TILE, HALO = (16, 24, 32), 6
 SETTINGS = Settings(tile=TILE, halo=HALO)
@@ -42,7 +42,8 @@ def prediction(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "Tiling", partial(Tiling, tile=TILE, halo=HALO))
+    monkeypatch.setattr(in_memory, "tiling_of", partial(tiling_of, tile=TILE, halo=HALO))
+    monkeypatch.setattr(methods, "_is_larger", lambda *_: True)
 
 
 def written(
@@ -63,7 +64,14 @@ def one_piece(prediction: Path, request: Request = REQUEST) -> np.ndarray:
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(
-    "method", ["agglomerate", "median", pytest.param("multicut", marks=needs_bioimage_cpp)]
+    "method",
+    [
+        "agglomerate",
+        "median",
+        pytest.param("multicut", marks=needs_bioimage_cpp),
+        "components",
+        "watershed",
+    ],
 )
 def test_blocks_give_the_objects_of_one_piece(
     tmp_path: Path, prediction: Path, method: str, block: Triple | None
@@ -210,7 +218,10 @@ def test_the_command(tmp_path: Path, prediction: Path, capsys: pytest.CaptureFix
     assert status_of(*words, "--output", str(tmp_path / "o.tif")) == 0
     with open_volume(tmp_path / "o.tif") as volume:
         assert np.array_equal(volume.read_all()[0], found[...])
-    for more in (["o.tif", "--block", "8"], ["x.h5", "--method", "watershed", "--dask", "local:2"]):
+    for more in (
+        ["o.tif", "--block", "8"],
+        ["x.tif", "--method", "watershed", "--dask", "local:2"],
+    ):
         capsys.readouterr()
         assert status_of(*words, "--output", str(tmp_path / more[0]), *more[1:]) == 2
         assert more[-2] in capsys.readouterr().err
