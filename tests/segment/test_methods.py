@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 from blocks import ROOT
+from mutex_by_sets import brute_force
 from optional import needs_bioimage_cpp
 from scipy import ndimage
 from skimage.segmentation import watershed as flood
@@ -131,38 +132,6 @@ def test_nothing_to_begin_from(find: Callable[..., np.ndarray]) -> None:
 def test_nothing_below_the_threshold() -> None:
     values = np.ones((1, 4, 5, 6), np.float32)
     assert not components(values, "boundary", 0.5, ()).any()
-
-
-def brute_force(values: np.ndarray, offsets: Sequence[Triple], near: int) -> np.ndarray:
-    """The paper's algorithm on sets: edges from sure to unsure; a repulsion forbids later unions."""
-    shape = values.shape[1:]
-    edges = []
-    for k, place in [(k, p) for k in range(len(offsets)) for p in np.ndindex(shape)]:
-        other = tuple(a + o for a, o in zip(place, offsets[k], strict=True))
-        if all(0 <= a < n for a, n in zip(other, shape, strict=True)):
-            edges.append((-float(values[(k, *place)]), k < near, place, other))
-    cluster = {place: {place} for place in np.ndindex(shape)}
-    foes: dict[int, set[int]] = {id(c): set() for c in cluster.values()}
-    for _, attractive, a, b in sorted(edges, key=lambda edge: edge[0]):
-        one, two = cluster[a], cluster[b]
-        if one is two:
-            continue
-        if not attractive:
-            foes[id(one)].add(id(two))
-            foes[id(two)].add(id(one))
-        elif id(two) not in foes[id(one)]:
-            one |= two
-            for foe in foes.pop(id(two)):
-                foes[foe].discard(id(two))
-                foes[foe].add(id(one))
-                foes[id(one)].add(foe)
-            for place in two:
-                cluster[place] = one
-    labels = np.zeros(shape, int)
-    for number, members in enumerate({id(c): c for c in cluster.values()}.values(), start=1):
-        for place in members:
-            labels[place] = number
-    return labels
 
 
 @needs_bioimage_cpp

@@ -27,7 +27,7 @@ from znnpy.segment.job import Request, segment
 from znnpy.segment.objects_by_blocks import write_objects
 from znnpy.segment.tile_store import TileStore
 from znnpy.segment.tile_work import Settings
-from znnpy.segment.tiles import Tiling, tiling_of
+from znnpy.segment.tiles import tiling_of
 
 TILE, HALO = (16, 24, 32), 6
 SETTINGS = Settings(tile=TILE, halo=HALO)
@@ -88,14 +88,22 @@ def test_blocks_give_the_objects_of_one_piece(
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("resolution", [[8, 8, 8], [32, 8, 8]])
-def test_affinities_by_blocks(tmp_path: Path, resolution: list[int]) -> None:
+@pytest.mark.parametrize(
+    "method",
+    ["agglomerate", "components", "watershed", pytest.param("mutex", marks=needs_bioimage_cpp)],
+)
+def test_affinities_by_blocks(tmp_path: Path, method: str, resolution: list[int]) -> None:
     near = [np.maximum(cells(), np.roll(cells(), 1, axis)) for axis in range(3)]
     values = 1 - np.stack([*near, cells(seed=1)])
     given = {"offsets": [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, -5]], "resolution": resolution}
     path = stored(tmp_path / "a.h5", (255 * values).astype(np.uint8), **given)
-    found = written(path, tmp_path / "o.h5")
-    assert np.array_equal(found, one_piece(path))
-    assert len(np.unique(found)) > 10
+    request = Request(method, threshold=0.5, min_size=8)
+    wanted = one_piece(path, request)
+    assert len(np.unique(wanted)) > 10
+    for number, block in enumerate(BLOCKS):
+        settings = Settings(block=block, tile=TILE, halo=HALO)
+        found = written(path, tmp_path / f"{number}.h5", request, settings)
+        assert np.array_equal(found, wanted)
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +113,18 @@ def two_processes() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("suffix", ["h5", "zarr"])
-def test_two_processes(tmp_path: Path, prediction: Path, two_processes: Any, suffix: str) -> None:
-    out = tmp_path / f"o.{suffix}"
+@pytest.mark.parametrize(
+    ("method", "suffix"),
+    [("agglomerate", "h5"), ("agglomerate", "zarr"), ("components", "zarr"), ("watershed", "h5")],
+)
+def test_two_processes(
+    tmp_path: Path, prediction: Path, two_processes: Any, method: str, suffix: str
+) -> None:
+    out, request = tmp_path / f"o.{suffix}", Request(method, threshold=0.5, min_size=30)
     settings = Settings(block=(16, 16, 16), tile=TILE, halo=HALO, client=two_processes)
     with open_volume(prediction, "p") as volume:
-        found = write_objects(Destination(out, "l"), volume, REQUEST, settings)
-    wanted = one_piece(prediction)
+        found = write_objects(Destination(out, "l"), volume, request, settings)
+    wanted = one_piece(prediction, request)
     with open_volume(out, "l" if suffix == "h5" else "l/0") as volume:
         assert np.array_equal(volume.read_all()[0], wanted)
     assert found is not None
@@ -119,22 +132,61 @@ def test_two_processes(tmp_path: Path, prediction: Path, two_processes: Any, suf
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
 
 
+@pytest.fixture(scope="module")
+def affinities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    near = [np.maximum(cells(), np.roll(cells(), 1, axis)) for axis in range(3)]
+    values = 1 - np.stack([*near, cells(seed=1)])
+    offsets = [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, -5]]
+    path = tmp_path_factory.mktemp("affinities") / "a.h5"
+    return stored(path, values.astype(np.float32), offsets=offsets, resolution=[8, 8, 8])
+
+
+def done_of(store: TileStore) -> dict[str, set[str]]:
+    """The tiles to which each pass is done."""
+    found: dict[str, set[str]] = {name: set() for name in ("part", "bonds", "grown")}
+    for path in store.folder.glob("*.npz"):
+        place, what, _ = path.name.split(".")
+        if what in found:
+            found[what].add(place)
+    return found
+
+
+PASSES = {"cut_tile": "part", "meet_tile": "bonds", "grow_tile": "grown"}
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "method",
+    ["agglomerate", "components", "watershed", pytest.param("mutex", marks=needs_bioimage_cpp)],
+)
 def test_killed_at_every_call_to_the_disk(
-    tmp_path: Path, prediction: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    prediction: Path,
+    affinities: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
 ) -> None:
-    wanted = written(prediction, tmp_path / "whole.h5")
-    cut_tile, out = objects_by_blocks.cut_tile, tmp_path / "o.h5"
-    cut: list[Triple] = []
+    source = affinities if method == "mutex" else prediction
+    request = Request(method, threshold=0.5, min_size=30)
+    wanted = written(source, tmp_path / "whole.h5", request)
+    out = tmp_path / "o.h5"
+    made: dict[str, set[str]] = {what: set() for what in PASSES.values()}
 
-    def counting(work: Any, place: Triple) -> float:
-        cut.append(place)
-        return cut_tile(work, place)
+    def counting(make: Any, what: str) -> Any:
+        def counted_too(work: Any, place: Triple) -> Any:
+            made[what].add("-".join(map(str, place)))
+            return make(work, place)
 
-    monkeypatch.setattr(objects_by_blocks, "cut_tile", counting)
+        return counted_too
+
+    for name, what in PASSES.items():
+        monkeypatch.setattr(
+            objects_by_blocks, name, counting(getattr(objects_by_blocks, name), what)
+        )
 
     def dying(limit: int, into: int) -> None:
         calls = counted(limit)
-        written(prediction, out)
+        written(source, out, request)
         os.write(into, str(calls[0]).encode())
 
     status, said = forked(partial(dying, 1 << 40))
@@ -146,19 +198,24 @@ def test_killed_at_every_call_to_the_disk(
         status, _ = forked(partial(dying, limit))
         assert status == KILLED
         store = TileStore.beside(out)
-        done = [place for place in Tiling((30, 44, 52), (8, 8, 8), 0.5, tile=TILE).places
-                if store.has(place)]  # fmt: skip
-        stages.add((bool(done), store.folder.is_dir() and store.settled, out.exists()))
-        cut.clear()
+        done = done_of(store)
+        begun = frozenset(what for what, places in done.items() if places)
+        stages.add((begun, store.folder.is_dir() and store.settled))
+        for places in made.values():
+            places.clear()
         if out.exists() and not journal_of(out).exists():
             with h5py.File(out) as file:
                 assert np.array_equal(file["l"][()], wanted)
         else:
-            assert np.array_equal(written(prediction, out), wanted)
-            assert not set(cut) & set(done), "a tile that was done is cut again"
+            assert np.array_equal(written(source, out, request), wanted)
+            for what, places in made.items():
+                assert not places & done[what], "a tile that was done is done again"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["o.h5", "whole.h5"]
         out.unlink()
-    assert {(False, False, False), (True, False, False), (True, True, False)} <= stages
+    cut = frozenset({"part"})
+    more = {"watershed": {"grown"}, "mutex": {"bonds"}}.get(method, set())
+    assert {(frozenset(), False), (cut, False), (cut | more, True)} <= stages
+    assert method != "mutex" or (cut | more, False) in stages
 
 
 def test_what_was_begun_by_another_job(tmp_path: Path, prediction: Path) -> None:

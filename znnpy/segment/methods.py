@@ -16,7 +16,7 @@ from znnpy.data.volume import Triple, Triple64
 from znnpy.metrics import from_affinity, from_boundary
 from znnpy.segment.agglomeration import joined
 from znnpy.segment.bioimage import bioimage_cpp
-from znnpy.segment.fragments import flooded
+from znnpy.segment.fragments import first_voxels, flooded
 from znnpy.segment.growing import inside
 from znnpy.segment.in_memory import in_tiles
 from znnpy.segment.method import METHODS
@@ -114,9 +114,19 @@ def components(
     `values` (C, z, y, x); C is 1 but for affinities, which must hold one step along each axis.
     """
     if kind == "affinity":
-        return from_affinity(values, threshold, offsets=offsets)
+        return _in_order(from_affinity(values, threshold, offsets=offsets))
     inside = values[0] if kind == "boundary" else np.negative(values[0])
     return from_boundary(inside, threshold if kind == "boundary" else -threshold)
+
+
+def _in_order(labels: NDArray[np.uint32]) -> Labels:
+    """Return labels numbered from 1 in the order of their first voxels, as those of tiles are."""
+    first = first_voxels(labels)
+    there = np.flatnonzero(np.bincount(labels.reshape(-1)))
+    numbers = np.zeros(len(first) + 1, np.uint32)
+    kept = there[there > 0]
+    numbers[kept[np.argsort(first[kept - 1])]] = np.arange(1, len(kept) + 1)
+    return numbers[labels]
 
 
 def watershed(
