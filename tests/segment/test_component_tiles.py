@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from grid import same
 from scipy import ndimage
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from tiled import with_tile
 
 from znnpy.data.volume import Triple
 from znnpy.segment.in_memory import in_tiles
-from znnpy.segment.method import METHODS, Method
+from znnpy.segment.method import METHODS
 from znnpy.segment.methods import watershed
 from znnpy.segment.wanted import Wanted
 
@@ -20,11 +20,6 @@ SHAPE = (11, 13, 12)
 TILES: tuple[Triple, ...] = ((11, 13, 12), (4, 5, 12), (1, 13, 7), (3, 3, 3), (1, 1, 1))
 BACK: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 MIXED: tuple[Triple, ...] = ((0, 0, 1), (0, 0, -4), (1, 0, 0), (0, -1, 0))
-
-
-def with_tile(method: str, tile: Triple, **more: Any) -> Method:
-    entry = METHODS[method]
-    return Method(**{**vars(entry), "tile": tile, **more})
 
 
 def renumbered(labels: np.ndarray, least: int) -> np.ndarray:
@@ -93,11 +88,6 @@ def test_a_watershed_of_tiles_that_see_all_is_that_of_one_piece(tile: Triple, ki
     found = in_tiles(with_tile("watershed", tile, halo=100), values, wanted)
     assert one.max() > 3
     assert same(found, one)
-
-
-def same(one: np.ndarray, other: np.ndarray) -> bool:
-    pairs = np.unique(np.stack([one.ravel(), other.ravel()]), axis=1)
-    return len(set(pairs[0])) == len(set(pairs[1])) == pairs.shape[1]
 
 
 @pytest.mark.parametrize("tile", TILES[1:])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from grid import FAR, GRID, affinities, noisy, same
 from mutex_by_sets import brute_force
 from optional import needs_bioimage_cpp
-from test_component_tiles import same, with_tile
-from test_methods import FAR, GRID, affinities, noisy
+from tiled import with_tile
 
 from znnpy.data.volume import Triple
 from znnpy.errors import VolumeError

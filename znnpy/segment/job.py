@@ -204,8 +204,8 @@ def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | 
         kind = "available" if memory is None else "allowed"
         raise VolumeError(
             f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method.name} takes about "
-            f"{readable(needed)} of memory, but only {readable(free)} are {kind}; cut it into parts "
-            "(znnpy predict --roi)"
+            f"{readable(needed)} of memory, but only {readable(free)} are {kind}; znnpy segment writes it "
+            "block by block to a file .h5 or a folder .zarr"
         )
 
 
