@@ -145,7 +145,7 @@ def test_numbers_beyond_those_of_floats(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize("which", ["objects.h5", "labels.h5"])
 def test_negative_numbers_are_no_objects(capsys: pytest.CaptureFixture[str], which: str) -> None:
     with h5py.File(which, "w") as file:
-        file["labels"] = np.where(TRUTH == TRUTH.max(), -1, TRUTH.astype(np.int64))
+        file["labels"] = np.where(TRUTH.max() == TRUTH, -1, TRUTH.astype(np.int64))
         file["labels"].attrs.update({"resolution": (40.0, 4.0, 4.0), "offset": (0, 0, 0)})
     said = scored(capsys, "objects.h5", "--labels", "labels.h5", code=1)
     assert f"{which}:labels holds negative numbers, down to -1" in said

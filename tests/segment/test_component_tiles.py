@@ -115,3 +115,13 @@ def test_small_pieces_within_a_tile_are_not_kept() -> None:
     assert part.voxels[inner[inner > 0] - 1].min() >= 1
     assert len(part.ids) < 0.4 * labels.size
     assert np.count_nonzero(labels[1:-1, 1:-1, 1:-1]) < 0.1 * labels.size
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.7])
+def test_a_foreground_is_flooded_down_to_a_half_or_the_threshold(threshold: float) -> None:
+    values = np.random.default_rng(8).random((1, *SHAPE)).astype(np.float32)
+    wanted = Wanted("foreground", threshold, (), 0)
+    found = in_tiles(with_tile("watershed", (4, 5, 12), halo=2), values, wanted)
+    assert (found[values[0] > threshold] > 0).all()
+    assert not found[values[0] <= min(0.5, threshold)].any()
+    assert threshold < 0.5 or (found[(values[0] > 0.5) & (values[0] < threshold)] > 0).any()

@@ -14,21 +14,23 @@ Array = NDArray[Any]
 FAR = 6  # voxels that labels are shifted by at most, to see where they fit best
 
 
-def best_place(image: Array, target: Array) -> tuple[float, float, tuple[int, int, int]]:
-    """Return how well a target fits an image where it lies, and where best within FAR voxels, and that shift.
+def fits(image: Array, target: Array) -> Array:
+    """Return how well a target fits an image when shifted by 0, 1, ... voxels along each axis, in either direction.
 
-    Both (z, y, x), the target in the middle of the image; fits are sizes of correlations.
+    Both (z, y, x), the target in the middle of the image. Fits are sizes of correlations, the best of all directions,
+    (z, y, x), by at most FAR voxels.
     """
     inner = middle(image[None, None], target.shape)[0, 0]
     one, other = (it - it.mean() for it in (inner.astype(np.float64), target.astype(np.float64)))
     scale = np.sqrt((one**2).sum() * (other**2).sum())
+    reach = [min(FAR, n // 4) for n in target.shape]
     if scale == 0:
-        return 0.0, 0.0, (0, 0, 0)
+        return np.zeros([r + 1 for r in reach])
     shape = [fft.next_fast_len(n + FAR, real=True) for n in target.shape]
     product = np.conj(fft.rfftn(one, shape)) * fft.rfftn(other, shape)
     found = np.abs(fft.irfftn(product, shape)) / scale
-    reach = [min(FAR, n // 4) for n in target.shape]
-    near = found[np.ix_(*(np.arange(-r, r + 1) for r in reach))]
-    place = np.unravel_index(int(near.argmax()), near.shape)
-    z, y, x = (int(at) - r for at, r in zip(place, reach, strict=True))
-    return float(found[0, 0, 0]), float(near.max()), (z, y, x)
+    for axis, far in enumerate(reach):
+        along = np.moveaxis(found, axis, 0)
+        back = -np.arange(far + 1)
+        found = np.moveaxis(np.maximum(along[: far + 1], along[back]), 0, axis)
+    return np.asarray(found)

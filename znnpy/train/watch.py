@@ -18,7 +18,7 @@ from znnpy.distributed.world import World
 from znnpy.infer.config_model import frozen_of
 from znnpy.network.types import Network
 from znnpy.train.frozen import STILL, filters_of, idle_from, movement
-from znnpy.train.label_placement import best_place
+from znnpy.train.label_placement import fits
 from znnpy.train.living import living_channels, share
 
 Array = NDArray[Any]
@@ -36,6 +36,7 @@ CONSTANT = 1e-3  # of all targets, that differ from the others: fewer are as goo
 PARTS = 4  # patches of which there are such parts
 FITS = 0.15  # correlation of labels with the image below which nothing is said of their place
 BETTER = 1.5  # times that a shifted place must fit better
+ALIKE = 0.2  # mean correlation of all patches, above which they fit at one place
 TRIVIAL_LOSSES = ("binomial_cross_entropy", "softmax", "square")
 
 
@@ -87,7 +88,7 @@ class Watch:
         self._single = len(network.outputs) == 1
         self._totals: Array = np.zeros((3, 1))  # of each channel: weight, target and its square
         self._last: deque[Mapping[str, Array]] = deque(maxlen=PARTS)
-        self._places: list[tuple[float, float, tuple[int, int, int]]] = []
+        self._fits: list[Array] = []
 
     def begin(self, model: Weighted) -> None:
         """Take note of the weights before the first update."""
@@ -115,7 +116,7 @@ class Watch:
             self._config.data.target, BoundaryTarget | AffinityTarget
         ):
             image = next(iter(inputs.values()))[0, 0]
-            self._places.append(best_place(image, target[0].mean(axis=0)))
+            self._fits.append(fits(image, target[0].mean(axis=0)))
 
     def heard(self, loss: float) -> None:
         """Take note of the loss of the next update."""
@@ -167,17 +168,28 @@ class Watch:
                 f"nearly all targets were {found}: the labels hold {what} to learn there; look at data.target and the "
                 "labels (znnpy view)"
             )
-        here, best = (np.median([it[n] for it in self._places] or [0.0]) for n in (0, 1))
-        if best > FITS and best > BETTER * here:
-            shift = (
-                np.median(np.abs([it[2] for it in self._places]), axis=0)
-                .round()
-                .astype(int)
-                .tolist()
-            )
+        yield from self._of_places()
+
+    def _of_places(self) -> Iterator[str]:
+        if not self._fits:
+            return
+        here, best = (
+            np.median([pick(it) for it in self._fits]) for pick in (lambda it: it[0, 0, 0], np.max)
+        )
+        if best <= FITS or best <= BETTER * here:
+            return
+        # Of patches together: each by itself fits somewhere.
+        together = np.mean(self._fits, axis=0)
+        shift = [int(at) for at in np.unravel_index(int(together.argmax()), together.shape)]
+        if together.max() > ALIKE:
             yield (
                 f"labels fitted the image better when shifted by about {shift} voxels (z, y, x, in either direction): "
                 "look whether they lie where the image does (znnpy view)"
+            )
+        else:
+            yield (
+                "labels fitted the image no better where they lie than elsewhere: they may belong to another image, or "
+                "lie far from where it does (znnpy view)"
             )
 
     def _of_losses(self) -> Iterator[str]:
