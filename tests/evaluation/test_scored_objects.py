@@ -81,7 +81,7 @@ def test_what_is_masked_or_unlabelled_does_not_count(capsys: pytest.CaptureFixtu
     words = ("objects.h5", "--labels", "labels.h5", "--mask", "mask.h5", "--json")
     assert scored(capsys, *words)["all"]["voi_split"] == 0
     write("mask.h5", OBJECTS == 0, offset=(0, 0, 0))
-    assert "no labelled voxel" in scored(capsys, *words, code=1)
+    assert "labels.h5:labels has no label but 0" in scored(capsys, *words, code=1)
 
 
 def test_classes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,3 +118,34 @@ def test_each_object_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert "largest first" in scored(capsys, "objects.h5", "--labels", "labels.h5", "--each")
     said = scored(capsys, "objects.h5", "--labels", "labels.h5", "--each", "--classes", code=2)
     assert "leave out --classes" in said
+
+
+def test_labels_that_tell_little(capsys: pytest.CaptureFixture[str]) -> None:
+    write("zero.h5", 0 * TRUTH, offset=(0, 0, 0))
+    for more in ((), ("--sections",), ("--each",)):
+        said = scored(capsys, "objects.h5", "--labels", "zero.h5", *more, code=1)
+        assert said.count("\n") == 1
+        assert "zero.h5:labels has no label but 0" in said
+    write("one.h5", TRUTH > 0, offset=(0, 0, 0))
+    assert "one.h5 has no more than one object" in scored(
+        capsys, "objects.h5", "--labels", "one.h5"
+    )
+    assert "note" not in scored(capsys, "objects.h5", "--labels", "labels.h5")
+
+
+def test_numbers_beyond_those_of_floats(capsys: pytest.CaptureFixture[str]) -> None:
+    """Which differ in the last bits alone."""
+    for name, array in (("t.h5", TRUTH), ("o.h5", OBJECTS)):
+        far = np.where(array > 0, np.uint64(2**64 - 1) - array.astype(np.uint64), np.uint64(0))
+        write(name, far, offset=(0, 0, 0))
+    small = scored(capsys, "objects.h5", "--labels", "labels.h5", "--json")
+    assert scored(capsys, "o.h5", "--labels", "t.h5", "--json") == small
+
+
+@pytest.mark.parametrize("which", ["objects.h5", "labels.h5"])
+def test_negative_numbers_are_no_objects(capsys: pytest.CaptureFixture[str], which: str) -> None:
+    with h5py.File(which, "w") as file:
+        file["labels"] = np.where(TRUTH.max() == TRUTH, -1, TRUTH.astype(np.int64))
+        file["labels"].attrs.update({"resolution": (40.0, 4.0, 4.0), "offset": (0, 0, 0)})
+    said = scored(capsys, "objects.h5", "--labels", "labels.h5", code=1)
+    assert f"{which}:labels holds negative numbers, down to -1" in said

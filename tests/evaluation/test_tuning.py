@@ -139,3 +139,14 @@ def test_the_command(
     assert "--output is needed" in capsys.readouterr().err
     assert status_of("segment", "p.h5:d", "--output", "x.h5", "--mask", "l.h5:d") == 2
     assert "--mask is for --tune" in capsys.readouterr().err
+
+
+def test_a_prediction_without_objects_is_said(pair: Pair) -> None:
+    blank = ArrayVolume(np.ones(pair[0].extent, np.float32), "blank", (1, 1, 1), (0, 0, 0))
+    said: list[str] = []
+    tuned(blank, pair[1], None, Request("agglomerate", threshold=0.5), said.append)
+    assert len(said) == 1
+    assert said[0].startswith("the best that was found in blank has no objects")
+    said.clear()
+    tuned(pair[0], pair[1], None, Request("agglomerate"), said.append)
+    assert not said

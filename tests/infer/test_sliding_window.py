@@ -29,7 +29,8 @@ from znnpy.infer.blocks import Region, cuts
 from znnpy.infer.config_model import prediction_of
 from znnpy.infer.dask_cluster import cluster
 from znnpy.infer.dask_prediction import run_distributed
-from znnpy.infer.predict import Kept, VolumePrediction
+from znnpy.infer.kept import Kept
+from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.seams import verify_seams
 from znnpy.infer.sliding_window import Windows
 from znnpy.reference import evaluate as reference

@@ -12,10 +12,17 @@ from znnpy.data.volume import Triple, Triple64
 from znnpy.segment.faces import BINS, Faces, faces, summed
 from znnpy.segment.fragments import fragments
 from znnpy.segment.region_graph import RegionGraph, graph_of, objects_of
-from znnpy.segment.tiles import Part, Tiling, box, cut
+from znnpy.segment.tiles import Part, Read, Tiling, box, cut
+from znnpy.segment.wanted import Wanted
 
 CUBE: Triple64 = (1, 1, 1)
 FLAT: Triple64 = (4, 1, 1)
+WANTED = Wanted("boundary", 0.5)
+
+
+def reading(height: np.ndarray) -> Read:
+    """What reads a boundary map as the channel of a prediction."""
+    return lambda lower, upper: height[None, *box(lower, upper)]
 
 
 def in_tiles(
@@ -25,7 +32,7 @@ def in_tiles(
     parts: dict[Triple, Part] = {}
     labels = np.zeros(height.shape, np.int64)
     for place in tiling.places:
-        own, parts[place] = cut(tiling, place, lambda a, b: height[box(a, b)], share)
+        own, parts[place] = cut(tiling, place, reading(height), WANTED, share)
         labels[box(*tiling.region(place))] = own
     graph = graph_of(tiling, parts.__getitem__)
     for place, part in parts.items():

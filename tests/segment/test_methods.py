@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import h5py
 import numpy as np
 import pytest
 from blocks import ROOT
+from grid import FAR, GRID, NEAREST, Triple, affinities, noisy, same
+from mutex_by_sets import brute_force
 from optional import needs_bioimage_cpp
 from scipy import ndimage
 from skimage.segmentation import watershed as flood
@@ -18,35 +20,9 @@ from znnpy.errors import VolumeError
 from znnpy.metrics import adapted_rand, from_boundary
 from znnpy.segment.methods import agglomerate, components, multicut, mutex, watershed
 
-Triple = tuple[int, int, int]
-NEAREST: tuple[Triple, ...] = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
-FAR: tuple[Triple, ...] = (*NEAREST, (-3, 0, 0), (0, -3, 0), (0, 0, -3), (0, 3, 3))
-GRID = np.kron(np.arange(1, 28).reshape(3, 3, 3), np.ones((5, 6, 7), int))
-
-
-def affinities(labels: np.ndarray, offsets: Sequence[Triple]) -> np.ndarray:
-    """1 where voxels v and v + offset, inside the volume, are of one object."""
-    wide = np.pad(labels, 9)
-    views = []
-    for offset in offsets:
-        steps = zip(offset, labels.shape, strict=True)
-        views.append(wide[tuple(slice(9 + step, 9 + step + size) for step, size in steps)])
-    return np.stack([view == labels for view in views]).astype(np.float32)
-
-
-def noisy(values: np.ndarray, deviation: float = 0.15) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    return np.clip(values + rng.normal(0, deviation, values.shape), 0, 1).astype(np.float32)
-
 
 def boundary(labels: np.ndarray) -> np.ndarray:
     return 1 - affinities(labels, NEAREST).min(axis=0, keepdims=True)
-
-
-def same(found: np.ndarray, truth: np.ndarray) -> bool:
-    """Whether two segmentations are equal but for the numbers."""
-    pairs = np.unique(np.stack([found.ravel(), truth.ravel()]), axis=1)
-    return len(pairs[0]) == len(np.unique(found)) == len(np.unique(truth))
 
 
 @pytest.mark.parametrize("kind", ["boundary", "foreground"])
@@ -131,38 +107,6 @@ def test_nothing_to_begin_from(find: Callable[..., np.ndarray]) -> None:
 def test_nothing_below_the_threshold() -> None:
     values = np.ones((1, 4, 5, 6), np.float32)
     assert not components(values, "boundary", 0.5, ()).any()
-
-
-def brute_force(values: np.ndarray, offsets: Sequence[Triple], near: int) -> np.ndarray:
-    """The paper's algorithm on sets: edges from sure to unsure; a repulsion forbids later unions."""
-    shape = values.shape[1:]
-    edges = []
-    for k, place in [(k, p) for k in range(len(offsets)) for p in np.ndindex(shape)]:
-        other = tuple(a + o for a, o in zip(place, offsets[k], strict=True))
-        if all(0 <= a < n for a, n in zip(other, shape, strict=True)):
-            edges.append((-float(values[(k, *place)]), k < near, place, other))
-    cluster = {place: {place} for place in np.ndindex(shape)}
-    foes: dict[int, set[int]] = {id(c): set() for c in cluster.values()}
-    for _, attractive, a, b in sorted(edges, key=lambda edge: edge[0]):
-        one, two = cluster[a], cluster[b]
-        if one is two:
-            continue
-        if not attractive:
-            foes[id(one)].add(id(two))
-            foes[id(two)].add(id(one))
-        elif id(two) not in foes[id(one)]:
-            one |= two
-            for foe in foes.pop(id(two)):
-                foes[foe].discard(id(two))
-                foes[foe].add(id(one))
-                foes[id(one)].add(foe)
-            for place in two:
-                cluster[place] = one
-    labels = np.zeros(shape, int)
-    for number, members in enumerate({id(c): c for c in cluster.values()}.values(), start=1):
-        for place in members:
-            labels[place] = number
-    return labels
 
 
 @needs_bioimage_cpp

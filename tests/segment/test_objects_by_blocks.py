@@ -1,37 +1,31 @@
-"""Objects written block by block beside those of one piece: blocks, processes, kills, damage and refusals."""
+"""Objects written block by block beside those of one piece: blocks, processes and refusals."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import zarr
 from called import status_of
 from cells import cells, stored
-from children import KILLED, counted, forked
+from objects_written import HALO, REQUEST, TILE, written
 from optional import needs_bioimage_cpp
 
 from znnpy.data.opening import open_volume
 from znnpy.data.volume import Triple
-from znnpy.data.writing.destination import Destination, journal_of
+from znnpy.data.writing.destination import Destination
 from znnpy.errors import VolumeError
 from znnpy.infer.dask_cluster import cluster
-from znnpy.segment import methods, objects_by_blocks
+from znnpy.segment import in_memory, methods
 from znnpy.segment.job import Request, segment
 from znnpy.segment.objects_by_blocks import write_objects
-from znnpy.segment.tile_store import TileStore
 from znnpy.segment.tile_work import Settings
-from znnpy.segment.tiles import Tiling
+from znnpy.segment.tiles import tiling_of
 
-TILE, HALO = (16, 24, 32), 6
-SETTINGS = Settings(tile=TILE, halo=HALO)
-REQUEST = Request(threshold=0.5, min_size=30)
 BLOCKS: list[Triple | None] = [None, (7, 44, 52), (30, 11, 13), (64, 64, 64)]
 
 
@@ -42,17 +36,8 @@ def prediction(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "Tiling", partial(Tiling, tile=TILE, halo=HALO))
-
-
-def written(
-    prediction: Path, out: Path, request: Request = REQUEST, settings: Settings = SETTINGS
-) -> np.ndarray:
-    with open_volume(prediction, "p") as volume:
-        write_objects(Destination(out, "l"), volume, request, settings)
-    with h5py.File(out) as file:
-        found: np.ndarray = file["l"][()]
-    return found
+    monkeypatch.setattr(in_memory, "tiling_of", partial(tiling_of, tile=TILE, halo=HALO))
+    monkeypatch.setattr(methods, "_is_larger", lambda *_: True)
 
 
 def one_piece(prediction: Path, request: Request = REQUEST) -> np.ndarray:
@@ -63,7 +48,14 @@ def one_piece(prediction: Path, request: Request = REQUEST) -> np.ndarray:
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize(
-    "method", ["agglomerate", "median", pytest.param("multicut", marks=needs_bioimage_cpp)]
+    "method",
+    [
+        "agglomerate",
+        "median",
+        pytest.param("multicut", marks=needs_bioimage_cpp),
+        "components",
+        "watershed",
+    ],
 )
 def test_blocks_give_the_objects_of_one_piece(
     tmp_path: Path, prediction: Path, method: str, block: Triple | None
@@ -80,14 +72,22 @@ def test_blocks_give_the_objects_of_one_piece(
 
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("resolution", [[8, 8, 8], [32, 8, 8]])
-def test_affinities_by_blocks(tmp_path: Path, resolution: list[int]) -> None:
+@pytest.mark.parametrize(
+    "method",
+    ["agglomerate", "components", "watershed", pytest.param("mutex", marks=needs_bioimage_cpp)],
+)
+def test_affinities_by_blocks(tmp_path: Path, method: str, resolution: list[int]) -> None:
     near = [np.maximum(cells(), np.roll(cells(), 1, axis)) for axis in range(3)]
     values = 1 - np.stack([*near, cells(seed=1)])
     given = {"offsets": [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, -5]], "resolution": resolution}
     path = stored(tmp_path / "a.h5", (255 * values).astype(np.uint8), **given)
-    found = written(path, tmp_path / "o.h5")
-    assert np.array_equal(found, one_piece(path))
-    assert len(np.unique(found)) > 10
+    request = Request(method, threshold=0.5, min_size=8)
+    wanted = one_piece(path, request)
+    assert len(np.unique(wanted)) > 10
+    for number, block in enumerate(BLOCKS):
+        settings = Settings(block=block, tile=TILE, halo=HALO)
+        found = written(path, tmp_path / f"{number}.h5", request, settings)
+        assert np.array_equal(found, wanted)
 
 
 @pytest.fixture(scope="module")
@@ -97,92 +97,23 @@ def two_processes() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("suffix", ["h5", "zarr"])
-def test_two_processes(tmp_path: Path, prediction: Path, two_processes: Any, suffix: str) -> None:
-    out = tmp_path / f"o.{suffix}"
+@pytest.mark.parametrize(
+    ("method", "suffix"),
+    [("agglomerate", "h5"), ("agglomerate", "zarr"), ("components", "zarr"), ("watershed", "h5")],
+)
+def test_two_processes(
+    tmp_path: Path, prediction: Path, two_processes: Any, method: str, suffix: str
+) -> None:
+    out, request = tmp_path / f"o.{suffix}", Request(method, threshold=0.5, min_size=30)
     settings = Settings(block=(16, 16, 16), tile=TILE, halo=HALO, client=two_processes)
     with open_volume(prediction, "p") as volume:
-        found = write_objects(Destination(out, "l"), volume, REQUEST, settings)
-    wanted = one_piece(prediction)
+        found = write_objects(Destination(out, "l"), volume, request, settings)
+    wanted = one_piece(prediction, request)
     with open_volume(out, "l" if suffix == "h5" else "l/0") as volume:
         assert np.array_equal(volume.read_all()[0], wanted)
     assert found is not None
     assert found.objects == wanted.max()
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
-
-
-def test_killed_at_every_call_to_the_disk(
-    tmp_path: Path, prediction: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = written(prediction, tmp_path / "whole.h5")
-    cut_tile, out = objects_by_blocks.cut_tile, tmp_path / "o.h5"
-    cut: list[Triple] = []
-
-    def counting(work: Any, place: Triple) -> float:
-        cut.append(place)
-        return cut_tile(work, place)
-
-    monkeypatch.setattr(objects_by_blocks, "cut_tile", counting)
-
-    def dying(limit: int, into: int) -> None:
-        calls = counted(limit)
-        written(prediction, out)
-        os.write(into, str(calls[0]).encode())
-
-    status, said = forked(partial(dying, 1 << 40))
-    assert status == 0
-    out.unlink()
-    stages = set()
-    step = 1 if os.environ.get("ZNNPY_EVERY_CALL") else 23
-    for limit in range(0, int(said), step):
-        status, _ = forked(partial(dying, limit))
-        assert status == KILLED
-        store = TileStore.beside(out)
-        done = [place for place in Tiling((30, 44, 52), (8, 8, 8), 0.5, tile=TILE).places
-                if store.has(place)]  # fmt: skip
-        stages.add((bool(done), store.folder.is_dir() and store.settled, out.exists()))
-        cut.clear()
-        if out.exists() and not journal_of(out).exists():
-            with h5py.File(out) as file:
-                assert np.array_equal(file["l"][()], wanted)
-        else:
-            assert np.array_equal(written(prediction, out), wanted)
-            assert not set(cut) & set(done), "a tile that was done is cut again"
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["o.h5", "whole.h5"]
-        out.unlink()
-    assert {(False, False, False), (True, False, False), (True, True, False)} <= stages
-
-
-def test_what_was_begun_by_another_job(tmp_path: Path, prediction: Path) -> None:
-    out = tmp_path / "o.h5"
-
-    def dying(into: int) -> None:
-        counted(90)
-        written(prediction, out)
-
-    assert forked(dying)[0] == KILLED
-    assert TileStore.beside(out).has((0, 0, 0))
-    with pytest.raises(VolumeError, match=r"begun by another job.*threshold was 0.5, now 0.3"):
-        written(prediction, out, Request(threshold=0.3))
-    with open_volume(prediction, "p") as volume:
-        write_objects(Destination(out, "l", True), volume, Request(threshold=0.3), SETTINGS)
-    wanted = written(prediction, tmp_path / "whole.h5", Request(threshold=0.3))
-    with h5py.File(out) as file:
-        assert np.array_equal(file["l"][()], wanted)
-
-
-def test_damaged_tiles(tmp_path: Path, prediction: Path) -> None:
-    out = tmp_path / "o.h5"
-
-    def dying(into: int) -> None:
-        counted(90)
-        written(prediction, out)
-
-    assert forked(dying)[0] == KILLED
-    folder = TileStore.beside(out).folder
-    (folder / "0-0-0.part.npz").write_bytes(b"PK")
-    with pytest.raises(VolumeError, match=r"0-0-0.part.npz is damaged or gone; remove the folder"):
-        written(prediction, out)
 
 
 def test_nothing_inside(tmp_path: Path) -> None:
@@ -210,7 +141,10 @@ def test_the_command(tmp_path: Path, prediction: Path, capsys: pytest.CaptureFix
     assert status_of(*words, "--output", str(tmp_path / "o.tif")) == 0
     with open_volume(tmp_path / "o.tif") as volume:
         assert np.array_equal(volume.read_all()[0], found[...])
-    for more in (["o.tif", "--block", "8"], ["x.h5", "--method", "watershed", "--dask", "local:2"]):
+    for more in (
+        ["o.tif", "--block", "8"],
+        ["x.tif", "--method", "watershed", "--dask", "local:2"],
+    ):
         capsys.readouterr()
         assert status_of(*words, "--output", str(tmp_path / more[0]), *more[1:]) == 2
         assert more[-2] in capsys.readouterr().err

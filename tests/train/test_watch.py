@@ -141,6 +141,27 @@ def test_labels_of_another_image(volume: tuple[np.ndarray, np.ndarray]) -> None:
     assert "nothing was learned of the image" in heard()
 
 
+def test_labels_of_another_place(volume: tuple[np.ndarray, np.ndarray]) -> None:
+    """Each patch fits somewhere, but all of them nowhere."""
+    raw, labels = volume
+    write(raw, labels[::-1, ::-1, ::-1])
+    found = heard("training.loss=bce_dice")
+    assert "fitted the image no better where they lie than elsewhere" in found
+    assert "shifted" not in found
+
+
+def test_voxels_of_labels_that_are_shuffled(volume: tuple[np.ndarray, np.ndarray]) -> None:
+    raw, labels = volume
+    write(raw, np.random.default_rng(0).permutation(labels.ravel()).reshape(labels.shape))
+    assert "hold no boundary to learn" in heard()
+
+
+def test_worse_than_always_no() -> None:
+    """Above the loss of the shares of the classes, and it stays there."""
+    rate = ("training.optimizer=sgd", "training.learning_rate=1")
+    assert "where the shares of the classes alone give" in heard(WITHOUT_NORM, *rate)
+
+
 @pytest.mark.parametrize("shift", [(0, 0, 4), (0, 4, 4)])
 def test_labels_that_are_shifted(
     volume: tuple[np.ndarray, np.ndarray], shift: tuple[int, int, int]

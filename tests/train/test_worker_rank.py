@@ -32,9 +32,13 @@ def test_a_rank_that_is_done_lets_go_of_its_data_and_warns_of_waits_alone(monkey
 
     monkeypatch.setattr(following, "_loop", begun)
     monkeypatch.setattr(following, "config_from", lambda it: it)
-    world = SimpleNamespace(
-        rank=1, size=2, exchange=exchange, broadcast=lambda: (0, False, 0, None)
-    )
+    said = iter([(0, False, 0, None)])
+
+    def broadcast():
+        told.append([loop() is None for loop in loops])
+        return next(said, None)
+
+    world = SimpleNamespace(rank=1, size=2, exchange=exchange, broadcast=broadcast)
     assert follow(world) is None
-    assert told == [[], [True]]  # rank 0 scores the network while others wait in the last one
+    assert told == [[], [], [True]]  # rank 0 scores the network while others wait in the last one
     assert [str(it.message) for it in recwarn] == ["waits for process 7"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from znnpy.cli.global_options import suggest
+from znnpy.cli.global_options import note, suggest
 from znnpy.cli.options import AllowFilters, AsJson, filters
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -51,6 +51,8 @@ def score(
     twentieth of one that both share. Volumes lie where their offsets say. Voxels with label 0 do not count; voxels
     without an object count as objects of their own.
     """
+    import numpy as np
+
     from znnpy.data.opening import open_volume
     from znnpy.evaluation.objects import (
         read_pair,
@@ -72,6 +74,8 @@ def score(
             if name is not None
         ]
         pair = read_pair(*opened)
+    if not classes and np.unique(pair.labelled).size <= 2:
+        note(f"{labels} has no more than one object there, so that none can be merged with another")
     if classes:
         rows: Mapping[str, Row] = {f"class {n}": row for n, row in score_classes(pair)}
     else:

@@ -130,9 +130,9 @@ def segment(
 ) -> None:
     """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    agglomerate, median and multicut work block by block, whatever the size of the volume, and give the same objects for
-    any blocks and processes; --method classes writes class numbers so, as uint8 or uint16. If stopped, the same command
-    resumes. All others work in memory, and refuse to start when there is not enough.
+    Works block by block, whatever the size of the volume, and gives the same objects for any blocks and processes;
+    --method classes writes class numbers, as uint8 or uint16. If stopped, the same command resumes. Into TIFF and MRC,
+    whose numbers are narrower, objects are written at once, from memory.
     """
     from znnpy.data.opening import open_volume
     from znnpy.data.writing.destination import Destination

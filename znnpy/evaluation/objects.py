@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,11 +56,23 @@ class Pair:
     truth: Array
     known: NDArray[np.bool_]
     size: tuple[float, float, float]
+    name: str = "the truth"
+
+    @property
+    def labelled(self) -> Array:
+        """The truth where it counts, else 0; raises VolumeError where that is nowhere."""
+        found: Array = np.where(self.known, self.truth, 0)
+        if not found.any():
+            raise VolumeError(
+                f"{self.name} has no label but 0, which is unknown, where both volumes lie and the mask counts: "
+                "nothing to score against"
+            )
+        return found
 
 
 def score_objects(pair: Pair) -> Row:
     """Return the scores of all objects: adapted Rand, VOI in bits, CREMI score, average precision over IoU."""
-    table = contingency(np.where(pair.known, pair.truth, 0), pair.found)
+    table = contingency(pair.labelled, pair.found)
     rand, voi = adapted_rand_of(table), variation_of(table)
     splits, merges = splits_and_merges(table)
     return {
@@ -81,14 +93,14 @@ def score_sections(pair: Pair) -> Iterator[tuple[int, Row]]:
     """Yield the number of each section (z) with labels, and the scores of the objects within it."""
     for z in range(len(pair.found)):
         part = slice(z, z + 1)
-        one = Pair(pair.found[part], pair.truth[part], pair.known[part], pair.size)
+        one = replace(pair, found=pair.found[part], truth=pair.truth[part], known=pair.known[part])
         if (one.truth[one.known] != 0).any():
             yield z, score_objects(one)
 
 
 def score_each(pair: Pair) -> Iterator[tuple[int, Row]]:
     """Yield the number of each object of the truth, largest first: voxels, splits, merges, best IoU."""
-    truth = np.where(pair.known, pair.truth, 0)
+    truth = pair.labelled
     numbers, voxels = np.unique(truth[truth != 0], return_counts=True)
     table = contingency(truth, pair.found)
     splits, merges = splits_and_merges(table)
@@ -160,7 +172,13 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
     scene.verify()
     # Labels may leave it to the image to say how large a voxel is.
     size = found.resolution if truth.resolution == UNSET else truth.resolution
-    return Pair(arrays[1], arrays[0], known, size)
+    for volume, numbers in ((truth, arrays[0]), (found, arrays[1])):
+        if numbers.dtype.kind == "i" and numbers.min() < 0:
+            raise VolumeError(
+                f"{volume.name} holds negative numbers, down to {numbers.min()}; expected those of objects or classes "
+                "from 0 on, 0 where they are unknown"
+            )
+    return Pair(arrays[1], arrays[0], known, size, truth.name)
 
 
 def _triple(values: Any) -> Triple:

@@ -26,10 +26,11 @@ Try = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Tried:
-    """One segmentation that was tried: its request, all of which is settled, and its scores."""
+    """One segmentation that was tried: its request, all of which is settled, its scores, how many objects it has."""
 
     request: Request
     scores: Row
+    objects: int
 
     @property
     def cremi(self) -> float:
@@ -94,7 +95,14 @@ def tuned(
             show(f"{name} was left out: {error}")
     if not found:
         raise VolumeError(f"{prediction.name}: no method could be tried")
-    return sorted(found, key=lambda tried: tried.cremi)
+    found.sort(key=lambda tried: tried.cremi)
+    if found[0].objects < 2:
+        show(
+            f"the best that was found in {prediction.name} has {found[0].objects or 'no'} object"
+            f"{'' if found[0].objects else 's'}, where {truth.name} has several: look at both (znnpy view), and at "
+            "what --kind says"
+        )
+    return found
 
 
 def _refuse_truth(prediction: Volume, truth: Volume, mask: Volume | None) -> None:
@@ -124,7 +132,7 @@ def _best(prediction: Volume, truth: Volume, mask: Volume | None, request: Reque
 
     def at(level: float, least: int) -> float:
         wanted = replace(request, threshold=level, min_size=least)
-        tried[level, least] = Tried(wanted, _scores(prediction, truth, mask, wanted))
+        tried[level, least] = _tried(prediction, truth, mask, wanted)
         return tried[level, least].cremi
 
     least = request.min_size
@@ -144,7 +152,7 @@ def _larger(sizes: Sequence[int], least: int) -> Sequence[int]:
     return () if least else [size for size in sizes if size > 0]
 
 
-def _scores(prediction: Volume, truth: Volume, mask: Volume | None, request: Request) -> Row:
+def _tried(prediction: Volume, truth: Volume, mask: Volume | None, request: Request) -> Tried:
     with warnings.catch_warnings():
         # Of objects that are only tried.
         warnings.filterwarnings("ignore", "object [0-9]+ has")
@@ -152,7 +160,7 @@ def _scores(prediction: Volume, truth: Volume, mask: Volume | None, request: Req
     objects = ArrayVolume(
         found.labels, f"objects of {prediction.name}", prediction.resolution, prediction.placed
     )
-    return score_objects(read_pair(objects, truth, mask))
+    return Tried(request, score_objects(read_pair(objects, truth, mask)), len(found.sizes))
 
 
 def _least(found: dict[float, float]) -> float:

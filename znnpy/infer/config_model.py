@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from znnpy.infer.patch_search import Candidate, best_patch, counted_workers, cov
 from znnpy.infer.plan_limits import pinned_plan, plan_room
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.tiling import Tiling
+from znnpy.infer.together import Helpers
 from znnpy.network.freezing import frozen
 from znnpy.network.parameters import learned, parameter_shapes
 from znnpy.network.types import Network, Triple
@@ -34,12 +35,16 @@ BUDGET = 1 << 30  # bytes of a model that predicts in memory, unless told otherw
 
 @dataclass(frozen=True)
 class Weights:
-    """A trained network: its config, plan and parameters by name."""
+    """A trained network: its config, plan and parameters by name.
+
+    `helpers`: others that compute patches of its predictions, if there are any.
+    """
 
     config: Config
     network: Network
     plan: Mapping[str, Any] | None
     parameters: Mapping[str, Any]
+    helpers: Helpers | None = None
 
 
 def training_model(
@@ -182,7 +187,11 @@ def prediction_of(
     engine = max(BUDGET, candidate.bytes(counted_workers()))
     with patch_model(config, network, chosen, plan, most=engine) as model:
         model.set_parameters(weights.parameters)
-        yield VolumePrediction(model, scene, field, norms, None, kept, grid, mirror=mirror)
+        helped = weights.helpers(model, chosen, plan) if weights.helpers else nullcontext()
+        with helped as together:
+            yield VolumePrediction(
+                model, scene, field, norms, None, kept, grid, mirror=mirror, together=together
+            )
 
 
 def _best(weights: Weights, field: Field) -> Triple:

@@ -1,12 +1,12 @@
 """Dense prediction of any region of a volume from patches with their halo, remembering patches that blocks share.
 
-`VolumePrediction` reads, normalises, runs the network and joins patches; `Kept` is the cache of patches.
+`VolumePrediction` reads, normalises, runs the network and joins patches.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,58 +23,17 @@ from znnpy.geometry.shape_inference import Geometry
 from znnpy.infer.blending import Joined
 from znnpy.infer.blocks import Field, Region, input_region, sub, triple
 from znnpy.infer.grid import Grid
+from znnpy.infer.kept import Kept
 from znnpy.infer.parallel import Parts, whole_part
 from znnpy.infer.sliding_window import Windows
+from znnpy.infer.together import AHEAD, Together, groups
 from znnpy.learning.readings import Reading
 from znnpy.network.types import Network
-
-Values = dict[str, Array]
 
 Floats = npt.NDArray[np.float32]
 FLOAT32 = np.dtype(np.float32)
 Progress = Callable[[int, int], None]
 """Called with (patches done, patches in all)."""
-
-
-class Kept:
-    """Remembers at most `room` patches; those needed last are evicted first (Belady 1966).
-
-    Blocks come z slowest. In another order fewer are found again.
-    """
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._found: dict[Triple, tuple[Triple, Values]] = {}
-
-    def take(self, patch: Region) -> Values | None:
-        """Remove and return the values of a patch; None if it is not remembered."""
-        found = self._found.pop(patch.lower, None)
-        return found[1] if found else None
-
-    def keep(self, patch: Region, values: Values, now: Region, everything: Region) -> None:
-        """Remember the values that the block `now` was made with, if a later one of `everything` needs them."""
-        place = _needed_next(patch.within(everything), now)
-        # Nothing needs it again, or nothing is remembered.
-        if not self._room or place is None:
-            return
-        self._found[patch.lower] = place, values
-        if len(self._found) > self._room:
-            # Patches whose next block has gone by, as a mask or a restart may leave them, are
-            # dropped first.
-            passed = (first for first, (there, _) in self._found.items() if there < now.lower)
-            last = max(self._found, key=lambda first: self._found[first][0])
-            del self._found[next(passed, last)]
-
-
-def _needed_next(patch: Region, now: Region) -> Triple | None:
-    """Return about where the next block begins that meets a patch; None if its last voxel is in this one."""
-    beyond = [high > end for high, end in zip(patch.upper, now.upper, strict=True)]
-    # x first, then y, then z: blocks come in that order.
-    if beyond[2]:
-        return now.lower[0], now.lower[1], now.upper[2]
-    if beyond[1]:
-        return now.lower[0], now.upper[1], patch.lower[2]
-    return (now.upper[0], patch.lower[1], patch.lower[2]) if beyond[0] else None
 
 
 class Predictor(Protocol):
@@ -167,7 +126,7 @@ class VolumePrediction:
     in one thread while `compute` runs in another. `scene` and `model` stay the caller's. `kept`
     patches that reach over a computed region are remembered for its neighbours. `parts` may divide
     the work around the network's runs among several threads. What lies outside the volume is mirrored; for
-    windows, unless `mirror`, it is 0 after normalisation.
+    windows, unless `mirror`, it is 0 after normalisation. `together` computes several patches of `whole` at once.
     """
 
     def __init__(
@@ -181,6 +140,7 @@ class VolumePrediction:
         grid: Grid | Windows | None = None,
         parts: Parts = whole_part,
         mirror: bool = True,
+        together: Together | None = None,
     ) -> None:
         self.field, self.finish = field, finish or Finish()
         self.grid = grid or Grid.of(model.geometry)
@@ -193,6 +153,7 @@ class VolumePrediction:
         self._written = {name: self.finish.written(n) for name, n in self._outputs.items()}
         self._kept = Kept(kept)
         self._parts = parts
+        self._together, self._ahead = together, dict[Triple, dict[str, Array]]()
 
     def read(self, region: Region) -> Input:
         """Read what the patches of a region need, mirrored outside the volume.
@@ -236,14 +197,12 @@ class VolumePrediction:
 
     def _joined(self, given: Input) -> Joined:
         """Return the joined patches of a region that hold wanted voxels."""
-        region, mask, dtype = given.region, given.mask, self.finish.dtype
+        region, dtype = given.region, self.finish.dtype
         # Windows are averaged before they become labels, patches are labels already.
         kept = self._outputs if self.grid.blends else self._written
         joined = self.grid.joined(region, kept, dtype, self._parts)
-        for patch in self.grid.meeting(region) if given.arrays else ():
-            part = patch.within(region)
-            if mask is None or mask[part.slices(region.lower)].any():
-                joined.add(patch, self._patch(patch, given))
+        for patch in self._wanted(given):
+            joined.add(patch, self._patch(patch, given))
         return joined
 
     def region(self, region: Region) -> dict[str, Array]:
@@ -259,17 +218,52 @@ class VolumePrediction:
             for name, channels in self._written.items()
         }
         pieces = self.grid.pieces(everything)
-        for done, piece in enumerate(pieces, start=1):
-            part = piece.within(everything)
-            for name, values in self.region(part).items():
-                whole[name][:, *part.slices()] = values
-            if progress:
-                progress(done, len(pieces))
+        done, several = 0, self._together and not self.finish.flips
+        for some in groups(pieces, AHEAD * self._together.size if self._together else 1):
+            inputs = [self.read(piece.within(everything)) for piece in some]
+            if several:
+                self._compute_ahead(inputs)
+            for given in inputs:
+                for name, values in self.compute(given).items():
+                    whole[name][:, *given.region.slices()] = values
+                done += 1
+                if progress:
+                    progress(done, len(pieces))
         return whole
+
+    def _compute_ahead(self, inputs: Sequence[Input]) -> None:
+        """Compute together all patches that these inputs want, and that are not remembered."""
+        assert self._together is not None
+        wanted = {
+            patch.lower: (patch, given)
+            for given in inputs
+            for patch in self._wanted(given)
+            if patch not in self._kept
+        }
+        rooms, size = self._model.staged(), self._together.size
+        for some in groups(wanted.values(), size):
+            images = {name: np.zeros((size, *it.shape[1:]), it.dtype) for name, it in rooms.items()}
+            for number, (patch, given) in enumerate(some):
+                self._fill({name: it[number] for name, it in images.items()}, patch, given)
+            found = self._together(images)
+            for number, (patch, _) in enumerate(some):
+                values = {name: self.finish.activated(it[number]) for name, it in found.items()}
+                self._ahead[patch.lower] = self._finished(values)
+
+    def _wanted(self, given: Input) -> list[Region]:
+        """Return the patches of a region that hold wanted voxels."""
+        region, mask = given.region, given.mask
+        return [
+            patch
+            for patch in (self.grid.meeting(region) if given.arrays else ())
+            if mask is None or mask[patch.within(region).slices(region.lower)].any()
+        ]
 
     def _patch(self, patch: Region, given: Input) -> dict[str, Array]:
         # Taken out and put back: its next use is another one now.
         known = self._kept.take(patch)
+        if known is None:
+            known = self._ahead.pop(patch.lower, None)
         values = known if known is not None else self._computed(patch, given)
         self._kept.keep(patch, values, given.region, Region((0, 0, 0), self.field.shape))
         return values
@@ -289,17 +283,27 @@ class VolumePrediction:
         if len(flips) > 1:
             for values in total.values():
                 values *= np.float32(1 / len(flips))
+        return self._finished(total)
+
+    def _finished(self, values: dict[str, Floats]) -> dict[str, Array]:
         if self.grid.blends:
-            return dict(total)
-        return {name: self.finish.encoded(values) for name, values in total.items()}
+            return dict(values)
+        return {name: self.finish.encoded(each) for name, each in values.items()}
 
     def _forward(self, patch: Region, given: Input, axes: tuple[int, ...]) -> dict[str, Floats]:
-        for name, room in self._model.staged().items():
-            raw, planes = np.flip(self._seen(name, patch, given), axes), self._planes(name, patch)
-            self._stage(raw, name, room[0], planes[::-1] if 1 in axes else planes)
-            if self._zeros:
-                self._clear(np.flip(room[0], axes), self._region(name, patch), name)
+        rooms = {name: room[0] for name, room in self._model.staged().items()}
+        self._fill(rooms, patch, given, axes)
         return {name: values[0] for name, values in self._model.run().items()}
+
+    def _fill(
+        self, rooms: Mapping[str, Floats], patch: Region, given: Input, axes: tuple[int, ...] = ()
+    ) -> None:
+        """Set inputs (channel, z, y, x) to what a patch sees, mirrored along axes of these."""
+        for name, room in rooms.items():
+            raw, planes = np.flip(self._seen(name, patch, given), axes), self._planes(name, patch)
+            self._stage(raw, name, room, planes[::-1] if 1 in axes else planes)
+            if self._zeros:
+                self._clear(np.flip(room, axes), self._region(name, patch), name)
 
     def _clear(self, room: Floats, seen: Region, name: str) -> None:
         """Set to 0 what `seen` has outside the volume."""

@@ -43,18 +43,18 @@ def sown(
     """Return `fragments`, and where the seed of each begins: the index of its first voxel in the map, (fragments,)."""
     if not is_flat(resolution):
         depth, seeds = _landscape(height, threshold, resolution)
-        return flooded(depth, seeds), _first_voxels(seeds)
+        return flooded(depth, seeds), first_voxels(seeds)
     found, labels, first = 0, np.empty(height.shape, np.int32), []
     for z in range(len(height)):
         part = slice(z, z + 1)
         depth, seeds = _landscape(height[part], threshold, resolution)
         labels[part] = flooded(depth, np.where(seeds > 0, seeds + found, 0))
-        first.append(_first_voxels(seeds) + z * seeds.size)
+        first.append(first_voxels(seeds) + z * seeds.size)
         found += len(first[-1])
     return labels, np.concatenate(first)
 
 
-def _first_voxels(seeds: NDArray[Any]) -> NDArray[np.int64]:
+def first_voxels(seeds: NDArray[Any]) -> NDArray[np.int64]:
     """Return for each seed, numbered from 1, the index of its first voxel."""
     places = np.flatnonzero(seeds)
     first = np.zeros(int(seeds.max()) + 1, np.int64)

@@ -87,7 +87,7 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
         _labels(values, method, request, found, threshold, volume.resolution), request.min_size
     )
     if len(sizes):
-        remark_on_largest(volume, found, int(sizes.argmax()) + 1, int(sizes.max()))
+        remark_on_largest(volume, found.kind, int(sizes.argmax()) + 1, int(sizes.max()))
     return Segmented(labels, sizes, found, threshold, method.name)
 
 
@@ -171,12 +171,12 @@ def _labels(
     return labels
 
 
-def remark_on_largest(volume: Volume, found: Meaning, number: int, size: int) -> None:
+def remark_on_largest(volume: Volume, kind: str, number: int, size: int) -> None:
     """Warn of an object of more than half the volume: boundaries have gaps, as a rule."""
     voxels = int(np.prod(volume.extent, dtype=np.int64))
-    if found.kind == "foreground" or size <= voxels / 2:
+    if kind == "foreground" or size <= voxels / 2:
         return
-    change = "raise" if found.kind == "affinity" else "lower"
+    change = "raise" if kind == "affinity" else "lower"
     warnings.warn(
         f"object {number} has {size / voxels:.0%} of the voxels of {volume.name}: where it is "
         f"several that flow together through gaps, {change} --threshold, or take another --method",
@@ -204,8 +204,8 @@ def _refuse_memory(volume: Volume, method: Method, channels: int, memory: int | 
         kind = "available" if memory is None else "allowed"
         raise VolumeError(
             f"{volume.name}: segmenting {volume.extent} voxels (z, y, x) by {method.name} takes about "
-            f"{readable(needed)} of memory, but only {readable(free)} are {kind}; cut it into parts "
-            "(znnpy predict --roi)"
+            f"{readable(needed)} of memory, but only {readable(free)} are {kind}; znnpy segment writes it "
+            "block by block to a file .h5 or a folder .zarr"
         )
 
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from znnpy.registry import Registry
 
+TILE = (128, 256, 256)
+HALO = 24  # voxels around a tile that are flooded with it: about as wide as large neurites
 Kind = Literal["boundary", "foreground", "affinity"]
 """What a prediction shows."""
 
@@ -24,9 +26,12 @@ class Method:
     channels as they are stored, of a part of the volume that depends on no other; they are written block by block,
     restartable, whatever the memory. `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes.
     `title`: its name in errors. `by_size`: `find` takes the voxel size too, `resolution=` (z, y, x).
-    `join(graph, level, min_size)`: returns for each fragment of a `RegionGraph`, after 0 for none, a number (int64)
-    that those of its object share; such methods work block by block, beyond memory. `histograms`: it wants those of
-    faces.
+    `join(graph, wanted)`: returns for each fragment of a `RegionGraph`, after 0 for none, a number (int64)
+    that those of its object share; such methods work block by block, beyond memory, by tiles of `tile` voxels (z, y, x)
+    and `halo` around them. `histograms`: it wants those of faces. `cut(tiling, place, read, wanted)`: returns the
+    fragments of a tile; `meet(tiling, place, read, fragments, wanted)`, if any, its `Bonds` for the graph;
+    `grow(tiling, place, read, seeds, wanted)`, if any, the labels of a tile from the objects of the graph.
+    `ready(wanted)`: raises VolumeError before anything is made where a library is missing or a prediction is not taken.
     """
 
     name: str
@@ -41,6 +46,12 @@ class Method:
     by_size: bool = False
     join: Any = None
     histograms: bool = False
+    ready: Any = None
+    cut: Any = "znnpy.segment.tiles:cut"
+    meet: Any = None
+    grow: Any = None
+    tile: tuple[int, int, int] = TILE
+    halo: int = HALO
 
 
 # The first that takes a prediction is the usual one. Peak bytes as measured on noise. Seeds of a watershed are
@@ -73,6 +84,7 @@ METHODS = Registry[Method](
             summary="the same fragments, cut apart where that costs least in all",
             find="znnpy.segment.methods:multicut",
             join="znnpy.segment.methods:by_cuts",
+            ready="znnpy.segment.methods:solver_ready",
             voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
@@ -81,12 +93,18 @@ METHODS = Registry[Method](
             name="components",
             summary="voxels joined over faces",
             find="znnpy.segment.methods:components",
+            cut="znnpy.segment.component_tiles:cut",
+            join="znnpy.segment.component_tiles:by_touch",
+            halo=0,
             voxel_bytes=30,
         ),
         Method(
             name="watershed",
             summary="components grown over the boundary map until they meet",
             find="znnpy.segment.methods:watershed",
+            cut="znnpy.segment.component_tiles:cut_seeds",
+            join="znnpy.segment.component_tiles:by_touch",
+            grow="znnpy.segment.growing:grown",
             voxel_bytes=60,
             thresholds={"boundary": 0.2, "foreground": 0.8, "affinity": 0.8},
         ),
@@ -94,6 +112,12 @@ METHODS = Registry[Method](
             name="mutex",
             summary="mutex watershed of affinities with long offsets",
             find="znnpy.segment.methods:mutex",
+            cut="znnpy.segment.mutex_tiles:cut",
+            meet="znnpy.segment.mutex_tiles:met",
+            join="znnpy.segment.mutex_tiles:by_mutex",
+            ready="znnpy.segment.mutex_tiles:ready",
+            tile=(48, 128, 128),
+            halo=12,
             voxel_bytes=0,
             channel_bytes=100,
             kinds=("affinity",),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.data.volume import Triple
+from znnpy.segment.bonds import Bonds, strongest
 from znnpy.segment.faces import Faces, summed
 from znnpy.segment.tiles import Part, Plane, Tiling, between
 
@@ -20,20 +21,28 @@ FRAGMENT = 100  # bytes that a fragment takes
 class RegionGraph:
     """Fragments of a volume, numbered from 1 in the order of `ids` (n,), as `Part` has them.
 
-    `voxels` int64 (n + 1,), 0 first; `faces` between them.
+    `voxels` int64 (n + 1,), 0 first; `faces` between them; `bonds`, of methods that have such.
     """
 
     ids: NDArray[np.int64]
     voxels: NDArray[np.int64]
     faces: Faces
+    bonds: Bonds | None = None
 
     def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of a part's fragments, after 0 for none."""
         return np.concatenate([[0], np.searchsorted(self.ids, ids) + 1])
 
 
-def graph_of(tiling: Tiling, part_at: Callable[[Triple], Part]) -> RegionGraph:
-    """Return the graph of all tiles; each is asked for once or, at its ends, again."""
+def graph_of(
+    tiling: Tiling,
+    part_at: Callable[[Triple], Part],
+    bonds_at: Callable[[Triple], Bonds] | None = None,
+) -> RegionGraph:
+    """Return the graph of all tiles; each is asked for once or, at its ends, again.
+
+    `bonds_at`: returns the bonds of a tile, between fragments as `Part` names them.
+    """
     places = tiling.places
     brought = [_core(part_at(place)) for place in places]
     ids = np.unique(np.concatenate([ids for ids, _, _ in brought]))
@@ -44,6 +53,9 @@ def graph_of(tiling: Tiling, part_at: Callable[[Triple], Part]) -> RegionGraph:
         numbers = graph.numbers(own)
         voxels[numbers[1:]] += sizes
         found.append(replace(within, pairs=np.sort(numbers[within.pairs], axis=1)))
+    if bonds_at is not None:
+        bonds = strongest([_renamed(bonds_at(place), graph) for place in places], len(voxels))
+        return replace(graph, bonds=bonds)
     found += _seams(tiling, graph, part_at)
     return replace(graph, faces=summed(found, len(voxels)))
 
@@ -51,6 +63,10 @@ def graph_of(tiling: Tiling, part_at: Callable[[Triple], Part]) -> RegionGraph:
 def _core(part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64], Faces]:
     # Without its planes, of which all together would be too many.
     return part.ids, part.voxels, part.faces
+
+
+def _renamed(bonds: Bonds, graph: RegionGraph) -> Bonds:
+    return replace(bonds, pairs=np.searchsorted(graph.ids, bonds.pairs) + 1)
 
 
 def _seams(tiling: Tiling, graph: RegionGraph, part_at: Callable[[Triple], Part]) -> list[Faces]:

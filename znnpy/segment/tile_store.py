@@ -22,21 +22,13 @@ from znnpy.atomic_files import sync, write_whole
 from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import partial_of
 from znnpy.errors import VolumeError
+from znnpy.segment.bonds import Bonds
 from znnpy.segment.faces import Faces
 from znnpy.segment.fragments import Labels
+from znnpy.segment.summary import Summary
 from znnpy.segment.tiles import Part, Plane
 
 JOB, NUMBERS, SUMMARY = "job.json", "numbers.npy", "summary.json"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What came out: how many objects, of how many voxels in all; the largest one's number and voxels."""
-
-    objects: int
-    assigned: int
-    largest: int
-    voxels: int
 
 
 @dataclass(frozen=True)
@@ -83,8 +75,8 @@ class TileStore:
         arrays |= {"pairs": part.faces.pairs, "total": part.faces.total, "size": part.faces.size}
         if part.faces.counts is not None:
             arrays["counts"] = part.faces.counts
-        for axis in range(3):
-            for name, plane in (("first", part.first[axis]), ("last", part.last[axis])):
+        for name, planes in (("first", part.first), ("last", part.last)):
+            for axis, plane in enumerate(planes):
                 arrays |= {
                     f"{name}_labels_{axis}": plane.labels,
                     f"{name}_height_{axis}": plane.height,
@@ -101,23 +93,25 @@ class TileStore:
             tuple(
                 Plane(found[f"{name}_labels_{axis}"], found[f"{name}_height_{axis}"])
                 for axis in range(3)
+                if f"{name}_labels_{axis}" in found
             )
             for name in ("first", "last")
         ]
         faces = Faces(found["pairs"], found["total"], found["size"], found.get("counts"))
         return Part(found["ids"], found["voxels"], faces, planes[0], planes[1])
 
+    def ids(self, place: Triple) -> NDArray[np.int64]:
+        """Return the fragments of a tile, as `Part` names them."""
+        path = self._part(place)
+        return np.asarray(_array_of(path, "ids"), np.int64)
+
     def highest(self, place: Triple) -> float:
         """Return the largest probability that was read for a tile."""
-        return float(_loaded(self._part(place))["highest"])
+        return float(_array_of(self._part(place), "highest"))
 
     def labels(self, place: Triple) -> NDArray[Any]:
         """Return the fragments of a tile, numbered from 1 within it."""
-        path = self._labels(place)
-        try:
-            return _labels_of(path, path.stat().st_mtime_ns)
-        except FileNotFoundError:
-            raise _damaged(path) from None
+        return self._kept(self._labels(place))
 
     def settle(self, tables: list[NDArray[np.uint64]], places: list[Triple], all_: Summary) -> None:
         """Keep the number of the object of each tile's fragments, after 0 for none, and the summary."""
@@ -147,11 +141,56 @@ class TileStore:
         start, count = found["starts"][name], found["sizes"][name]
         return np.fromfile(self.folder / NUMBERS, np.uint64, count, offset=8 * start)
 
+    def has_bonds(self, place: Triple) -> bool:
+        """Return whether it is known what lies between the fragments of a tile."""
+        return self._file(place, "bonds").is_file()
+
+    def write_bonds(self, place: Triple, bonds: Bonds) -> None:
+        """Keep what lies between the fragments of a tile."""
+        write_whole(self._file(place, "bonds"), lambda file: np.savez(file, **vars(bonds)))
+
+    def bonds(self, place: Triple) -> Bonds:
+        """Return what lies between the fragments of a tile."""
+        return Bonds(**_loaded(self._file(place, "bonds")))
+
+    def has_grown(self, place: Triple) -> bool:
+        """Return whether the labels of a tile are grown."""
+        return self._file(place, "grown").is_file()
+
+    def write_grown(self, place: Triple, labels: Labels, numbers: NDArray[np.uint64]) -> None:
+        """Keep the grown labels of a tile, and the number of the object of each, after 0 for none."""
+        sizes = np.bincount(labels.reshape(-1), minlength=len(numbers)).astype(np.int64)
+        arrays: dict[str, Any] = {"labels": _narrow(labels), "numbers": numbers, "sizes": sizes}
+        path = self._file(place, "grown")
+        write_whole(path, lambda file: np.savez_compressed(file, **arrays))
+
+    def grown(self, place: Triple) -> tuple[NDArray[Any], NDArray[np.uint64]]:
+        """Return the grown labels of a tile, and the number of the object of each, after 0 for none."""
+        path = self._file(place, "grown")
+        return self._kept(path), np.asarray(_array_of(path, "numbers"), np.uint64)
+
+    def grown_summary(self, objects: int, places: list[Triple]) -> Summary:
+        """Return what came out of so many objects, all of whose tiles are grown."""
+        sizes = np.zeros(objects + 1, np.int64)
+        for place in places:
+            path = self._file(place, "grown")
+            np.add.at(sizes, _array_of(path, "numbers").astype(np.int64), _array_of(path, "sizes"))
+        return Summary.of(sizes[1:])
+
+    def _kept(self, path: Path) -> NDArray[Any]:
+        try:
+            return _labels_of(path, path.stat().st_mtime_ns)
+        except FileNotFoundError:
+            raise _damaged(path) from None
+
+    def _file(self, place: Triple, what: str) -> Path:
+        return self.folder / f"{_name(place)}.{what}.npz"
+
     def _part(self, place: Triple) -> Path:
-        return self.folder / f"{_name(place)}.part.npz"
+        return self._file(place, "part")
 
     def _labels(self, place: Triple) -> Path:
-        return self.folder / f"{_name(place)}.labels.npz"
+        return self._file(place, "labels")
 
 
 def _name(place: Triple) -> str:
@@ -162,12 +201,18 @@ def _narrow(labels: Labels) -> NDArray[Any]:
     return labels.astype(np.min_scalar_type(int(labels.max())))
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _loaded(path: Path, *names: str) -> dict[str, Any]:
+    """Return arrays of a file, all if none is named."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (BadZipFile, ValueError, EOFError, FileNotFoundError) as error:
+            return {name: file[name] for name in names or file.files}
+    except (BadZipFile, KeyError, ValueError, EOFError, FileNotFoundError) as error:
         raise _damaged(path) from error
+
+
+def _array_of(path: Path, name: str) -> NDArray[Any]:
+    found: NDArray[Any] = _loaded(path, name)[name]
+    return found
 
 
 def _damaged(path: Path) -> VolumeError:
@@ -179,8 +224,7 @@ def _damaged(path: Path) -> VolumeError:
 # Blocks that follow each other lie in the same tiles; the time tells those of another job.
 @lru_cache(maxsize=4)
 def _labels_of(path: Path, time: int) -> NDArray[Any]:
-    found: NDArray[Any] = _loaded(path)["labels"]
-    return found
+    return _array_of(path, "labels")
 
 
 @lru_cache(maxsize=1)

@@ -17,11 +17,13 @@ from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
+from znnpy.segment.bonds import BOND
 from znnpy.segment.job import Meaning, Request, label_attributes
 from znnpy.segment.method import Method
 from znnpy.segment.region_graph import EDGE, FRAGMENT, RegionGraph
 from znnpy.segment.tile_store import TileStore
-from znnpy.segment.tiles import HALO, TILE, VOXEL, Tiling
+from znnpy.segment.tiles import Tiling, tiling_of
+from znnpy.segment.wanted import Wanted
 
 Show = Callable[[str, int, int], None]
 """Is told what is being done, and how many of how many are."""
@@ -32,6 +34,15 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
+class Passes:
+    """What is done to each tile: `Method.cut`, `meet` and `grow`, each as it is there or as it is imported."""
+
+    cut: Any
+    meet: Any = None
+    grow: Any = None
+
+
+@dataclass(frozen=True)
 class Work:
     """What a process needs to know to cut a tile or to fill a block; `prediction` has this `fingerprint`."""
 
@@ -39,7 +50,9 @@ class Work:
     dataset: str | None
     allow_filters: tuple[str, ...]
     fingerprint: str
-    shown: Meaning
+    channels: tuple[int, ...]
+    wanted: Wanted
+    passes: Passes
     tiling: Tiling
     store: TileStore
     destination: Destination
@@ -51,7 +64,7 @@ class Settings:
     """How objects are written by blocks, which changes none: `block` (z, y, x), bytes of `memory` of this process.
 
     `client`: of a dask scheduler whose workers do it, `threads` of them at once on this machine. `tile` and `halo`
-    alone change where fragments end.
+    alone change where fragments end; None: those of the method.
     """
 
     block: Triple | None = None
@@ -59,8 +72,8 @@ class Settings:
     allow_filters: tuple[str, ...] = ()
     client: Any = None
     threads: int = 1
-    tile: Triple = TILE
-    halo: int = HALO
+    tile: Triple | None = None
+    halo: int | None = None
     show: Show = _silent
 
 
@@ -76,15 +89,11 @@ def work_of(
     path, dataset = split_source(volume.name)
     if not address(path):
         path = path.resolve()
-    level = threshold if shown.kind == "boundary" else 1 - threshold
-    tiling = Tiling(
-        volume.extent,
-        volume.resolution,
-        level,
-        method.histograms,
-        _cut_off(settings.tile, volume.extent),
-        settings.halo,
+    wanted = Wanted(shown.kind, threshold, shown.offsets, request.min_size)
+    tiling = tiling_of(
+        method, volume.extent, volume.resolution, wanted.level, settings.tile, settings.halo
     )
+    passes = Passes(method.cut, method.meet, method.grow)
     of_input = fingerprint(volume, path)
     job = _identity(volume, of_input, request, chosen, tiling)
     attributes = label_attributes(volume, method.name, threshold, request)
@@ -94,7 +103,9 @@ def work_of(
     place = Destination(destination.path.resolve(), destination.dataset, destination.overwrite)
     store = TileStore.beside(destination.path)
     allowed = settings.allow_filters
-    return Work(path, dataset, allowed, of_input, shown, tiling, store, place, spec)
+    return Work(
+        path, dataset, allowed, of_input, shown.channels, wanted, passes, tiling, store, place, spec
+    )
 
 
 def _identity(
@@ -130,12 +141,13 @@ def triple(values: Any) -> Triple:
     return (z, y, x)
 
 
-def refuse_memory(volume: Volume, work: Work, settings: Settings) -> None:
+def refuse_memory(volume: Volume, method: Method, work: Work, settings: Settings) -> None:
     """Raise VolumeError where a tile does not fit, before anything is computed."""
-    channels = len(work.shown.channels)
-    each_voxel = VOXEL + 8 * channels + volume.channels * volume.dtype.itemsize
+    channels = len(work.channels)
+    each_voxel = method.voxel_bytes + channels * (8 + method.channel_bytes)
+    each_voxel += volume.channels * volume.dtype.itemsize
     block = 16 * int(np.prod(work.spec.block, dtype=np.int64))
-    needed = settings.threads * (work.tiling.most_voxels * each_voxel + block)
+    needed = settings.threads * (int(work.tiling.most_voxels * each_voxel) + block)
     _refuse(volume, f"a tile of {work.tiling.tile} voxels (z, y, x)", needed, settings)
 
 
@@ -143,6 +155,8 @@ def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None
     """Raise VolumeError where the graph of all fragments does not fit, before it is solved."""
     bins = 0 if graph.faces.counts is None else 12 * graph.faces.counts.shape[1]
     needed = len(graph.ids) * FRAGMENT + len(graph.faces.pairs) * (EDGE + bins)
+    if graph.bonds is not None:
+        needed = len(graph.ids) * FRAGMENT + len(graph.bonds.pairs) * BOND
     _refuse(volume, f"the graph of {len(graph.ids):,} fragments", needed, settings)
 
 

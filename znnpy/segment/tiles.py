@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from znnpy.data.volume import Triple, Triple64
 from znnpy.segment.faces import Faces, faces, seam
 from znnpy.segment.fragments import Float32, Labels, is_flat, sown
+from znnpy.segment.method import HALO, TILE, Method
+from znnpy.segment.wanted import Wanted, boundaries
 
 Read = Callable[[Triple, Triple], Float32]
-"""Returns the boundary map of a region, lower <= (z, y, x) < upper."""
-TILE: Triple = (128, 256, 256)
-HALO = 24  # voxels around a tile that are flooded with it: about as wide as large neurites
-VOXEL = 100  # bytes a voxel of tile and halo at the peak, as measured on noise
+"""Returns the probabilities (C, z, y, x) of a region, lower <= (z, y, x) < upper."""
+SURER = 0.4  # share of the threshold below which a seed's voxels lie: fragments cost little, wrong ones stay
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,19 @@ class Tiling:
         ]
         return [(z, y, x) for z, y, x in itertools.product(*axes)]
 
+    def shared(
+        self, place: Triple, lower: Triple, upper: Triple
+    ) -> tuple[tuple[slice, slice, slice], tuple[slice, slice, slice]]:
+        """Return the voxels of a region that lie in a tile, as slices of the region and of the tile."""
+        begin, end = self.region(place)
+        inner = [max(a, b) for a, b in zip(lower, begin, strict=True)]
+        outer = [min(a, b) for a, b in zip(upper, end, strict=True)]
+        here, there = (
+            [(a - n, b - n) for a, b, n in zip(inner, outer, origin, strict=True)]
+            for origin in (lower, begin)
+        )
+        return _slices(here), _slices(there)
+
     @property
     def most_voxels(self) -> int:
         """The voxels of the largest window."""
@@ -87,7 +100,7 @@ class Part:
 
     `ids` int64 (n,): the fragments, by the index in the volume of the first voxel of their seeds, in the order in
     which the tile numbers them from 1; `voxels` int64 (n,), those within the tile; `faces` within it; `first` and
-    `last`: its planes at both ends of z, y and x.
+    `last`: its planes at both ends of z, y and x; none where no faces lie between tiles.
     """
 
     ids: NDArray[np.int64]
@@ -97,21 +110,43 @@ class Part:
     last: tuple[Plane, ...]
 
 
+def tiling_of(
+    method: Method,
+    extent: Triple,
+    resolution: Triple64,
+    level: float,
+    tile: Triple | None = None,
+    halo: int | None = None,
+) -> Tiling:
+    """Return the tiles of a volume for a method: its own, but for other sizes of `tile` and `halo` that are named."""
+    z, y, x = (min(a, b) for a, b in zip(tile or method.tile, extent, strict=True))
+    size = resolution if method.by_size else (1.0, 1.0, 1.0)
+    wide = method.halo if halo is None or not method.halo else halo
+    return Tiling(extent, size, level, method.histograms, (z, y, x), wide)
+
+
+def _slices(bounds: list[tuple[int, int]]) -> tuple[slice, slice, slice]:
+    z, y, x = (slice(a, b) for a, b in bounds)
+    return z, y, x
+
+
 def box(lower: Triple, upper: Triple) -> tuple[slice, slice, slice]:
     """Return the slices of a region."""
     z, y, x = (slice(a, b) for a, b in zip(lower, upper, strict=True))
     return z, y, x
 
 
-def cut(tiling: Tiling, place: Triple, read: Read, share: float) -> tuple[Labels, Part]:
+def cut(
+    tiling: Tiling, place: Triple, read: Read, wanted: Wanted, share: float = SURER
+) -> tuple[Labels, Part]:
     """Return the fragments of a tile (z, y, x), numbered from 1 within it, and what it brings to the graph.
 
     Seeds lie where the boundary is below `share` of the level at which objects end.
     """
     lower, upper = tiling.window(place)
-    height = read(lower, upper)
+    height = boundaries(read(lower, upper), wanted.kind, wanted.offsets)
     labels, first = sown(height, share * tiling.level, tiling.resolution)
-    ids = _index(tiling.extent, lower, height.shape, first)
+    ids = index_in(tiling.extent, lower, height.shape, first)
     begin, end = tiling.region(place)
     inner = tuple(slice(a - n, b - n) for a, b, n in zip(begin, end, lower, strict=True))
     return _part(labels[inner], height[inner], ids, bins=tiling.bins)
@@ -122,14 +157,15 @@ def between(before: Plane, after: Plane, *, bins: bool) -> Faces:
     return seam(before.labels, after.labels, before.height, after.height, bins=bins)
 
 
-def _plane(array: NDArray[Any], at: int, axis: int) -> NDArray[Any]:
+def plane_of(array: NDArray[Any], at: int, axis: int) -> NDArray[Any]:
+    """Return a copy of the plane of an array (z, y, x) at a place along an axis."""
     return np.array(np.moveaxis(array, axis, 0)[at])
 
 
-def _index(
+def index_in(
     extent: Triple, lower: Triple, shape: tuple[int, ...], first: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the index in the volume of voxels of a window at `lower`."""
+    """Return the index in a volume of `extent` of voxels of a window at `lower`, by their index in the window."""
     z, y, x = np.unravel_index(first, shape)
     found = ((z + lower[0]) * extent[1] + y + lower[1]) * extent[2] + x + lower[2]
     return np.asarray(found, np.int64)
@@ -144,7 +180,7 @@ def _part(
     numbers = np.where(there, np.cumsum(there), 0).astype(np.int32)
     own = numbers[labels]
     planes = [
-        tuple(Plane(_plane(own, at, axis), _plane(height, at, axis)) for axis in range(3))
+        tuple(Plane(plane_of(own, at, axis), plane_of(height, at, axis)) for axis in range(3))
         for at in (0, -1)
     ]
     part = Part(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +59,7 @@ from znnpy.train.run_directory import (
 from znnpy.train.run_writer import RunKeeper
 from znnpy.train.shards import PeriodicSource, Shards, training_source
 from znnpy.train.shared_forward import SharedForward
+from znnpy.train.shared_prediction import helpers_of
 from znnpy.train.signals import Stop, StopSignals
 from znnpy.train.start import Standing, contents_of, look, lost, read_run, take_up
 from znnpy.train.update_driver import loop_batches, pace_of, resume, verify_all, with_threads
@@ -112,7 +113,7 @@ def train(
         # Changes nothing on disk: all that may be refused comes before `take_up`.
         standing = look(run, config, reporter)
         outcome = _Session(run, config, standing, reporter, stop, world, members).run()
-        world.exchange(None)  # for which the others wait
+        world.broadcast(None)  # for which the others wait
         return outcome
 
 
@@ -234,7 +235,10 @@ class _Session:
         if not sections:
             return ()
         saved = read_run(path, self._reporter)
-        share_memory(1)  # the other ranks have let go of theirs
+        if self._world.size > 1:
+            config = with_threads(saved.config, self._members, 0)
+            saved = replace(saved, config=config, helpers=helpers_of(self._world, saved.config))
+        share_memory(1)  # the other ranks have let go of theirs, and have a model of patches alone
         evaluations = evaluate_run(saved, sections)
         try:
             write_result(path, saved.checkpoint.iteration, sections, evaluations)
@@ -309,11 +313,11 @@ class _Session:
         )
 
     def _watch(self) -> Watch | None:
-        """Return what watches the first updates of a new run, in a process alone."""
-        if self._standing.iteration or self._world.size > 1:
+        """Return what watches the first updates of a new run."""
+        if self._standing.iteration:
             return None
         rate = partial(learning_rate, self._config.training)
-        return Watch(self._config, self._network, rate, self._reporter.note)
+        return Watch(self._config, self._network, rate, self._reporter.note, self._world)
 
     def _validation(self, model: Model, sampler: Sampler | None) -> Validation | None:
         training = self._config.training

@@ -5,17 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from znnpy.data.sampling.prefetch import Float32
 from znnpy.distributed.transfers import Parcel
 from znnpy.distributed.world import World
-from znnpy.engine.model import Model
+from znnpy.geometry.shape_inference import Geometry
+from znnpy.network.types import Network
 from znnpy.train.log import Record
 
 SLICE = 16 << 20  # bytes that are sent at once, which bounds the memory of messages
+
+
+class Divided(Protocol):
+    """The parts of a model whose batches are divided among ranks; `znnpy.Model` has them."""
+
+    @property
+    def batch(self) -> int:
+        """How many samples all ranks compute at once."""
+
+    @property
+    def samples(self) -> range:
+        """Which of them this rank computes."""
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+
+    @property
+    def geometry(self) -> Geometry:
+        """The shapes for one sample."""
+
+    def forward(self, x: Any) -> Any:
+        """Return values by output, or of the only one, for this rank's samples of inputs by node."""
 
 
 class SharedForward:
@@ -25,7 +49,7 @@ class SharedForward:
     it equally often; only rank 0 reads the volumes.
     """
 
-    def __init__(self, model: Model, world: World) -> None:
+    def __init__(self, model: Divided, world: World) -> None:
         self._model, self._world = model, world
         # Told, not computed: also which samples a rank has is said in one place.
         told = world.exchange([model.samples.start, model.samples.stop])

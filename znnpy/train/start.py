@@ -15,6 +15,7 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
 from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.config_model import Weights, frozen_of
+from znnpy.infer.together import Helpers
 from znnpy.learning.optimizers import averaged
 from znnpy.network import (
     Network,
@@ -53,7 +54,10 @@ Which = Literal["best", "latest"] | int
 
 @dataclass(frozen=True)
 class SavedRun:
-    """The content of a run directory, for prediction and evaluation; read without taking its lock."""
+    """The content of a run directory, for prediction and evaluation; read without taking its lock.
+
+    `helpers`: others that compute patches of its predictions, if there are any.
+    """
 
     path: Path
     config: Config
@@ -61,6 +65,7 @@ class SavedRun:
     plan: dict[str, Any] | None
     checkpoint: Checkpoint
     shifts: Shifts = field(default_factory=dict)
+    helpers: Helpers | None = None
 
     @property
     def parameters(self) -> Arrays:
@@ -80,7 +85,7 @@ class SavedRun:
         plan = None if self.plan is None else {k: v for k, v in self.plan.items() if k in edges}
         found = self.parameters
         parameters = {name: found[name] for name in parameter_shapes(network)}
-        return Weights(self.config, network, plan, parameters)
+        return Weights(self.config, network, plan, parameters, self.helpers)
 
     def without_states(self) -> SavedRun:
         """Return the run without the optimiser's states, as large as its weights, unless averages are made of them."""

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from znnpy.config.models import AffinityTarget, BoundaryTarget, Config
+from znnpy.distributed.world import World
 from znnpy.infer.config_model import frozen_of
 from znnpy.network.types import Network
 from znnpy.train.frozen import STILL, filters_of, idle_from, movement
-from znnpy.train.living import living_channels, middle, share
+from znnpy.train.label_placement import fits
+from znnpy.train.living import living_channels, share
 
 Array = NDArray[Any]
 Arrays = Array | Mapping[str, Array]
@@ -33,9 +34,9 @@ GROWN = 4.0  # times the trivial loss, above which a loss grows
 DEAD = 0.5  # share of a node's channels above which dead ones are named
 CONSTANT = 1e-3  # of all targets, that differ from the others: fewer are as good as none
 PARTS = 4  # patches of which there are such parts
-FAR = 6  # voxels that labels are shifted by at most, to see where they fit best
 FITS = 0.15  # correlation of labels with the image below which nothing is said of their place
 BETTER = 1.5  # times that a shifted place must fit better
+ALIKE = 0.2  # mean correlation of all patches, above which they fit at one place
 TRIVIAL_LOSSES = ("binomial_cross_entropy", "softmax", "square")
 
 
@@ -67,6 +68,8 @@ class Watch:
     """Watches updates up to the 200th; `note` takes a line for users.
 
     `begin`, then `fed` and `heard` for each update, and `look` once when `due`. Called from the loop's thread.
+    All ranks of `world` have one and look together: rank 0, which has the first sample of each batch, alone says
+    something, and hears of the others what they were fed. `note` is None on these.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class Watch:
         config: Config,
         network: Network,
         rate: Callable[[int], float],
-        note: Callable[[str], None],
+        note: Callable[[str], None] | None,
+        world: World | None = None,
     ) -> None:
+        self._world = world or World()
         self._config, self._network, self._rate, self._note = config, network, rate, note
         self._losses: list[float] = []
         self._fed = 0
@@ -83,11 +88,12 @@ class Watch:
         self._single = len(network.outputs) == 1
         self._totals: Array = np.zeros((3, 1))  # of each channel: weight, target and its square
         self._last: deque[Mapping[str, Array]] = deque(maxlen=PARTS)
-        self._places: list[tuple[float, float, tuple[int, int, int]]] = []
+        self._fits: list[Array] = []
 
     def begin(self, model: Weighted) -> None:
         """Take note of the weights before the first update."""
-        self._first = filters_of(model.parameters, frozen_of(self._config, self._network))
+        if self._note:
+            self._first = filters_of(model.parameters, frozen_of(self._config, self._network))
 
     def fed(self, batch: Fed) -> None:
         """Take note of what the next update is fed."""
@@ -102,13 +108,15 @@ class Watch:
         weighted = weight * target
         sums = [np.broadcast_to(weight, target.shape).sum(axes), weighted.sum(axes)]
         self._totals = self._totals + np.array([*sums, (weighted * target).sum(axes)], np.float64)
+        if self._note is None:
+            return
         self._last.append({name: array[:1] for name, array in inputs.items()})
         self._fed += 1
         if self._fed % PLACED == 0 and isinstance(
             self._config.data.target, BoundaryTarget | AffinityTarget
         ):
             image = next(iter(inputs.values()))[0, 0]
-            self._places.append(_best_place(image, target[0].mean(axis=0)))
+            self._fits.append(fits(image, target[0].mean(axis=0)))
 
     def heard(self, loss: float) -> None:
         """Take note of the loss of the next update."""
@@ -120,7 +128,11 @@ class Watch:
         return len(self._losses) == LOOKED - 1
 
     def look(self, model: Weighted) -> None:
-        """Say what is wrong, if anything; once. All updates are done."""
+        """Say what is wrong, if anything; once. All updates are done, and all ranks call it together."""
+        if self._single:
+            self._totals = np.sum(self._world.exchange(self._totals.tolist()), axis=0)
+        if self._note is None:
+            return
         remarks = [*self._of_rates(model)]
         if self._single:
             still = bool(remarks)  # which says why nothing was learned
@@ -156,17 +168,28 @@ class Watch:
                 f"nearly all targets were {found}: the labels hold {what} to learn there; look at data.target and the "
                 "labels (znnpy view)"
             )
-        here, best = (np.median([it[n] for it in self._places] or [0.0]) for n in (0, 1))
-        if best > FITS and best > BETTER * here:
-            shift = (
-                np.median(np.abs([it[2] for it in self._places]), axis=0)
-                .round()
-                .astype(int)
-                .tolist()
-            )
+        yield from self._of_places()
+
+    def _of_places(self) -> Iterator[str]:
+        if not self._fits:
+            return
+        here, best = (
+            np.median([pick(it) for it in self._fits]) for pick in (lambda it: it[0, 0, 0], np.max)
+        )
+        if best <= FITS or best <= BETTER * here:
+            return
+        # Of patches together: each by itself fits somewhere.
+        together = np.mean(self._fits, axis=0)
+        shift = [int(at) for at in np.unravel_index(int(together.argmax()), together.shape)]
+        if together.max() > ALIKE:
             yield (
                 f"labels fitted the image better when shifted by about {shift} voxels (z, y, x, in either direction): "
                 "look whether they lie where the image does (znnpy view)"
+            )
+        else:
+            yield (
+                "labels fitted the image no better where they lie than elsewhere: they may belong to another image, or "
+                "lie far from where it does (znnpy view)"
             )
 
     def _of_losses(self) -> Iterator[str]:
@@ -215,26 +238,6 @@ class Watch:
                 f"({share(living):.0%} of all channels of relus live): lower training.learning_rate, or take "
                 "norm: batch or function: elu"
             )
-
-
-def _best_place(image: Array, target: Array) -> tuple[float, float, tuple[int, int, int]]:
-    """Return how well a target fits an image where it lies, and where best within FAR voxels, and that shift.
-
-    Both (z, y, x), the target in the middle of the image; fits are sizes of correlations.
-    """
-    inner = middle(image[None, None], target.shape)[0, 0]
-    one, other = (it - it.mean() for it in (inner.astype(np.float64), target.astype(np.float64)))
-    scale = np.sqrt((one**2).sum() * (other**2).sum())
-    if scale == 0:
-        return 0.0, 0.0, (0, 0, 0)
-    shape = [fft.next_fast_len(n + FAR, real=True) for n in target.shape]
-    product = np.conj(fft.rfftn(one, shape)) * fft.rfftn(other, shape)
-    found = np.abs(fft.irfftn(product, shape)) / scale
-    reach = [min(FAR, n // 4) for n in target.shape]
-    near = found[np.ix_(*(np.arange(-r, r + 1) for r in reach))]
-    place = np.unravel_index(int(near.argmax()), near.shape)
-    z, y, x = (int(at) - r for at, r in zip(place, reach, strict=True))
-    return float(found[0, 0, 0]), float(near.max()), (z, y, x)
 
 
 def _by_node(arrays: Arrays, only: str) -> Mapping[str, Array]:

@@ -26,6 +26,7 @@ from znnpy.train.loop import Loop
 from znnpy.train.run_writer import Stateful, StepOutcome
 from znnpy.train.shards import training_source
 from znnpy.train.shared_forward import SharedForward, SharedValidation
+from znnpy.train.shared_prediction import assist
 from znnpy.train.signals import StopSignals
 from znnpy.train.start import contents_of
 from znnpy.train.update_driver import (
@@ -35,6 +36,7 @@ from znnpy.train.update_driver import (
     verify_all,
     with_threads,
 )
+from znnpy.train.watch import Watch
 
 
 class Begun(NamedTuple):
@@ -99,8 +101,8 @@ def follow(world: World) -> int | None:
         if told is not None:
             *standing, config = told
             _train(config_from(config), members, world, stop, Begun(*standing))
-        # Rank 0 comes here when it has evaluated; ending earlier would end it, too.
-        world.exchange(None)
+        # Rank 0 comes here when it evaluates, and to the end when it has; ending earlier would end it, too.
+        assist(world, members)
     return stop.requested
 
 
@@ -153,7 +155,10 @@ def _loop(
         stop,
         _validation(config, model, world),
         standing.validated,
-        world=world,
+        world,
+        Watch(config, network, partial(learning_rate, training), None, world)
+        if not iteration
+        else None,
     )
 
 
