@@ -16,8 +16,8 @@ from znnpy.network.types import Triple
 # so that scheduling costs little. Larger: workers wait for the last task of a pass. Smaller: dispatch and edges of the
 # graph take a larger share.
 TARGET_SECONDS = 1e-4
-# Of these, short passes are cut as well, so that workers need not wait for a single one at their end.
-# LEAST_SECONDS bounds FEWEST: below it the dispatch of a task is no longer small beside its work.
+# Of these, short passes are cut as well, so that workers need not wait for a single one at their end: into FEWEST, or
+# one for each worker. LEAST_SECONDS bounds that: below it the dispatch of a task is no longer small beside its work.
 FEWEST, LEAST_SECONDS = 4, 2e-5
 
 
@@ -45,21 +45,25 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class Grain:
-    """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared."""
+    """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared.
+
+    `fewest`: tasks that a pass has at least, if they are that long.
+    """
 
     seconds: float = TARGET_SECONDS
     least: float = LEAST_SECONDS
+    fewest: int = FEWEST
 
     @classmethod
     def of(cls, work: float, workers: int) -> Grain:
         """Return the grain with which so many workers share work of so many estimated seconds on one core."""
         long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
         seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
-        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS)
+        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, max(FEWEST, workers))
 
     def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
-        wanted = max(round(seconds / self.seconds), min(FEWEST, int(seconds / self.least)))
+        wanted = max(round(seconds / self.seconds), min(self.fewest, int(seconds / self.least)))
         return evenly(extent, wanted, least)
 
 
