@@ -6,7 +6,7 @@ others (`Grain.ranges`) do: few workers have few and long tasks, many workers mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -19,6 +19,8 @@ TARGET_SECONDS = 1e-4
 # Of these, short passes are cut as well, so that workers need not wait for a single one at their end: into FEWEST, or
 # one for each worker. LEAST_SECONDS bounds that: below it the dispatch of a task is no longer small beside its work.
 FEWEST, LEAST_SECONDS = 4, 2e-5
+# At least of tasks that many workers take in turns.
+TURN_SECONDS = 5e-6
 
 
 def cut_axis(shape: Triple) -> int:
@@ -60,6 +62,16 @@ class Grain:
         long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
         seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
         return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, max(FEWEST, workers))
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many workers that chains of tasks must be short."""
+        return self.fewest > FEWEST
+
+    def in_turn(self, turns: int) -> Grain:
+        """Return the grain of a pass in which so many tasks follow each other: as much shorter."""
+        least = max(min(self.least, TURN_SECONDS), self.least / turns)
+        return replace(self, seconds=max(least, self.seconds / turns), least=least)
 
     def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
