@@ -75,8 +75,15 @@ class Grain:
 
     def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
-        wanted = max(round(seconds / self.seconds), min(self.fewest, int(seconds / self.least)))
+        wanted = max(round(seconds / self.seconds), self._shared(seconds))
         return evenly(extent, wanted, least)
+
+    def shares(self, seconds: float, pieces: int) -> int:
+        """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""
+        return max(1, -(-self._shared(seconds) // pieces))
+
+    def _shared(self, seconds: float) -> int:
+        return min(self.fewest, int(seconds / self.least))
 
 
 LEAF_SECONDS, LEAVES, LIGHT_LEAVES = 2.5e-5, 16, 128
