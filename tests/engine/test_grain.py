@@ -22,6 +22,7 @@ CUBES = [
     {"conv": {"channels": 4, "size": 3, "function": "logistic"}},
 ]
 SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
+MANY = Grain(1e-7, 1e-7, 64)
 
 
 def plan_of(network, algorithm):
@@ -69,7 +70,7 @@ def test_chains_by_each_algorithm(algorithm, layers, output, monkeypatch):
     network = load_network({"layers": layers})
     how = {"threads": 3, "plan": plan_of(network, algorithm)}
     short = computed(network, output, monkeypatch, SHORT, False, **how)
-    for grain, joined in ((SHORT, True), (LONG, False), (LONG, True)):
+    for grain, joined in ((SHORT, True), (LONG, False), (LONG, True), (MANY, False), (MANY, True)):
         other = computed(network, output, monkeypatch, grain, joined, **how)
         for name, values in short.items():
             assert np.array_equal(values, other[name]), (name, joined)
@@ -85,9 +86,10 @@ def flat(layer):
 def test_networks_of_all_kinds(seed, monkeypatch):
     network, output = rn.random_network(seed)
     short = computed(network, output, monkeypatch, SHORT, False, threads=2, conv="spectral")
-    long = computed(network, output, monkeypatch, LONG, True, threads=2, conv="spectral")
-    for name, values in short.items():
-        assert np.array_equal(values, long[name]), name
+    for grain, joined in ((LONG, True), (MANY, False)):
+        other = computed(network, output, monkeypatch, grain, joined, threads=2, conv="spectral")
+        for name, values in short.items():
+            assert np.array_equal(values, other[name]), (name, joined)
 
 
 def test_cut_for_many_there_are_more_tasks():

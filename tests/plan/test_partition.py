@@ -56,6 +56,13 @@ def test_short_passes_keep_some_workers_busy() -> None:
     assert grain.ranges(1000, 0.9 * grain.least) == [(0, 1000)]
 
 
+def test_short_passes_are_cut_for_each_worker() -> None:
+    grain = Grain.of(1.0, 64)
+    assert len(grain.ranges(1000, 64 * grain.least)) == 64
+    assert len(grain.ranges(1000, 16 * grain.least)) == 16
+    assert Grain.of(1.0, 1).fewest == FEWEST
+
+
 @pytest.mark.parametrize("work", [1e-3, 0.05, 1.0, 20.0, 1e4])
 def test_more_workers_get_more_and_shorter_tasks(work: float) -> None:
     found = [Grain.of(work, workers).seconds for workers in (1, 2, 8, 64, 256)]

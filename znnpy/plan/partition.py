@@ -6,7 +6,7 @@ others (`Grain.ranges`) do: few workers have few and long tasks, many workers mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -16,9 +16,11 @@ from znnpy.network.types import Triple
 # so that scheduling costs little. Larger: workers wait for the last task of a pass. Smaller: dispatch and edges of the
 # graph take a larger share.
 TARGET_SECONDS = 1e-4
-# Of these, short passes are cut as well, so that workers need not wait for a single one at their end.
-# LEAST_SECONDS bounds FEWEST: below it the dispatch of a task is no longer small beside its work.
+# Of these, short passes are cut as well, so that workers need not wait for a single one at their end: into FEWEST, or
+# one for each worker. LEAST_SECONDS bounds that: below it the dispatch of a task is no longer small beside its work.
 FEWEST, LEAST_SECONDS = 4, 2e-5
+# At least of tasks that many workers take in turns.
+TURN_SECONDS = 5e-6
 
 
 def cut_axis(shape: Triple) -> int:
@@ -45,22 +47,43 @@ class Cut(Protocol):
 
 @dataclass(frozen=True)
 class Grain:
-    """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared."""
+    """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared.
+
+    `fewest`: tasks that a pass has at least, if they are that long.
+    """
 
     seconds: float = TARGET_SECONDS
     least: float = LEAST_SECONDS
+    fewest: int = FEWEST
 
     @classmethod
     def of(cls, work: float, workers: int) -> Grain:
         """Return the grain with which so many workers share work of so many estimated seconds on one core."""
         long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
         seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
-        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS)
+        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, max(FEWEST, workers))
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many workers that chains of tasks must be short."""
+        return self.fewest > FEWEST
+
+    def in_turn(self, turns: int) -> Grain:
+        """Return the grain of a pass in which so many tasks follow each other: as much shorter."""
+        least = max(min(self.least, TURN_SECONDS), self.least / turns)
+        return replace(self, seconds=max(least, self.seconds / turns), least=least)
 
     def ranges(self, extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         """Return ranges low..high that cover 0..extent evenly, as `ranges` with tasks of this length."""
-        wanted = max(round(seconds / self.seconds), min(FEWEST, int(seconds / self.least)))
+        wanted = max(round(seconds / self.seconds), self._shared(seconds))
         return evenly(extent, wanted, least)
+
+    def shares(self, seconds: float, pieces: int) -> int:
+        """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""
+        return max(1, -(-self._shared(seconds) // pieces))
+
+    def _shared(self, seconds: float) -> int:
+        return min(self.fewest, int(seconds / self.least))
 
 
 LEAF_SECONDS, LEAVES, LIGHT_LEAVES = 2.5e-5, 16, 128

@@ -15,7 +15,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     shape_z ..                  voxels of the images: beyond are zeros, or nothing is written
     before_z ..                 (images) voxels of the first tiles before the images: nothing is written
     size_z ..                   points of a tile
-    first, tiles                number of the row's first tile; tiles in the row
+    first, tile0, tiles         number of the row's first tile; of the row, tiles tile0..tiles alone are read or written
     vector0, vector1            of the row, of this task
     image, image_batch, image_block, image_z, image_y, image_x      the first voxel; strides
     spectra, spectra_frequency, spectra_parts   the row's first vector of the first frequency; stride;
@@ -72,7 +72,7 @@ from znnpy_kernels.spectral.turns import fresh, turns_of
 
 PLACES = words(
     "images extent_z extent_y extent_x dilation_z dilation_y dilation_x step_z step_y step_x "
-    "count_z count_y count_x shape_z shape_y shape_x size_z size_y size_x first tiles vector0 "
+    "count_z count_y count_x shape_z shape_y shape_x size_z size_y size_x first tile0 tiles vector0 "
     "vector1 image image_batch image_block image_z image_y image_x before_z before_y before_x"
 )
 """Words that every kernel begins with whose vectors are made of pieces of tiles."""
@@ -206,7 +206,8 @@ def _between(low: int, high: int) -> Any:
 def pieces_of(args: Any, vector: int, table: int) -> Any:
     """Describe all pieces of a vector: how many, and planes that reach into the images."""
     at = PLACES
-    images, lane, number, planes = args[at.images], 0, 0, 0
+    images, number, planes = args[at.images], 0, 0
+    lane = max(0, args[at.tile0] * images - vector * LANES)
     # Up to LANES pieces, if each tile has one image.
     while lane < LANES and (vector * LANES + lane) // images < args[at.tiles]:
         tile, image = (vector * LANES + lane) // images, (vector * LANES + lane) % images

@@ -5,12 +5,14 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.turns import place_of
 
 from znnpy.engine.convolution.tiles import (
     Stretch,
     TileSpectra,
     Tiling,
     Window,
+    in_turns,
     planes_of,
     squares_of,
 )
@@ -122,6 +124,24 @@ def test_tiles_with_a_point_in_common_have_a_square_in_common(size, step):
     ]
     assert all(few[i] & few[j] for i, j in meet)
     assert len(set().union(*few)) == 4
+
+
+@pytest.mark.parametrize(("size", "step"), [(8, 6), (14, 8), (8, 2), (1, 1)])
+def test_tiles_of_a_turn_have_no_point_in_common(size, step):
+    tiling = Tiling((size,) * 3, (step,) * 3, (1, 1, 1), (3 * step, 5 * step, 7 * step - 1), 2)
+    grid = tiling.grids[1]
+    places = [
+        place_of(number, grid.counts, tiling.tile, tiling.new)[1] for number in range(grid.tiles)
+    ]
+    stretch = Stretch(grid, 4, grid.tiles - 2, 1, grid.first)
+    turns = in_turns(tiling, stretch)
+    assert [number for turn in turns for number in turn.tiles] == [*range(4, grid.tiles - 2)]
+    for turn in turns:
+        for one, other in combinations(places[turn.low : turn.high], 2):
+            assert any(abs(a - b) * step >= size for a, b in zip(one, other, strict=True))
+    # No more parts than there are turns along y and x, plane by plane.
+    along = -(-size // step)
+    assert len(turns) <= grid.counts[0] * along * along
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def place_words(case: Case, tensor: Tensor, count: Triple) -> dict[str, int]:
         **words("size", case.tiling.tile),
         **words("before", (0, 0, 0)),
         "first": case.first,
+        "tile0": 0,
         "tiles": case.tiles,
         "image": tensor.address,
         "image_batch": 0,

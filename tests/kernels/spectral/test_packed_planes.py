@@ -128,6 +128,28 @@ def test_images(case: Case, overlap: bool) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_images_of_some_tiles_after_others(case: Case) -> None:
+    row, found = Row(case.tiling, case.images, case.tiles), []
+    row.write(
+        halved(
+            np.random.default_rng(1).standard_normal((case.tiles, case.images, *case.tiling.tile))
+        )
+    )
+    given = {"scale": 1.0, "bias": 0, "relu": 0, "plane0": 0, "plane1": case.tiling.tile[0]}
+    for cut in (0, case.tiles // 2, case.tiles // 3):
+        target = Tensor(case.images, case.shape, LANES, GUARD)
+        for low, high in ((0, cut), (cut, case.tiles)):
+            vectors = low * case.images // LANES, -(-high * case.images // LANES)
+            part = {"tile0": low, "tiles": high, "vector0": vectors[0], "vector1": vectors[1]}
+            words = tile_words(case, target, case.tiling.tile, row) | part
+            packed_plane_images.run(**words, **given)
+        found.append(target.whole().copy())
+        target.check_guards()
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("padding", [(1, 2, 3), (0, 5, 1)])
 def test_images_that_begin_behind_the_first_tiles(case: Case, padding: Triple) -> None:
     count, (z, y, x) = case.tiling.tile, map(min, padding, (n - 1 for n in case.shape))

@@ -92,6 +92,26 @@ def test_images(case: Case, overlap: bool) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_images_of_some_tiles_after_others(case: Case) -> None:
+    """A vector that holds tiles of both parts is transformed for each of them."""
+    row, found = Row(case, np.nan), []
+    shape = row.memory[:, :, : row.used].shape
+    row.memory[:, :, : row.used] = np.random.default_rng(1).standard_normal(shape)
+    given = {"scale": 1.0, "bias": 0, "relu": 0}
+    for cut in (0, case.tiles // 2, case.tiles // 3):
+        target = Tensor(case.images, case.shape, LANES, GUARD)
+        for low, high in ((0, cut), (cut, case.tiles)):
+            vectors = low * case.images // LANES, -(-high * case.images // LANES)
+            part = {"tile0": low, "tiles": high, "vector0": vectors[0], "vector1": vectors[1]}
+            words = row.words(target, case.tiling.tile) | part
+            packed_images.run(**words, **given)
+        found.append(target.whole().copy())
+        target.check_guards()
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("padding", [(1, 2, 3), (0, 5, 1)])
 def test_images_that_begin_behind_the_first_tiles(case: Case, padding: Triple) -> None:
     count, (z, y, x) = case.tiling.tile, map(min, padding, (n - 1 for n in case.shape))

@@ -7,9 +7,9 @@ spectra lie together: [frequency][tile][block][re, im][lane].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from itertools import product
+from itertools import pairwise, product
 from math import gcd, prod
 
 import numpy as np
@@ -59,6 +59,12 @@ class Stretch:
     start: int
     part: range | None = None
 
+    @property
+    def tiles(self) -> range:
+        """The tiles by their numbers in the group."""
+        first = self.grid.first - self.start
+        return range(first + self.low, first + self.high)
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -75,6 +81,11 @@ class Tiling:
         """Points along z, y, x that are not new."""
         z, y, x = (size - new for size, new in zip(self.tile, self.new, strict=True))
         return z, y, x
+
+    @property
+    def turns(self) -> int:
+        """Turns of a grid: tiles of one never overlap."""
+        return prod(-(-size // new) for size, new in zip(self.tile, self.new, strict=True))
 
     @property
     def frequencies(self) -> int:
@@ -248,6 +259,25 @@ def squares_of(tiling: Tiling, stretch: Stretch, most: int = MOST_BANDS) -> tupl
     }
     # Lattices never share a voxel: each has numbers of its own, no more than it has tiles.
     return tuple(stretch.grid.first + y * counts[2] + x for y, x in sorted(found))
+
+
+def in_turns(tiling: Tiling, stretch: Stretch) -> list[Stretch]:
+    """Return the parts of a stretch, plane by plane and turn by turn: tiles of one never overlap."""
+    starts = _turn_starts(tiling, stretch.grid.counts)
+    cuts = [
+        stretch.low,
+        *(start for start in starts if stretch.low < start < stretch.high),
+        stretch.high,
+    ]
+    return [replace(stretch, low=low, high=high) for low, high in pairwise(cuts)]
+
+
+@cache
+def _turn_starts(tiling: Tiling, counts: Triple) -> list[int]:
+    """Return the numbers of tiles of a grid with which a plane or a turn begins."""
+    y, x = (-(-tiling.tile[axis] // tiling.new[axis]) for axis in (1, 2))
+    turns = _places(tiling, counts) % (counts[0], y, x)
+    return [0, *(np.flatnonzero(np.any(turns[1:] != turns[:-1], axis=1)) + 1).tolist()]
 
 
 @cache

@@ -33,13 +33,22 @@ from znnpy.engine.memory.tensor_aliases import (
     is_read_there,
     keeps_sum,
 )
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import finished_backward, finished_forward
-from znnpy.engine.tasks.step import Step, combine_tensors, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.step import (
+    Step,
+    combine_tensors,
+    counts,
+    floats_of,
+    plane_parts,
+    plane_ranges,
+    rows_of,
+)
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
+from znnpy.plan import Grain
 from znnpy.plan.cost import MEMORY_RATE
 
 
@@ -120,8 +129,8 @@ def _converge(
     combine_tensors(step, leaves, what, build.layout.grain, others)
 
 
-def _cost(tensor: Tensor, planes: int, operands: int) -> float:
-    return tensor.plane * planes * 4 * operands / MEMORY_RATE
+def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:
+    return floats_of(tensor, planes) * 4 * operands / MEMORY_RATE
 
 
 def _transfer_forward(step: Step, build: Build, node: Node) -> None:
@@ -141,12 +150,13 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     others = is_read_there(build.layout, first)
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
-            for low, high in plane_ranges(tensor, 2, build.layout.grain):
+            for planes in plane_parts(tensor, 2, build.layout.grain):
+                place = planes.low, planes.first
                 bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
                 # Where the sum is kept apart it gets its bias in place, so that the backward pass
                 # finds what the function saw.
-                own = summed.region(batch, block, low, high)
-                reads, left = build.bias_reads(node.name), [] if others else [own]
+                own = summed.met(batch, block, *planes)
+                reads, left = build.bias_reads(node.name), [] if others else own
                 # Behind a norm the sum stays as it is: statistics and coefficients refer to it.
                 if normed is not None:
                     bias = normed.affine_words(batch, block)
@@ -154,9 +164,9 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                 step.add(
                     kernels_of(function, node).forward,
                     {
-                        **rows_of(summed, "source", batch, block, low),
-                        **rows_of(tensor, "target", batch, block, low),
-                        **counts(tensor, low, high),
+                        **rows_of(summed, "source", batch, block, *place),
+                        **rows_of(tensor, "target", batch, block, *place),
+                        **counts(tensor, *planes),
                         **bias,
                         "channels": LANES if planar else tensor.block_channels(block),
                         "length": tensor.row,
@@ -164,9 +174,9 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
                         "planar": int(planar),
                     },
                     what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
-                    cost=_cost(tensor, high - low, 2 if summed is tensor else 3),
-                    reads=[own, *reads, *slopes_read(build, node)],
-                    writes=list(dict.fromkeys([tensor.region(batch, block, low, high), *left])),
+                    cost=_cost(tensor, planes, 2 if summed is tensor else 3),
+                    reads=[*own, *reads, *slopes_read(build, node)],
+                    writes=list(dict.fromkeys([*tensor.met(batch, block, *planes), *left])),
                 )
     if node.function == "softmax":
         softmax_forward(step, build, node)
@@ -182,34 +192,35 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     needs_sum = keeps_sum(build.layout, node)
     output = build.summed(node.name) if needs_sum else build.maps.activations[node.name]
     left = _partials(build, node)
-    cuts = plane_ranges(gradient, 3, None if any(left) else build.layout.grain)
+    cuts = _backward_cuts(gradient, None if any(left) else build.layout.grain)
     planar = gradient.lanes == 1
     for block, partials in enumerate(left):
         for batch in range(gradient.batch):
-            for index, (low, high) in enumerate(cuts):
+            for index, planes in enumerate(cuts):
+                place = planes.low, planes.first
                 # Numbered through all samples: partial sums are added in this order.
                 leaf = batch * len(cuts) + index
                 step.add(
                     kernels_of(function, node).backward,
                     {
-                        **rows_of(output, "output", batch, block, low),
-                        **rows_of(gradient, "gradient", batch, block, low),
-                        **rows_of(gradient, "target", batch, block, low),
-                        **counts(gradient, low, high),
+                        **rows_of(output, "output", batch, block, *place),
+                        **rows_of(gradient, "gradient", batch, block, *place),
+                        **rows_of(gradient, "target", batch, block, *place),
+                        **counts(gradient, *planes),
                         "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
                         "channels": LANES if planar else gradient.block_channels(block),
                         "length": gradient.row,
                         **shape_words(build, node, block),
                     },
                     what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
-                    cost=_cost(gradient, high - low, 3),
+                    cost=_cost(gradient, planes, 3),
                     reads=[
-                        output.region(batch, block, low, high),
-                        gradient.region(batch, block, low, high),
+                        *output.met(batch, block, *planes),
+                        *gradient.met(batch, block, *planes),
                         *slopes_read(build, node),
                     ],
                     writes=[
-                        gradient.region(batch, block, low, high),
+                        *gradient.met(batch, block, *planes),
                         *left_behind(partials, leaf),
                     ],
                 )
@@ -220,10 +231,17 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
             sum_bias(step, build, node, block, 1, partials, count)
 
 
+def _backward_cuts(gradient: Tensor, grain: Grain | None) -> list[Planes]:
+    """Return what each task of a function's gradient takes of a block; without a grain, leaves of sums."""
+    if grain:
+        return plane_parts(gradient, 3, grain)
+    return [Planes(*cut) for cut in plane_ranges(gradient, 3)]
+
+
 def _partials(build: Build, node: Node) -> list[Buffer | None]:
     """Return a buffer for the partial bias gradients of each block, reserved even if the loss computes them."""
     gradient = build.maps.gradients[node.name]
-    count = gradient.batch * len(plane_ranges(gradient, 3))
+    count = gradient.batch * len(_backward_cuts(gradient, None))
     return [build.bias_partials(node, block, count) for block in range(gradient.blocks)]
 
 
@@ -277,7 +295,7 @@ def _copy_channels(
                     "width": source.shape[2],
                 },
                 what=what,
-                cost=_cost(source, high - low, 2) * source.blocks,
+                cost=_cost(source, Planes(low, high), 2) * source.blocks,
                 reads=source.regions(batch, low, high),
                 writes=target.regions(batch, low, high),
             )

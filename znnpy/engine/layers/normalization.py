@@ -17,11 +17,17 @@ from znnpy.engine.layers.activation import kernels_of, shape_words, slopes_read
 from znnpy.engine.layers.normalization_tables import DOUBLE, Normed, Table
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Name, Region, Use
-from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.memory.tensors import Planes, Tensor
+from znnpy.engine.tasks.step import (
+    Step,
+    counts,
+    floats_of,
+    plane_parts,
+    plane_ranges,
+    rows_of,
+)
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Node, Norm
-from znnpy.plan import Grain
 from znnpy.plan.cost import MEMORY_RATE
 
 LEAVES = Use("partial statistics", SMALL)
@@ -33,15 +39,17 @@ CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
 CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
-def _cost(tensor: Tensor, planes: int, operands: int) -> float:
-    return tensor.plane * planes * 4 * operands / MEMORY_RATE
+def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:
+    return floats_of(tensor, planes) * 4 * operands / MEMORY_RATE
 
 
-def _parts(
-    tensor: Tensor, operands: int, grain: Grain | None = None
-) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
-    """Yield (item of the batch, block, number of the part, its planes) of each part, as `plane_ranges` cuts."""
-    cuts = plane_ranges(tensor, operands, grain)
+def _leaves(tensor: Tensor, operands: int) -> list[Planes]:
+    """Return the planes of a block of which each task leaves sums behind."""
+    return [Planes(*cut) for cut in plane_ranges(tensor, operands)]
+
+
+def _parts(tensor: Tensor, cuts: list[Planes]) -> Iterator[tuple[int, int, int, Planes]]:
+    """Yield (item of the batch, block, number of the part, its planes) of each part of a tensor."""
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
             for index, planes in enumerate(cuts):
@@ -83,20 +91,21 @@ def _from_running(step: Step, build: Build, normed: Normed) -> None:
 
 def _from_sums(step: Step, build: Build, normed: Normed) -> None:
     summed = normed.summed
-    cuts = len(plane_ranges(summed, 1))
+    own = _leaves(summed, 1)
+    cuts = len(own)
     leaves = normed.table(LEAVES, summed.batch, DOUBLE * normalization_statistics.LEAF * cuts)
-    for batch, block, index, (low, high) in _parts(summed, 1):
+    for batch, block, index, planes in _parts(summed, own):
         step.add(
             normalization_statistics.lane_statistics,
             {
-                **rows_of(summed, "source", batch, block, low),
-                **counts(summed, low, high),
+                **rows_of(summed, "source", batch, block, planes.low, planes.first),
+                **counts(summed, *planes),
                 "leaf": leaves.at(batch, block) + 8 * normalization_statistics.LEAF * index,
                 "length": summed.row,
             },
             what=Identity(normed.node.name, Pass.FORWARD, Part.STATISTICS),
-            cost=_cost(summed, high - low, 1),
-            reads=[summed.region(batch, block, low, high)],
+            cost=_cost(summed, planes, 1),
+            reads=summed.met(batch, block, *planes),
             writes=[_part(leaves, batch, block, index)],
         )
     # Merged in the order of the parts (Chan's rule): bits depend on the shapes alone.
@@ -150,27 +159,29 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
     normed, gradient = Normed.of(build, node), build.maps.gradients[node.name]
     # The sums' pass reads two operands; the pass that writes gradients has cuts of its own, as
     # nothing is summed there.
-    cuts = len(plane_ranges(gradient, 2))
+    own = _leaves(gradient, 2)
+    cuts = len(own)
     leaves = normed.table(
         GRADIENT_LEAVES, gradient.batch, DOUBLE * normalization_statistics.SUMS * cuts
     )
     back = normed.table(
         GRADIENT_COEFFICIENTS, normed.samples, normalization_statistics.COEFFICIENTS
     )
-    for batch, block, index, (low, high) in _parts(gradient, 2):
+    for batch, block, index, planes in _parts(gradient, own):
         _way_back(
-            step, normed, gradient, (batch, block, low, high), Part.STATISTICS,
+            step, normed, gradient, (batch, block, planes), Part.STATISTICS,
             {"sums": leaves.at(batch, block) + 8 * normalization_statistics.SUMS * index},
             [], [_part(leaves, batch, block, index)],
         )  # fmt: skip
     for unit in normed.units:
         _merge_gradients(step, build, normed, leaves, back, unit, cuts)
-    for batch, block, _, (low, high) in _parts(gradient, 3, build.layout.grain):
+    for batch, block, _, planes in _parts(gradient, plane_parts(gradient, 3, build.layout.grain)):
         sample = normed.sample(batch)
+        target = rows_of(gradient, "target", batch, block, planes.low, planes.first)
         _way_back(
-            step, normed, gradient, (batch, block, low, high), Part.FUNCTION,
-            {**rows_of(gradient, "target", batch, block, low), "back": back.at(sample, block)},
-            [back.region(sample, block)], [gradient.region(batch, block, low, high)],
+            step, normed, gradient, (batch, block, planes), Part.FUNCTION,
+            {**target, "back": back.at(sample, block)},
+            [back.region(sample, block)], gradient.met(batch, block, *planes),
         )  # fmt: skip
 
 
@@ -178,22 +189,22 @@ def _way_back(
     step: Step,
     normed: Normed,
     gradient: Tensor,
-    where: tuple[int, int, int, int],
+    where: tuple[int, int, Planes],
     part: Part,
     words: dict[str, int],
     reads: list[Region],
     writes: list[Region],
 ) -> None:
     """Declare one of the two passes over a part: item of the batch, block and planes."""
-    (batch, block, low, high), node, summed = where, normed.node, normed.summed
+    (batch, block, planes), node, summed = where, normed.node, normed.summed
     function = "linear" if node.function == "softmax" else node.function
     none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
     step.add(
         kernels_of(function, node).normed,
         {
-            **rows_of(summed, "summed", batch, block, low),
-            **rows_of(gradient, "gradient", batch, block, low),
-            **counts(gradient, low, high),
+            **rows_of(summed, "summed", batch, block, planes.low, planes.first),
+            **rows_of(gradient, "gradient", batch, block, planes.low, planes.first),
+            **counts(gradient, *planes),
             "coefficients": normed.coefficients.at(normed.sample(batch), block),
             "length": gradient.row,
             **shape_words(normed.build, node, block),
@@ -201,10 +212,10 @@ def _way_back(
             **words,
         },
         what=Identity(node.name, Pass.BACKWARD, part),
-        cost=_cost(gradient, high - low, 3 if part is Part.FUNCTION else 2),
+        cost=_cost(gradient, planes, 3 if part is Part.FUNCTION else 2),
         reads=[
-            summed.region(batch, block, low, high),
-            gradient.region(batch, block, low, high),
+            *summed.met(batch, block, *planes),
+            *gradient.met(batch, block, *planes),
             normed.affine_reads(batch, block),
             *slopes_read(normed.build, node),
             *reads,

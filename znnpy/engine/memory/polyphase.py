@@ -27,14 +27,22 @@ class Phase(Tensor):
         """The distance of neighbouring voxels of a row, in floats."""
         return self.lanes * self.apart[2]
 
-    def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
-        """Return the region of the whole tensor that planes low..high of the phase lie in."""
+    def region(
+        self,
+        batch: int,
+        block: int,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Region:
+        """Return the region of the whole tensor that planes low..high of the phase lie in, with all their rows."""
         assert self.whole is not None
-        first, apart = self.first[self.cut], self.apart[self.cut]
-        last = (self.extent if high is None else high) - 1
+        begin, apart = self.first[self.cut], self.apart[self.cut]
+        end = (self.extent if high is None else high) - 1
         # A range of the whole tensor's planes: phases of one plane touch different voxels of it,
         # but order is kept by planes.
-        return self.whole.region(batch, block, first + low * apart, first + last * apart + 1)
+        return self.whole.region(batch, block, begin + low * apart, begin + end * apart + 1)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 
@@ -11,6 +12,15 @@ from znnpy.engine.memory.regions import Buffer, Filled, Name, Region
 from znnpy.geometry import voxels
 from znnpy.layers.types import BARE, Sides
 from znnpy.network.types import Edge, Triple
+
+
+class Planes(NamedTuple):
+    """Planes low..high along the cut axis, with all their rows along x, or rows first..last of each."""
+
+    low: int
+    high: int
+    first: int = 0
+    last: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,16 +75,22 @@ class Tensor:
             offset + z * self.z_stride + y * self.y_stride + x * self.x_stride
         )
 
-    def box(self, low: int, high: int) -> tuple[int, int, int, int]:
-        """Return z0, z1, y0, y1 of planes low..high along the cut axis."""
-        if self.cut == 0:
-            return low, high, 0, self.shape[1]
-        return 0, self.shape[0], low, high
+    def box(
+        self, low: int, high: int, first: int = 0, last: int | None = None
+    ) -> tuple[int, int, int, int]:
+        """Return z0, z1, y0, y1 of planes low..high along the cut axis, or of rows first..last of them."""
+        end = self.rows if last is None else last
+        return (low, high, first, end) if self.cut == 0 else (first, end, low, high)
 
     @property
     def extent(self) -> int:
         """Number of planes along the cut axis."""
         return self.shape[self.cut]
+
+    @property
+    def rows(self) -> int:
+        """Rows along x of one plane across the cut axis."""
+        return self.shape[1 - self.cut]
 
     @property
     def row(self) -> int:
@@ -84,21 +100,31 @@ class Tensor:
     @property
     def plane(self) -> int:
         """Floats of one plane across the cut axis, of one block, padding excluded."""
-        return self.shape[1 - self.cut] * self.row
+        return self.rows * self.row
 
-    def region(self, batch: int, block: int, low: int = 0, high: int | None = None) -> Region:
-        """Return the region of planes low..high of one block, along the cut axis.
+    def region(
+        self,
+        batch: int,
+        block: int,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Region:
+        """Return the region of planes low..high of one block, along the cut axis; of one plane, of rows first..last.
 
-        Padding belongs to the outermost plane.
+        Padding belongs to the outermost plane. Ranges count rows.
         """
         section = batch * self.all_blocks + self.first_block + block
         before, after = self.beyond[self.cut]
-        last, end = self.extent - before - after, self.extent if high is None else high
+        inside, end = self.extent - before - after, self.extent if high is None else high
         # Planes of the frame are written together with the outermost planes, so a view that begins
         # in the frame declares those.
         if before or after:
-            low, end = min(max(low - before, 0), last - 1), max(min(end - before, last), 1)
-        return Region(self.buffer, low, end, section)
+            low, end = min(max(low - before, 0), inside - 1), max(min(end - before, inside), 1)
+        rows = self.rows - sum(self.beyond[1 - self.cut])
+        behind = 0 if last is None else rows - last
+        return Region(self.buffer, low * rows + first, end * rows - behind, section)
 
     def part(self, first: int, channels: int) -> Tensor:
         """Return a view of `channels` channels from block `first` on."""
@@ -117,9 +143,19 @@ class Tensor:
         address = self.at(0, 0, -z, -y, -x)
         return replace(self, address=address, shape=grown(self.shape, sides), beyond=sides)
 
-    def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """Return all regions that planes low..high of one block lie in."""
-        return [self.region(batch, block, low, high)]
+    def met(
+        self,
+        batch: int,
+        block: int,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> list[Region]:
+        """Return all regions that planes low..high of one block, or rows first..last of them, lie in."""
+        if last is None or high is None:
+            return [self.region(batch, block, low, high)]
+        return [self.region(batch, block, z, z + 1, first, last) for z in range(low, high)]
 
     def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
         """Return the regions of planes low..high in all blocks of one sample."""
@@ -134,8 +170,16 @@ class Row(Tensor):
     whole: Tensor | None = None
     each: int = 0
 
-    def met(self, batch: int, block: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """Return the regions of all samples in planes low..high."""
+    def met(
+        self,
+        batch: int,
+        block: int,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> list[Region]:
+        """Return the regions of all samples in planes low..high, which have one row each."""
         assert self.whole is not None
         samples = range(low * self.each, (self.extent if high is None else high) * self.each)
         return [self.whole.region(sample, block) for sample in samples]

@@ -13,11 +13,12 @@ from znnpy_kernels.simd.rows import add_flat, add_rows
 
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Region
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity
 from znnpy.plan import Grain, ranges
 from znnpy.plan.cost import MEMORY_RATE
+from znnpy.plan.partition import evenly
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
 
@@ -110,17 +111,53 @@ def plane_ranges(
 
     `grain`: the layout's where tasks leave no sums behind.
     """
-    # Of one block: elementwise tasks take one block at a time.
-    seconds = tensor.plane * tensor.extent * 4 * operands / MEMORY_RATE
+    seconds = _seconds(tensor, operands)
     if grain:
         return grain.ranges(tensor.extent, seconds)
     return ranges(tensor.extent, seconds, beside=tensor.batch * tensor.blocks)
 
 
-def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> dict[str, int]:
-    """Return the argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on."""
+def _seconds(tensor: Tensor, operands: int) -> float:
+    # Of one block: elementwise tasks take one block at a time.
+    return tensor.plane * tensor.extent * 4 * operands / MEMORY_RATE
+
+
+def plane_parts(tensor: Tensor, operands: int, grain: Grain) -> list[Planes]:
+    """Return `plane_ranges` where no sums are left behind, or parts of planes that are too few for the workers."""
+    return by_rows(tensor, plane_ranges(tensor, operands, grain), _seconds(tensor, operands), grain)
+
+
+LEAST_ROWS = 4
+"""Rows of a plane that one task takes at least."""
+
+
+def by_rows(
+    tensor: Tensor, cuts: Sequence[tuple[int, int]], seconds: float, grain: Grain, together: int = 1
+) -> list[Planes]:
+    """Return ranges of planes, each as some ranges of rows where there are fewer ranges than workers.
+
+    `seconds`: of all of them. `together`: rows, as many of which stay together.
+    """
+    units, shares = -(-tensor.rows // together), grain.shares(seconds, len(cuts))
+    parts = evenly(units, shares, -(-LEAST_ROWS // together))
+    if not parts[1:]:
+        return [Planes(low, high) for low, high in cuts]
+    rows = [(first * together, min(tensor.rows, last * together)) for first, last in parts]
+    return [Planes(low, high, first, last) for low, high in cuts for first, last in rows]
+
+
+def floats_of(tensor: Tensor, planes: Planes) -> int:
+    """Return the floats of some planes or rows of one block."""
+    z0, z1, y0, y1 = tensor.box(*planes)
+    return (z1 - z0) * (y1 - y0) * tensor.row
+
+
+def rows_of(
+    tensor: Tensor, prefix: str, batch: int, block: int, low: int, first: int = 0
+) -> dict[str, int]:
+    """Return the argument words `prefix`, `prefix_z`, `prefix_y` for the planes from `low` on, or rows from `first`."""
     # The first row of the range: planes are counted along z or y, whichever axis is cut.
-    z, _, y, _ = tensor.box(low, low + 1)
+    z, _, y, _ = tensor.box(low, low + 1, first)
     return {
         prefix: tensor.at(batch, block, z, y),
         f"{prefix}_z": tensor.z_stride,
@@ -128,9 +165,11 @@ def rows_of(tensor: Tensor, prefix: str, batch: int, block: int, low: int) -> di
     }
 
 
-def counts(tensor: Tensor, low: int, high: int) -> dict[str, int]:
+def counts(
+    tensor: Tensor, low: int, high: int, first: int = 0, last: int | None = None
+) -> dict[str, int]:
     """Return the argument words `planes` and `rows` of a range."""
-    z0, z1, y0, y1 = tensor.box(low, high)
+    z0, z1, y0, y1 = tensor.box(low, high, first, last)
     return {"planes": z1 - z0, "rows": y1 - y0}
 
 
@@ -145,30 +184,31 @@ def combine_tensors(
 
     `others` are added after that, one by one, and are only read.
     """
-    cuts = plane_ranges(leaves[0], 3, grain)
+    cuts = plane_parts(leaves[0], 3, grain)
     pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
     # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the
     # tree.
     for first, second in pairs + [(leaves[0], other) for other in others]:
         for batch in range(first.batch):
             for block in range(first.blocks):
-                for low, high in cuts:
+                for planes in cuts:
+                    place = planes.low, planes.first
                     step.add(
                         add_rows,
                         {
-                            **rows_of(first, "first", batch, block, low),
-                            **rows_of(second, "second", batch, block, low),
-                            **rows_of(first, "target", batch, block, low),
-                            **counts(first, low, high),
+                            **rows_of(first, "first", batch, block, *place),
+                            **rows_of(second, "second", batch, block, *place),
+                            **rows_of(first, "target", batch, block, *place),
+                            **counts(first, *planes),
                             "length": first.row,
                         },
                         what=what,
-                        cost=first.plane * (high - low) * 12 / MEMORY_RATE,
+                        cost=floats_of(first, planes) * 12 / MEMORY_RATE,
                         reads=[
-                            first.region(batch, block, low, high),
-                            second.region(batch, block, low, high),
+                            *first.met(batch, block, *planes),
+                            *second.met(batch, block, *planes),
                         ],
-                        writes=[first.region(batch, block, low, high)],
+                        writes=first.met(batch, block, *planes),
                     )
 
 

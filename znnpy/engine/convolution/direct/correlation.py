@@ -25,16 +25,16 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.convolution.direct.transposed_filters import transposed
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Region
-from znnpy.engine.memory.tensors import Row, Tensor, in_rows, met_range, source_range
+from znnpy.engine.memory.tensors import Planes, Row, Tensor, in_rows, met_range, source_range
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
-from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.step import Step, by_rows, floats_of
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import PassName
+from znnpy.plan import Grain, PassName
 from znnpy.plan.algorithms.direct import direct_seconds
-from znnpy.plan.partition import Cut, evenly, light_ranges
+from znnpy.plan.partition import evenly, light_ranges
 
 CACHED_FILTERS = 1 << 19
 """Bytes of the filters that a task reads, about, which stay in an L2 cache beside its voxels."""
@@ -47,8 +47,8 @@ class Correlation:
     """One pass of an edge: what it reads and writes, and `words` of where taps are.
 
     `which`: the pass that it is. `turned`: filters are read with inputs and outputs exchanged. `together`:
-    planes of the target that read the same ones of the source. `first`: the voxel of the source (z, y, x) from which
-    words count.
+    planes of the target that read the same ones of the source; `rows`: the same of rows. `first`: the voxel of the
+    source (z, y, x) from which words count.
     """
 
     which: PassName
@@ -58,6 +58,7 @@ class Correlation:
     seen: Seen
     turned: bool
     together: int = 1
+    rows: int = 1
     first: Triple = (0, 0, 0)
 
 
@@ -110,6 +111,7 @@ def against(
         turned=target.lanes > 1,
         # A row's lattices are written by one task, so that planes of one stride stay together.
         together=edge.stride[target.cut],
+        rows=edge.stride[1 - target.cut],
     )
 
 
@@ -125,28 +127,29 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         sums = (
             node is not None and it.which == "gradient"
         )  # partial bias gradients, one for each cut
-        cut = light_ranges if sums else build.layout.grain.ranges
-        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), cut)
+        # With sums left behind the cuts are leaves, by sizes alone.
+        grain = None if sums else build.layout.grain
+        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), grain)
         partials = None
         if node and sums:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
         found += [
-            _Leaf(panel, sources, number, *planes, partials if sources.stop == it.source.blocks else None)
+            _Leaf(panel, sources, number, *cut, partials if sources.stop == it.source.blocks else None)
             for sources in _sources(it, panel, prod(edge.size))
-            for number, planes in enumerate(cuts)
+            for number, cut in enumerate(cuts)
         ]  # fmt: skip
         if node and partials:
             summed.append(
                 partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
             )
     if _by_planes(it, edge.size, len(panels), len(found)):
-        found.sort(key=lambda leaf: (leaf.batch, leaf.low))
+        found.sort(key=lambda leaf: (leaf.batch, leaf.planes))
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
     for leaf in found:
-        read = seen(leaf.sources, leaf.batch, (leaf.low, leaf.high))
+        read = seen(leaf.sources, leaf.batch, leaf.planes[:2])
         _emit(step, build, edge, it, node, leaf, read)
     for add_up in summed:
         add_up()
@@ -192,7 +195,7 @@ def _emit(
     seen: tuple[Region, ...],
 ) -> None:
     """Declare one task, which reads what is `seen` of the source."""
-    panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, (leaf.low, leaf.high)
+    panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, leaf.planes
     filters, read = _filters(build, edge, it, panel, blocks)
     rows, whole = isinstance(it.target, Row), it.source
     # Bias and function follow the last sum.
@@ -236,7 +239,7 @@ class _Panel:
 
 
 class _Leaf(NamedTuple):
-    """Planes low..high of a sample that a panel computes, cut `number`, from some blocks of the source.
+    """Planes of a sample that a panel computes, cut `number`, from some blocks of the source.
 
     `partials`: of its bias gradient.
     """
@@ -245,8 +248,7 @@ class _Leaf(NamedTuple):
     sources: range
     number: int
     batch: int
-    low: int
-    high: int
+    planes: Planes
     seconds: float
     partials: Buffer | None
 
@@ -260,20 +262,24 @@ def _panels(target: Tensor) -> list[_Panel]:
 
 
 def _cuts(
-    it: Correlation, panel: _Panel, seconds: float, cut: Cut
-) -> list[tuple[int, int, int, float]]:
-    """Return (batch, low, high, seconds) of each task of a panel."""
-    target = it.target
+    it: Correlation, panel: _Panel, seconds: float, grain: Grain | None
+) -> list[tuple[int, Planes, float]]:
+    """Return (batch, planes, seconds) of each task of a panel; without a grain, leaves of sums."""
+    target, cut = it.target, grain.ranges if grain else light_ranges
     # Of one sample and one panel.
     share = seconds / target.batch * panel.count / target.blocks
-    planes = [
+    ranges = [
         (low * it.together, min(target.extent, high * it.together))
         for low, high in cut(-(-target.extent // it.together), share)
     ]
+    found = [Planes(*cut) for cut in ranges]
+    if grain and not isinstance(target, Row):
+        found = by_rows(target, ranges, share, grain, it.rows)
+    all_ = target.plane * target.extent
     return [
-        (batch, low, high, share * (high - low) / target.extent)
+        (batch, planes, share * floats_of(target, planes) / all_)
         for batch in range(target.batch)
-        for low, high in planes
+        for planes in found
     ]
 
 
@@ -309,10 +315,10 @@ def _words(
     words: Mapping[str, float],
     panel: _Panel,
     batch: int,
-    planes: tuple[int, int],
+    planes: Planes,
 ) -> dict[str, float]:
     """Return all argument words of one task."""
-    target = _target_words(it.target, batch, panel.first, *planes)
+    target = _target_words(it.target, batch, panel.first, planes)
     found = {**words, **target}
     if it.target.lanes == 1:
         # The kernels of few channels read their source by blocks of LANES alone.
@@ -331,7 +337,7 @@ def _epilogue(
     which: PassName,
     panel: _Panel,
     batch: int,
-    planes: tuple[int, int],
+    planes: Planes,
     *,
     rows: bool,
 ) -> tuple[dict[str, float], list[Region]]:
@@ -387,8 +393,8 @@ def source_words(source: Tensor, stride: Triple, size: Triple, dilation: Triple)
     }
 
 
-def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -> dict[str, int]:
-    z0, z1, y0, y1 = target.box(low, high)
+def _target_words(target: Tensor, batch: int, block: int, planes: Planes) -> dict[str, int]:
+    z0, z1, y0, y1 = target.box(*planes)
     return {
         "target": target.at(batch, block),
         "target_block": target.block_stride,
@@ -403,7 +409,15 @@ def _target_words(target: Tensor, batch: int, block: int, low: int, high: int) -
 
 
 def blocks_of(
-    tensor: Tensor, batch: int, block: int, count: int, low: int, high: int
+    tensor: Tensor,
+    batch: int,
+    block: int,
+    count: int,
+    low: int,
+    high: int,
+    first: int = 0,
+    last: int | None = None,
 ) -> list[Region]:
-    """Return the regions of planes low..high of some blocks."""
-    return [region for i in range(count) for region in tensor.met(batch, block + i, low, high)]
+    """Return the regions of planes low..high, or rows first..last of them, of some blocks."""
+    planes = Planes(low, high, first, last)
+    return [region for i in range(count) for region in tensor.met(batch, block + i, *planes)]

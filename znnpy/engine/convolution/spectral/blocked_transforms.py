@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import add, mul, sub
 
 from znnpy_kernels.simd.lanes import LANES
@@ -10,11 +11,20 @@ from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, til
 
 from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN, lattice_strides, sizes
 from znnpy.engine.convolution.spectral.transform_task import TransformTask
-from znnpy.engine.convolution.tiles import PAIR, Grid, Stretch, TileSpectra, Tiling, Window
+from znnpy.engine.convolution.tiles import (
+    PAIR,
+    Grid,
+    Stretch,
+    TileSpectra,
+    Tiling,
+    Window,
+    in_turns,
+)
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Triple
+from znnpy.plan import Grain
 from znnpy.plan.tiles import tile_seconds
 
 
@@ -43,8 +53,8 @@ def _spectra_tasks(
         "target_tile": spectra.tile_stride,
         "target_block": PAIR,
     }
-    seconds = tile_seconds(tiling.tile, held=window.count)
-    for stretch, low, high in _cuts(build, spectra, tensor, group, seconds):
+    seconds, grain = tile_seconds(tiling.tile, held=window.count), build.layout.grain
+    for stretch, low, high in _cuts(grain, spectra.stretches(group), tensor, seconds):
         source = tensor.at(stretch.grid.batch, low * per_block, *stretch.grid.lattice)
         yield TransformTask(
             tile_spectra,
@@ -85,8 +95,13 @@ def _image_tasks(
         "target_block": tensor.block_stride,
         **lattice_strides("target", tensor, tiling),
     }
-    seconds = tile_seconds(tiling.tile, held=count)
-    for stretch, low, high in _cuts(build, spectra, tensor, group, seconds):
+    seconds, grain = tile_seconds(tiling.tile, held=count), build.layout.grain
+    stretches = spectra.stretches(group)
+    if count != tiling.new and grain.many:
+        # Tasks of one turn each wait for those of turns before, but never for each other.
+        grain = grain.in_turn(tiling.turns)
+        stretches = [part for it in stretches for part in in_turns(tiling, it)]
+    for stretch, low, high in _cuts(grain, stretches, tensor, seconds):
         yield TransformTask(
             tile_images,
             {
@@ -125,16 +140,16 @@ def _inside(tensor: Tensor, tiling: Tiling, grid: Grid, block: int) -> dict[str,
 
 
 def _cuts(
-    build: Build, spectra: TileSpectra, tensor: Tensor, group: int, seconds: float
+    grain: Grain, stretches: list[Stretch], tensor: Tensor, seconds: float
 ) -> list[tuple[Stretch, int, int]]:
     """Return (tiles, first block, last block) of each transform task; `seconds` for a tile of one block."""
-    found, blocks, grain = [], _blocks(tensor), build.layout.grain
-    for stretch in spectra.stretches(group):
+    found, blocks = [], _blocks(tensor)
+    for stretch in stretches:
         tiles = stretch.high - stretch.low
         # By tiles first, which share nothing; by blocks only where tiles are too few to make tasks
         # of the wanted length.
         for low, high in grain.ranges(tiles, tiles * blocks * seconds):
-            own = Stretch(stretch.grid, stretch.low + low, stretch.low + high, group, stretch.start)
+            own = replace(stretch, low=stretch.low + low, high=stretch.low + high)
             for first, last in grain.ranges(blocks, (high - low) * blocks * seconds):
                 found.append((own, first, last))
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from math import ceil
+from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
@@ -14,11 +14,12 @@ from znnpy_kernels.spectral.packed_tiles import packed_floats, packed_images, pa
 
 from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN, sizes
 from znnpy.engine.convolution.spectral.transform_task import TransformTask
-from znnpy.engine.convolution.tiles import PlaneSpectra, Stretch, TileSpectra, Window
+from znnpy.engine.convolution.tiles import PlaneSpectra, Stretch, TileSpectra, Window, in_turns
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.polyphase import Views
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.network.types import Triple
+from znnpy.plan import Grain
 from znnpy.plan.tiles import PACKING, PLANES_SHARE, tile_seconds
 
 
@@ -30,9 +31,10 @@ def spectra_tasks(
     (tensor,) = images.parts
     kernel = packed_planes if isinstance(spectra, PlaneSpectra) else packed_spectra
     words = _words(build, spectra, tensor, group, window.count)
-    for vectors in _cuts(build, spectra, group):
-        for planes in _plane_cuts(build, spectra, tensor, vectors, window.count[0]):
-            yield _task(kernel, spectra, tensor, group, words, vectors, planes)
+    grain = build.layout.grain
+    for share in _cuts(grain, spectra, group, [range(spectra.count(group))]):
+        for planes in _plane_cuts(grain, spectra, tensor, share, window.count[0]):
+            yield _task(kernel, spectra, tensor, group, words, share, planes)
 
 
 def image_tasks(
@@ -42,16 +44,27 @@ def image_tasks(
     (tensor,) = images.parts
     kernel = packed_plane_images if isinstance(spectra, PlaneSpectra) else packed_images
     words = _words(build, spectra, tensor, group, count) | _inside(tensor)
-    tiling = spectra.tiling
-    # Where tiles overlap, tasks of one lattice each need not wait for those of another.
-    overlapping = count != tiling.new
-    # One task for all planes where a tile may lie before one of an earlier turn, in the same vector.
-    turns = ceil(tiling.tile[0] / tiling.new[0])
-    whole = overlapping and any(grid.counts[0] > turns for grid in tiling.grids)
-    for vectors in _cuts(build, spectra, group, apart=overlapping):
-        cuts = _plane_cuts(build, spectra, tensor, vectors, count[0])
+    tiling, grain = spectra.tiling, build.layout.grain
+    rows, whole = [range(spectra.count(group))], False
+    if count != tiling.new:
+        rows, whole = _in_order(grain, spectra, group)
+        grain = grain.in_turn(tiling.turns) if grain.many else grain
+    for share in _cuts(grain, spectra, group, rows):
+        cuts = _plane_cuts(grain, spectra, tensor, share, count[0])
         for planes in [(0, count[0])] if whole else reversed(cuts):
-            yield _task(kernel, spectra, tensor, group, words, vectors, planes)
+            yield _task(kernel, spectra, tensor, group, words, share, planes)
+
+
+# Of vectors, where many workers take tiles turn by turn: those that hold tiles of two are transformed twice.
+TWICE = 1.5
+
+
+class _Share(NamedTuple):
+    """Vectors low..high of a row, of which a task takes the `tiles` alone."""
+
+    low: int
+    high: int
+    tiles: range
 
 
 def _task(
@@ -60,11 +73,11 @@ def _task(
     tensor: Tensor,
     group: int,
     words: dict[str, int],
-    vectors: tuple[int, int],
+    share: _Share,
     planes: tuple[int, int],
 ) -> TransformTask:
-    (low, high), (first, last), count = vectors, planes, words["count_z"]
-    words = {**words, "vector0": low, "vector1": high}
+    (low, high, tiles), (first, last), count = share, planes, words["count_z"]
+    words = {**words, "tile0": tiles.start, "tiles": tiles.stop, "vector0": low, "vector1": high}
     some = isinstance(spectra, PlaneSpectra)
     if some:
         words |= {"plane0": first, "plane1": last}
@@ -73,29 +86,49 @@ def _task(
         words,
         _seconds(spectra, high - low) * (last - first) / count,
         tensor,
-        _touched(spectra, group, low, high),
+        _touched(spectra, group, share),
         range(spectra.blocks),
         (group * spectra.vectors(0) + low) * count + first,
         planes=planes if some else None,
     )
 
 
-def _cuts(
-    build: Build, spectra: TileSpectra, group: int, *, apart: bool = False
-) -> list[tuple[int, int]]:
-    """Return the vectors of each transform task; `apart`: of one lattice each, where no vector holds tiles of two."""
-    firsts = [
-        (stretch.grid.first + stretch.low - stretch.start) * spectra.channels
-        for stretch in spectra.stretches(group)
-    ]
+def _in_order(grain: Grain, spectra: TileSpectra, group: int) -> tuple[list[range], bool]:
+    """Return rows of tiles that tasks take, where tiles overlap; and whether a task needs all planes of its tiles."""
+    tiling = spectra.tiling
+    turns = [turn.tiles for it in spectra.stretches(group) for turn in in_turns(tiling, it)]
+    vectors = sum(_vectors(spectra, tiles)[1] for tiles in turns)
+    if grain.many and vectors <= TWICE * spectra.vectors(group):
+        return turns, False
+    apart = ceil(tiling.tile[0] / tiling.new[0])
+    # A tile may lie before one of an earlier turn, in the same vector.
+    return _by_lattices(spectra, group), any(grid.counts[0] > apart for grid in tiling.grids)
+
+
+def _vectors(spectra: TileSpectra, tiles: range) -> tuple[int, int]:
+    """Return the first vector that holds any of some tiles of a group, and how many do."""
+    first = tiles.start * spectra.channels // LANES
+    return first, -(-tiles.stop * spectra.channels // LANES) - first
+
+
+def _by_lattices(spectra: TileSpectra, group: int) -> list[range]:
+    """Return the tiles of each lattice of a group, or of all where a vector holds tiles of two."""
+    # Tasks of one lattice each need not wait for those of another.
+    rows = [it.tiles for it in spectra.stretches(group)]
     # A vector with tiles of two lattices makes a task touch both; then nothing is gained by cutting
     # between lattices.
-    if not apart or any(first % LANES for first in firsts):
-        firsts = [0]
+    if any(row.start * spectra.channels % LANES for row in rows):
+        return [range(spectra.count(group))]
+    return rows
+
+
+def _cuts(grain: Grain, spectra: TileSpectra, group: int, rows: list[range]) -> list[_Share]:
+    """Return the shares of tasks that transform rows of tiles of a group."""
     found = []
-    for first, last in pairwise([*(first // LANES for first in firsts), spectra.vectors(group)]):
-        cuts = build.layout.grain.ranges(last - first, _seconds(spectra, last - first))
-        found += [(first + low, first + high) for low, high in cuts]
+    for tiles in rows:
+        first, vectors = _vectors(spectra, tiles)
+        cuts = grain.ranges(vectors, _seconds(spectra, vectors))
+        found += [_Share(first + low, first + high, tiles) for low, high in cuts]
     return found
 
 
@@ -104,14 +137,13 @@ LEAST_PLANES = 2
 
 
 def _plane_cuts(
-    build: Build, spectra: TileSpectra, tensor: Tensor, vectors: tuple[int, int], count: int
+    grain: Grain, spectra: TileSpectra, tensor: Tensor, share: _Share, count: int
 ) -> list[tuple[int, int]]:
     """Return the planes of each task of some vectors: all, but of a single vector of tiles transformed along planes."""
-    low, high = vectors
     # Regions tell planes of a tile apart along z alone.
-    if high - low > 1 or not isinstance(spectra, PlaneSpectra) or tensor.cut != 0:
+    if share.high - share.low > 1 or not isinstance(spectra, PlaneSpectra) or tensor.cut != 0:
         return [(0, count)]
-    return build.layout.grain.ranges(count, _seconds(spectra, 1), LEAST_PLANES)
+    return grain.ranges(count, _seconds(spectra, 1), LEAST_PLANES)
 
 
 def _seconds(spectra: TileSpectra, vectors: int) -> float:
@@ -119,14 +151,13 @@ def _seconds(spectra: TileSpectra, vectors: int) -> float:
     return share * PACKING * vectors * tile_seconds(spectra.tiling.tile)
 
 
-def _touched(spectra: TileSpectra, group: int, low: int, high: int) -> list[Stretch]:
-    """Return the tiles that some vectors hold: the first and last of them with the parts of their channels."""
+def _touched(spectra: TileSpectra, group: int, share: _Share) -> list[Stretch]:
+    """Return the tiles of a share: the first and last of them with the parts of their channels."""
     tiling, start, parts = spectra.tiling, group * spectra.most, spectra.parts
     # Lane t * images + i holds image i of tile t. A vector begins and ends with a part of a tile.
-    lanes = spectra.channels // parts
-    first, skipped = divmod(low * LANES // lanes, parts)
-    # The last vector of a group may have lanes behind its last tile.
-    last, taken = divmod(min(spectra.count(group) * parts, high * LANES // lanes), parts)
+    lanes, (low, high, tiles) = spectra.channels // parts, share
+    first, skipped = divmod(max(tiles.start * parts, low * LANES // lanes), parts)
+    last, taken = divmod(min(tiles.stop * parts, high * LANES // lanes), parts)
     found: list[Stretch] = []
 
     def touch(begin: int, end: int, part: range | None) -> None:
@@ -157,7 +188,6 @@ def _words(
         **sizes("before", ORIGIN),
         **sizes("size", tiling.tile),
         "first": group * spectra.most,
-        "tiles": spectra.count(group),
         "image": tensor.at(0, 0, *ORIGIN),
         "image_batch": tensor.batch_stride,
         "image_block": tensor.block_stride,
