@@ -17,6 +17,7 @@ THIN = 8  # slices below which nothing is pooled along z
 VALIDATED = 0.15  # share of the slices that validate where there are enough of them
 FEW = 4_000_000  # voxels to train on, below which a batch norm is worth its noise
 LITTLE = 2 << 30  # bytes of memory below which patches are a quarter
+SLICES = 12  # of a window at most, so that thin volumes fill one: what lies beyond a volume costs more than it shows
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Seen:
     """What is known of the data: sources as a config names them, and what was found there.
 
     `extent` (z, y, x) of the image, None if it is not known, `resolution` in nanometres; `classes`: numbers from 0 on
-    that the labels have; `shares`: of their voxels, by name; `cores` and bytes of `memory` of this machine.
+    that the labels have; `shares`: of their voxels, by name; `greys`: mean and deviation of each channel of an image of
+    bytes, none of others; `cores` and bytes of `memory` of this machine.
     """
 
     image: str = "train.h5:raw"
@@ -34,6 +36,7 @@ class Seen:
     channels: int = 1
     classes: int = 2
     shares: Mapping[str, float] = field(default_factory=dict)
+    greys: tuple[tuple[float, float], ...] = ()
     cores: int = 1
     memory: int = 1 << 40
 
@@ -89,7 +92,24 @@ def _split(seen: Seen, patch: Triple) -> tuple[str, str]:
     return f", slices: [0, {depth - last}]", f", slices: [{depth - last}, {depth}]"
 
 
-def _data(seen: Seen, patch: Triple, target: str) -> str:
+def _normalize(seen: Seen) -> list[str]:
+    """Return the lines by which greys mean the same in all volumes; none where they may not."""
+    if not seen.greys or min(deviation for _, deviation in seen.greys) <= 0:
+        return []
+    mean, deviation = (
+        shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+        for shown in (
+            [f"{number:.6g}" for number in column] for column in zip(*seen.greys, strict=True)
+        )
+    )
+    return [
+        "  # Of this image, for all volumes: membranes are as dark where there are fewer. Volumes of another contrast",
+        "  # need mean_std instead.",
+        f"  normalize: {{kind: fixed, mean: {mean}, deviation: {deviation}}}",
+    ]
+
+
+def _data(seen: Seen, patch: Triple, target: str, *, fixed: bool = False) -> str:
     train, held = _split(seen, patch)
     entry = f"{{image: {_quoted(seen.image)}, labels: {_quoted(seen.labels)}"
     lines = ["data:", f"  train: [{entry}{train}}}]"]
@@ -103,6 +123,7 @@ def _data(seen: Seen, patch: Triple, target: str) -> str:
             "  # validation: [{image: FILE, labels: FILE}]   # to see how good it is on others"
         )
     lines.append(f"  target: {target}{_shares(seen)}")
+    lines += _normalize(seen) if fixed else []
     if seen.resolution == (1.0, 1.0, 1.0):
         lines.append(
             "  # resolution: [40, 4, 4]           # nanometres z y x, which the file does not say"
@@ -150,7 +171,11 @@ def _unet(
     return "\n".join(lines)
 
 
-def _training(patch: Triple, iterations: int, batch: int, score: str, loss: str = "") -> str:
+def _training(
+    patch: Triple, iterations: int, batch: int, score: str, loss: str = "", *, norm: bool = True
+) -> str:
+    # Without a norm one patch early on can push a net to where it says the same of all voxels for good.
+    clip = "" if norm else "  clip_norm: 1                         # no single patch undoes all\n"
     return f"""\
 training:
   iterations: {iterations:<25}# more are better, if slowly
@@ -158,7 +183,7 @@ training:
   batch: {batch}
 {loss}  optimizer: adamw
   learning_rate: 0.003
-  schedule: {{kind: cosine, warmup: {max(1, iterations // 40)}}}
+{clip}  schedule: {{kind: cosine, warmup: {max(1, iterations // 40)}}}
   ema: 0.99                            # the mean of the last hundred weights is validated and predicted from
   validation: {{every: {max(1, iterations // 8)}, score: {score}}}"""
 
@@ -183,6 +208,7 @@ def _of_volumes(
     *,
     norm: bool = True,
     plane: bool = False,
+    fixed: bool = False,
 ) -> str:
     """Return a config of a U-Net for patches of volumes."""
     steps = _steps(seen, plane=plane)
@@ -190,13 +216,13 @@ def _of_volumes(
     if seen.memory < LITTLE:
         wanted = (wanted[0], wanted[1] // 2, wanted[2] // 2)
     patch = _patch(seen, wanted, steps)
-    # Larger than in training: fewer voxels near a border.
-    window = _patch(seen, (patch[0] * 3 // 2, patch[1] * 3 // 2, patch[2] * 3 // 2), steps)
+    # Wider than in training: fewer voxels near a border.
+    window = _patch(seen, (min(patch[0], SLICES), patch[1] * 2, patch[2] * 2), steps)
     parts = (
         f"# {what}",
         _unet(seen, steps, outputs, norm=norm, plane=plane),
-        _data(seen, patch, target),
-        _training(patch, ITERATIONS, _batch(seen), score, loss),
+        _data(seen, patch, target, fixed=fixed),
+        _training(patch, ITERATIONS, _batch(seen), score, loss, norm=norm),
         _rest(window),
     )
     return "\n\n".join(parts)
@@ -214,6 +240,7 @@ def _membranes(seen: Seen) -> str:
         "average_precision",
         # The noise of a batch norm keeps a net from learning few voxels by heart; it learns many better without.
         norm=seen.extent is not None and prod(seen.extent) < FEW,
+        fixed=True,
     )
 
 
