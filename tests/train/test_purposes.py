@@ -15,7 +15,8 @@ from znnpy.config.models import BoundaryTarget, Config
 from znnpy.config.normalize_section import DeviationNormalize, FixedNormalize
 from znnpy.network import trained_network
 from znnpy.train.progress import Quiet
-from znnpy.train.recipes import RECIPES, Seen
+from znnpy.train.recipe_sections import Seen
+from znnpy.train.recipes import RECIPES
 from znnpy.train.session import train
 
 PLAIN = DeviationNormalize(kind="mean_std")

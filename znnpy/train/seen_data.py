@@ -17,7 +17,8 @@ from znnpy.data.volume import Volume
 from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.scheduler.core_count import available_cores
-from znnpy.train.recipes import OBJECTS, Recipe, Seen
+from znnpy.train.recipe_sections import Seen
+from znnpy.train.recipes import OBJECTS, Recipe
 
 CLASSES = 256  # numbers of classes at most: more are objects
 
