@@ -2,7 +2,8 @@
 
     pip install scikit-learn torch
     python scripts/bench_quality.py --seconds 20 60 120 --seeds 0 1 2 --json result.json --picture quality.png
-    python scripts/bench_quality.py --train t.h5:raw t.h5:labels --held v.h5:raw v.h5:labels --set training.batch=2
+    znnpy init own.yaml --for membranes --data t.h5:raw --labels t.h5:labels
+    python scripts/bench_quality.py --recipe own.yaml --train t.h5:raw t.h5:labels --held v.h5:raw v.h5:labels
 
 Each point is a training of its own, whose schedule ends there: znnpy makes as many updates as fit into these seconds
 by the speed of a few first ones, PyTorch as many as it can. Both begin with the same weights and draw the same patches,
@@ -63,6 +64,7 @@ def main() -> None:
     for point in _points(options):
         points.append(point)
         print(json.dumps(asdict(point)), flush=True)
+    print(table(points))
     if options.json:
         options.json.write_text(json.dumps([asdict(point) for point in points], indent=2) + "\n")
     if options.picture:
@@ -162,6 +164,30 @@ def forest(config: Config, seed: int, threads: int) -> Point:
     return Point("forest", seed, 0, spent, average_precision(found, now.target[0], now.weight[0]))
 
 
+def rounds(points: Sequence[Point]) -> list[list[Point]]:
+    """Trainings of one kind and about as long, seed by seed; the shortest first."""
+    found: dict[tuple[str, float], list[Point]] = {}
+    for point in points:
+        found.setdefault((point.who, round(point.seconds, -1)), []).append(point)
+    return [found[key] for key in sorted(found)]
+
+
+def table(points: Sequence[Point]) -> str:
+    """Scores as a table in Markdown, a line for each round of seeds."""
+    lines = [
+        "| | seeds | seconds of training | updates | average precision | mean |",
+        "|---" * 6 + "|",
+    ]
+    for group in rounds(points):
+        seeds = ", ".join(str(it.seed) for it in group)
+        scores = [it.average_precision for it in group]
+        seconds, updates = mean(it.seconds for it in group), mean(it.updates for it in group)
+        each = ", ".join(f"{score:.3f}" for score in scores)
+        cells = group[0].who, seeds, f"{seconds:.0f}", f"{updates:.0f}", each, f"{mean(scores):.3f}"
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def draw(points: Sequence[Point], path: Path) -> None:
     """Scores over seconds: a dot for each training, a line through the means."""
     from matplotlib.figure import Figure
@@ -172,10 +198,9 @@ def draw(points: Sequence[Point], path: Path) -> None:
         own = [point for point in points if point.who == who]
         colour = f"C{number}"
         axis.scatter([it.seconds for it in own], [it.average_precision for it in own], 12, colour)
-        rounds = sorted({round(it.seconds, -1) for it in own})
-        groups = [[it for it in own if round(it.seconds, -1) == each] for each in rounds]
         means = [
-            (mean(it.seconds for it in g), mean(it.average_precision for it in g)) for g in groups
+            (mean(it.seconds for it in g), mean(it.average_precision for it in g))
+            for g in rounds(own)
         ]
         axis.plot(*zip(*means, strict=True), color=colour, label=who, marker="o", markersize=4)
     axis.set_xlabel("seconds of training")

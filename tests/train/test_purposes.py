@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -11,11 +12,14 @@ from called import status_of
 
 from znnpy.config import load_config
 from znnpy.config.models import BoundaryTarget, Config
+from znnpy.config.normalize_section import DeviationNormalize, FixedNormalize
 from znnpy.network import trained_network
 from znnpy.train.progress import Quiet
-from znnpy.train.recipes import RECIPES, Seen
+from znnpy.train.recipe_sections import Seen
+from znnpy.train.recipes import RECIPES
 from znnpy.train.session import train
 
+PLAIN = DeviationNormalize(kind="mean_std")
 OBJECTS = np.kron(np.arange(1, 25).reshape(6, 2, 2), np.ones((15, 40, 40), np.uint16))
 
 
@@ -61,7 +65,9 @@ def test_each_loads_whatever_the_data(purpose: str, seen: Seen) -> None:
     assert trained_network(config)
     assert config.training.rebalance == "none"
     if window := config.inference.window:
-        assert all(a >= b for a, b in zip(window, config.training.output_shape, strict=True))
+        patch = config.training.output_shape
+        assert window[0] <= min(patch[0], 12)
+        assert all(a >= b for a, b in zip(window[1:], patch[1:], strict=True))
     if seen.extent and purpose != "classification":
         shape, sizes = config.training.output_shape, zip(seen.extent, config.training.output_shape)  # noqa: B905
         assert all(size <= whole for whole, size in sizes), shape
@@ -105,6 +111,40 @@ def test_what_is_seen_is_written() -> None:
     classes = written("semantic", "v.h5:raw", "v.h5:classes")
     assert classes.network.unet is not None
     assert classes.network.unet.outputs == 3
+
+
+def test_greys_are_those_of_the_image_for_all_volumes() -> None:
+    config = written("membranes", "v.h5:raw", "v.h5:labels")
+    with h5py.File("v.h5") as file:
+        raw = file["raw"][:].astype(np.float64)
+    assert isinstance(config.data.normalize, FixedNormalize)
+    assert config.data.normalize.mean == pytest.approx((raw.mean(),), rel=1e-5)
+    assert config.data.normalize.deviation == pytest.approx((raw.std(),), rel=1e-5)
+    # Values of other types have a scale by file, and classes are not told by their grey alone.
+    assert written("membranes", "v.h5:values", "v.h5:labels").data.normalize == PLAIN
+    assert written("semantic", "v.h5:raw", "v.h5:classes").data.normalize == PLAIN
+
+
+def test_greys_of_each_channel_and_of_none(tmp_path: Path) -> None:
+    two = Seen(channels=2, greys=((120.5, 30.0), (90.0, 12.25)))
+    (tmp_path / "c.yaml").write_text(RECIPES["membranes"].text(two))
+    found = load_config(tmp_path / "c.yaml").data.normalize
+    assert isinstance(found, FixedNormalize)
+    assert (found.mean, found.deviation) == ((120.5, 90.0), (30.0, 12.25))
+    (tmp_path / "c.yaml").write_text(
+        RECIPES["membranes"].text(replace(two, greys=((7, 0), (9, 1))))
+    )
+    assert load_config(tmp_path / "c.yaml").data.normalize == PLAIN
+
+
+def test_gradients_are_clipped_where_no_norm_bounds_them(tmp_path: Path) -> None:
+    clips = []
+    for extent in ((50, 100, 200), (140, 250, 250)):
+        (tmp_path / "c.yaml").write_text(RECIPES["membranes"].text(Seen(extent=extent)))
+        config = load_config(tmp_path / "c.yaml")
+        assert config.network.unet is not None
+        clips.append((config.network.unet.norm is None, config.training.clip_norm))
+    assert clips == [(False, None), (True, 1.0)]
 
 
 @pytest.mark.parametrize(

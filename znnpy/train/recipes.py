@@ -5,47 +5,25 @@ What stands in them was chosen by scores on volumes that the nets never saw (doc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import ceil, prod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
 
 from znnpy.registry import Registry
+from znnpy.train.recipe_sections import (
+    Seen,
+    batch_of,
+    data_section,
+    last_sections,
+    patch_of,
+    steps_of,
+    training_section,
+    unet_section,
+)
 
-Triple = tuple[int, int, int]
-FLAT = 2.5  # voxels so many times longer along z than along y and x: nets begin within sections
-THIN = 8  # slices below which nothing is pooled along z
-VALIDATED = 0.15  # share of the slices that validate where there are enough of them
 FEW = 4_000_000  # voxels to train on, below which a batch norm is worth its noise
 LITTLE = 2 << 30  # bytes of memory below which patches are a quarter
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What is known of the data: sources as a config names them, and what was found there.
-
-    `extent` (z, y, x) of the image, None if it is not known, `resolution` in nanometres; `classes`: numbers from 0 on
-    that the labels have; `shares`: of their voxels, by name; `cores` and bytes of `memory` of this machine.
-    """
-
-    image: str = "train.h5:raw"
-    labels: str = "train.h5:labels"
-    extent: Triple | None = None
-    resolution: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    channels: int = 1
-    classes: int = 2
-    shares: Mapping[str, float] = field(default_factory=dict)
-    cores: int = 1
-    memory: int = 1 << 40
-
-    @property
-    def ratio(self) -> float:
-        """How many times longer a voxel is along z than along y and x."""
-        return self.resolution[0] / max(self.resolution[1:])
-
-    @property
-    def flat(self) -> bool:
-        """Whether slices are thick sections."""
-        return self.ratio >= FLAT
+SLICES = 12  # of a window at most, so that thin volumes fill one: what lies beyond a volume costs more than it shows
 
 
 @dataclass(frozen=True)
@@ -58,121 +36,6 @@ class Recipe:
     text: Callable[[Seen], str]
 
 
-def _steps(seen: Seen, *, plane: bool) -> list[Triple]:
-    """Return the factors of two steps down: along z only once voxels have become about as long as wide."""
-    thin = plane or (seen.extent is not None and seen.extent[0] < THIN)
-    steps, ratio = list[Triple](), float("inf") if thin else seen.ratio
-    for _ in range(2):
-        steps.append((1 if ratio >= FLAT else 2, 2, 2))
-        ratio /= 2 / steps[-1][0]
-    return steps
-
-
-def _patch(seen: Seen, wanted: Triple, steps: list[Triple]) -> Triple:
-    """Return the wanted patch, smaller where the volume is, of whole steps."""
-    sizes = []
-    for axis, size in enumerate(wanted):
-        factor = steps[0][axis] * steps[1][axis]
-        most = size if seen.extent is None else min(size, seen.extent[axis])
-        sizes.append(max(1, most // factor) * factor)
-    return sizes[0], sizes[1], sizes[2]
-
-
-def _split(seen: Seen, patch: Triple) -> tuple[str, str]:
-    """Return what selects the slices of training and of validation; nothing where there are too few."""
-    if seen.extent is None:
-        return "", ""
-    depth = seen.extent[0]
-    last = max(patch[0], ceil(VALIDATED * depth))
-    if depth < 3 * last:
-        return "", ""
-    return f", slices: [0, {depth - last}]", f", slices: [{depth - last}, {depth}]"
-
-
-def _data(seen: Seen, patch: Triple, target: str) -> str:
-    train, held = _split(seen, patch)
-    entry = f"{{image: {_quoted(seen.image)}, labels: {_quoted(seen.labels)}"
-    lines = ["data:", f"  train: [{entry}{train}}}]"]
-    if held:
-        lines.append(
-            "  # The net never learns from these slices; what it says of them tells which weights are best."
-        )
-        lines.append(f"  validation: [{entry}{held}}}]")
-    else:
-        lines.append(
-            "  # validation: [{image: FILE, labels: FILE}]   # to see how good it is on others"
-        )
-    lines.append(f"  target: {target}{_shares(seen)}")
-    if seen.resolution == (1.0, 1.0, 1.0):
-        lines.append(
-            "  # resolution: [40, 4, 4]           # nanometres z y x, which the file does not say"
-        )
-    return "\n".join(lines)
-
-
-def _quoted(source: str) -> str:
-    """Return a source as YAML's flow style takes it, whatever is in its name."""
-    return '"' + source.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _shares(seen: Seen) -> str:
-    found = ", ".join(f"{share:.0%} {name}" for name, share in seen.shares.items())
-    return f"   # of the voxels: {found}" if found else ""
-
-
-def _unet(
-    seen: Seen, steps: list[Triple], outputs: int, *, norm: bool = True, plane: bool = False
-) -> str:
-    each = [list(step) for step in steps]
-    down = str(each[0] if each[0] == each[1] else each)
-    lines = [
-        "network:",
-        "  unet:",
-        *([f"    input: {seen.channels}"] if seen.channels > 1 else []),
-        "    widths: [16, 32, 48]               # channels of each level; 16 fill a vector",
-        f"    down: {down:<29}# factors of a step to the next level, z y x",
-        f"    stem: {'[1, 5, 5]' if plane or seen.flat else '5':<29}# one large filter on the raw image costs little",
-        *(["    size: [1, 3, 3]                    # each slice by itself"] if plane else []),
-        *(
-            ["    first_size: [1, 3, 3]              # blocks begin within thick sections"]
-            if seen.flat and not plane
-            else []
-        ),
-        "    convs: 3",
-        "    block: residual",
-        "    up: linear",
-        "    join: sum",
-        *(["    norm: batch"] if norm else []),
-        "    function: silu                     # smooth: no channel dies"
-        + ("" if norm else ", and without a norm training sees what prediction sees"),
-        *([f"    outputs: {outputs}"] if outputs > 1 else []),
-    ]
-    return "\n".join(lines)
-
-
-def _training(patch: Triple, iterations: int, batch: int, score: str, loss: str = "") -> str:
-    return f"""\
-training:
-  iterations: {iterations:<25}# more are better, if slowly
-  output_shape: {list(patch)}
-  batch: {batch}
-{loss}  optimizer: adamw
-  learning_rate: 0.003
-  schedule: {{kind: cosine, warmup: {max(1, iterations // 40)}}}
-  ema: 0.99                            # the mean of the last hundred weights is validated and predicted from
-  validation: {{every: {max(1, iterations // 8)}, score: {score}}}"""
-
-
-def _batch(seen: Seen) -> int:
-    """Return the patches of an update: more where more cores are to be kept busy."""
-    return min(4, max(1, seen.cores // 16))
-
-
-def _rest(window: Triple | None) -> str:
-    lines = [] if window is None else ["inference:", f"  window: {list(window)}", ""]
-    return "\n".join([*lines, "run: {directory: run, checkpoint: {every: 500}}", ""])
-
-
 def _of_volumes(
     seen: Seen,
     what: str,
@@ -183,21 +46,22 @@ def _of_volumes(
     *,
     norm: bool = True,
     plane: bool = False,
+    fixed: bool = False,
 ) -> str:
     """Return a config of a U-Net for patches of volumes."""
-    steps = _steps(seen, plane=plane)
+    steps = steps_of(seen, plane=plane)
     wanted = (1, 160, 160) if plane else (12, 64, 64) if seen.flat else (24, 48, 48)
     if seen.memory < LITTLE:
         wanted = (wanted[0], wanted[1] // 2, wanted[2] // 2)
-    patch = _patch(seen, wanted, steps)
-    # Larger than in training: fewer voxels near a border.
-    window = _patch(seen, (patch[0] * 3 // 2, patch[1] * 3 // 2, patch[2] * 3 // 2), steps)
+    patch = patch_of(seen, wanted, steps)
+    # Wider than in training: fewer voxels near a border.
+    window = patch_of(seen, (min(patch[0], SLICES), patch[1] * 2, patch[2] * 2), steps)
     parts = (
         f"# {what}",
-        _unet(seen, steps, outputs, norm=norm, plane=plane),
-        _data(seen, patch, target),
-        _training(patch, ITERATIONS, _batch(seen), score, loss),
-        _rest(window),
+        unet_section(seen, steps, outputs, norm=norm, plane=plane),
+        data_section(seen, patch, target, fixed=fixed),
+        training_section(patch, ITERATIONS, batch_of(seen), score, loss, norm=norm),
+        last_sections(window),
     )
     return "\n\n".join(parts)
 
@@ -214,6 +78,7 @@ def _membranes(seen: Seen) -> str:
         "average_precision",
         # The noise of a batch norm keeps a net from learning few voxels by heart; it learns many better without.
         norm=seen.extent is not None and prod(seen.extent) < FEW,
+        fixed=True,
     )
 
 
@@ -274,7 +139,7 @@ def _classification(seen: Seen) -> str:
     parts = (
         f"# Images, slices along z, with a label each: numbers from 0 to {seen.classes - 1}",
         network,
-        _data(seen, (1, 1, 1), "labels"),
+        data_section(seen, (1, 1, 1), "labels"),
         "augment: {enabled: false}              # flipped digits are others",
         """\
 training:
@@ -288,7 +153,7 @@ training:
   schedule: {kind: cosine, warmup: 100}
   ema: 0.99
   validation: {every: 500, patches: 1000, score: accuracy}""",
-        _rest(None),
+        last_sections(None),
     )
     return "\n\n".join(parts)
 

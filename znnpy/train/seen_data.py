@@ -17,7 +17,8 @@ from znnpy.data.volume import Volume
 from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.scheduler.core_count import available_cores
-from znnpy.train.recipes import OBJECTS, Recipe, Seen
+from znnpy.train.recipe_sections import Seen
+from znnpy.train.recipes import OBJECTS, Recipe
 
 CLASSES = 256  # numbers of classes at most: more are objects
 
@@ -53,8 +54,24 @@ def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
             extent=raw.extent,
             resolution=raw.resolution,
             channels=raw.channels,
+            greys=_greys(raw),
         )
         return _with_labels(known, recipe, truth)
+
+
+def _greys(image: Volume) -> tuple[tuple[float, float], ...]:
+    """Return mean and deviation of each channel of bytes; none of other types, whose scale differs by file."""
+    if image.dtype != np.uint8:
+        return ()
+    voxels, sums, squares = 0, np.zeros(image.channels), np.zeros(image.channels)
+    for lower, upper in looked_at(image):
+        piece = image.read(lower, upper).astype(np.float64)
+        voxels += piece[0].size
+        sums += piece.sum((1, 2, 3))
+        squares += (piece**2).sum((1, 2, 3))
+    mean = sums / voxels
+    deviation = np.sqrt(np.maximum(squares / voxels - mean**2, 0))
+    return tuple(zip(mean.tolist(), deviation.tolist(), strict=True))
 
 
 def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:

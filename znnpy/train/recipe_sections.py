@@ -1,0 +1,184 @@
+"""The sections of configs that recipes write (`recipes.py`), fitted to what is known of the data; pure text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+Triple = tuple[int, int, int]
+FLAT = 2.5  # voxels so many times longer along z than along y and x: nets begin within sections
+THIN = 8  # slices below which nothing is pooled along z
+VALIDATED = 0.15  # share of the slices that validate where there are enough of them
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the data: sources as a config names them, and what was found there.
+
+    `extent` (z, y, x) of the image, None if it is not known, `resolution` in nanometres; `classes`: numbers from 0 on
+    that the labels have; `shares`: of their voxels, by name; `greys`: mean and deviation of each channel of an image of
+    bytes, none of others; `cores` and bytes of `memory` of this machine.
+    """
+
+    image: str = "train.h5:raw"
+    labels: str = "train.h5:labels"
+    extent: Triple | None = None
+    resolution: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    channels: int = 1
+    classes: int = 2
+    shares: Mapping[str, float] = field(default_factory=dict)
+    greys: tuple[tuple[float, float], ...] = ()
+    cores: int = 1
+    memory: int = 1 << 40
+
+    @property
+    def ratio(self) -> float:
+        """How many times longer a voxel is along z than along y and x."""
+        return self.resolution[0] / max(self.resolution[1:])
+
+    @property
+    def flat(self) -> bool:
+        """Whether slices are thick sections."""
+        return self.ratio >= FLAT
+
+
+def steps_of(seen: Seen, *, plane: bool) -> list[Triple]:
+    """Return the factors of two steps down: along z only once voxels have become about as long as wide."""
+    thin = plane or (seen.extent is not None and seen.extent[0] < THIN)
+    steps, ratio = list[Triple](), float("inf") if thin else seen.ratio
+    for _ in range(2):
+        steps.append((1 if ratio >= FLAT else 2, 2, 2))
+        ratio /= 2 / steps[-1][0]
+    return steps
+
+
+def patch_of(seen: Seen, wanted: Triple, steps: list[Triple]) -> Triple:
+    """Return the wanted patch, smaller where the volume is, of whole steps."""
+    sizes = []
+    for axis, size in enumerate(wanted):
+        factor = steps[0][axis] * steps[1][axis]
+        most = size if seen.extent is None else min(size, seen.extent[axis])
+        sizes.append(max(1, most // factor) * factor)
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _split(seen: Seen, patch: Triple) -> tuple[str, str]:
+    """Return what selects the slices of training and of validation; nothing where there are too few."""
+    if seen.extent is None:
+        return "", ""
+    depth = seen.extent[0]
+    last = max(patch[0], ceil(VALIDATED * depth))
+    if depth < 3 * last:
+        return "", ""
+    return f", slices: [0, {depth - last}]", f", slices: [{depth - last}, {depth}]"
+
+
+def _normalize(seen: Seen) -> list[str]:
+    """Return the lines by which greys mean the same in all volumes; none where they may not."""
+    if not seen.greys or min(deviation for _, deviation in seen.greys) <= 0:
+        return []
+    mean, deviation = (
+        shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+        for shown in (
+            [f"{number:.6g}" for number in column] for column in zip(*seen.greys, strict=True)
+        )
+    )
+    return [
+        "  # Of this image, for all volumes: membranes are as dark where there are fewer. Volumes of another contrast",
+        "  # need mean_std instead.",
+        f"  normalize: {{kind: fixed, mean: {mean}, deviation: {deviation}}}",
+    ]
+
+
+def data_section(seen: Seen, patch: Triple, target: str, *, fixed: bool = False) -> str:
+    """Return `data`; `fixed`: with the greys of the image for all volumes, where they are known."""
+    train, held = _split(seen, patch)
+    entry = f"{{image: {_quoted(seen.image)}, labels: {_quoted(seen.labels)}"
+    lines = ["data:", f"  train: [{entry}{train}}}]"]
+    if held:
+        lines.append(
+            "  # The net never learns from these slices; what it says of them tells which weights are best."
+        )
+        lines.append(f"  validation: [{entry}{held}}}]")
+    else:
+        lines.append(
+            "  # validation: [{image: FILE, labels: FILE}]   # to see how good it is on others"
+        )
+    lines.append(f"  target: {target}{_shares(seen)}")
+    lines += _normalize(seen) if fixed else []
+    if seen.resolution == (1.0, 1.0, 1.0):
+        lines.append(
+            "  # resolution: [40, 4, 4]           # nanometres z y x, which the file does not say"
+        )
+    return "\n".join(lines)
+
+
+def _quoted(source: str) -> str:
+    """Return a source as YAML's flow style takes it, whatever is in its name."""
+    return '"' + source.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _shares(seen: Seen) -> str:
+    found = ", ".join(f"{share:.0%} {name}" for name, share in seen.shares.items())
+    return f"   # of the voxels: {found}" if found else ""
+
+
+def unet_section(
+    seen: Seen, steps: list[Triple], outputs: int, *, norm: bool = True, plane: bool = False
+) -> str:
+    """Return `network`: a U-Net of these steps down; `plane`: of each slice by itself."""
+    each = [list(step) for step in steps]
+    down = str(each[0] if each[0] == each[1] else each)
+    lines = [
+        "network:",
+        "  unet:",
+        *([f"    input: {seen.channels}"] if seen.channels > 1 else []),
+        "    widths: [16, 32, 48]               # channels of each level; 16 fill a vector",
+        f"    down: {down:<29}# factors of a step to the next level, z y x",
+        f"    stem: {'[1, 5, 5]' if plane or seen.flat else '5':<29}# one large filter on the raw image costs little",
+        *(["    size: [1, 3, 3]                    # each slice by itself"] if plane else []),
+        *(
+            ["    first_size: [1, 3, 3]              # blocks begin within thick sections"]
+            if seen.flat and not plane
+            else []
+        ),
+        "    convs: 3",
+        "    block: residual",
+        "    up: linear",
+        "    join: sum",
+        *(["    norm: batch"] if norm else []),
+        "    function: silu                     # smooth: no channel dies"
+        + ("" if norm else ", and without a norm training sees what prediction sees"),
+        *([f"    outputs: {outputs}"] if outputs > 1 else []),
+    ]
+    return "\n".join(lines)
+
+
+def training_section(
+    patch: Triple, iterations: int, batch: int, score: str, loss: str = "", *, norm: bool = True
+) -> str:
+    """Return `training`; `norm`: whether the net has one."""
+    # Without a norm one patch early on can push a net to where it says the same of all voxels for good.
+    clip = "" if norm else "  clip_norm: 1                         # no single patch undoes all\n"
+    return f"""\
+training:
+  iterations: {iterations:<25}# more are better, if slowly
+  output_shape: {list(patch)}
+  batch: {batch}
+{loss}  optimizer: adamw
+  learning_rate: 0.003
+{clip}  schedule: {{kind: cosine, warmup: {max(1, iterations // 40)}}}
+  ema: 0.99                            # the mean of the last hundred weights is validated and predicted from
+  validation: {{every: {max(1, iterations // 8)}, score: {score}}}"""
+
+
+def batch_of(seen: Seen) -> int:
+    """Return the patches of an update: more where more cores are to be kept busy."""
+    return min(4, max(1, seen.cores // 16))
+
+
+def last_sections(window: Triple | None) -> str:
+    """Return `inference`, where there is a window, and `run`."""
+    lines = [] if window is None else ["inference:", f"  window: {list(window)}", ""]
+    return "\n".join([*lines, "run: {directory: run, checkpoint: {every: 500}}", ""])
