@@ -6,6 +6,7 @@ the tiles of some groups, then over their lanes: LANES pairs of channels at a ti
 Argument words: those of `weight_gradient`, with `blocks` planar channels of the gradient, `*_block` from channel to
 channel and dilations of 1, and
 
+    before_*                    voxels before the source that the gradient's first ones see, all zeros
     width                       floats from tap to tap of packed filters: each input has all its taps, one by one
 
 Tasks with different targets may run concurrently. The result depends on which tiles a task takes. Scratch of a worker,
@@ -41,7 +42,7 @@ from znnpy_kernels.winograd.planes import compiled_plane, plane
 from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.weight_gradient import filter_depth, filter_plane
 
-AT = words(weight_gradient.AT, "width")
+AT = words(weight_gradient.AT, "width before_z before_y before_x")
 # Bytes of the rings of groups that march together: more groups take fewer sums over lanes, until an L2 cache is full.
 ROOM = 5 << 17
 _spare = inlined(spare_vectors)
@@ -157,7 +158,8 @@ def _source(args: Any) -> Any:
     """The source as an image (`planar_units`)."""
     return (
         args[AT.source], args[AT.source_block], args[AT.source_z], args[AT.source_y],
-        args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x], 0, 0, 0,
+        args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x],
+        args[AT.before_z], args[AT.before_y], args[AT.before_x],
     )  # fmt: skip
 
 

@@ -190,10 +190,10 @@ class Build:
         return self.maps.contributions[first_of(self.layout.network.incoming(node)).name]
 
     def seen(self, edge: Edge) -> Tensor:
-        """Return what a convolution reads: its source's feature map with the padding around it."""
+        """Return what a convolution reads: its source's feature map, with the padding around it if framed."""
         # The frame of the activation serves the first kind of border; others read a copy.
         padding = self.layout.padding(edge)
-        if padding == BARE:
+        if padding == BARE or self.layout.sees_zeros(edge):
             return self.value(edge.source)
         copy = self.maps.copies.get((edge.source, edge.border))
         return (copy or self.value(edge.source)).framed(padding)

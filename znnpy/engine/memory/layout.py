@@ -145,9 +145,18 @@ class Layout:
         for edge in self.network.outgoing(node):
             # Pooling tests at the border instead of reading what lies there. The widest frame of a
             # kind serves the narrower paddings, too.
-            if edge.kind == "conv" and self.padding(edge) != BARE:
+            bare = self.padding(edge) == BARE or self.sees_zeros(edge)
+            if edge.kind == "conv" and not bare:
                 found[edge.border] = wider(found.get(edge.border, BARE), self.padding(edge))
         return found
+
+    def sees_zeros(self, edge: Edge) -> bool:
+        """Return whether all passes of a convolution see zeros beyond its source, which then needs no frame of them."""
+        if edge.kind != "conv" or edge.border != "zeros":
+            return False
+        which = PASSES if self.training else PASSES[:1]
+        planar = {edge.source, edge.target} <= self.planar
+        return planar and all(self.traits(edge, it).sees_zeros for it in which)
 
     def frame(self, node: str) -> Sides:
         """Return the padding around a node's activation in memory, wide enough for all that lies in its blocks."""

@@ -40,6 +40,8 @@ class Traits:
     reads_halos: bool = False
     # Whether data gradients leave out the voxels of padding.
     crops: bool = False
+    # Whether its passes between planar channels see zeros beyond the source, without any frame.
+    sees_zeros: bool = False
     # Whether groups that fill blocks of channels are computed by themselves, in bands.
     bands: bool = False
 

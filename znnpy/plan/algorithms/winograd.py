@@ -66,6 +66,7 @@ traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
     crops=True,
+    sees_zeros=True,
     bands=True,
 )
 

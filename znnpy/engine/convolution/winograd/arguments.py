@@ -24,14 +24,20 @@ def pass_words(
         y * dilation[1] - cropped[1],
         x * dilation[2] - cropped[2],
     )
+    before = outside if backward else unframed(build, edge)
     return {
         "inputs": source.channels,
         "blocks": target.blocks,
         **size_words("source_size", source.shape),
         **size_words("target_size", target.shape),
         **size_words("dilation", dilation),
-        **size_words("before", outside if backward else (0, 0, 0)),
+        **size_words("before", before),
     }
+
+
+def unframed(build: Build, edge: Edge) -> Triple:
+    """Return the voxels of padding before the source that lie in no frame: its kernels see zeros there."""
+    return firsts(build.layout.padding(edge)) if build.layout.sees_zeros(edge) else (0, 0, 0)
 
 
 def dilation_of(build: Build, edge: Edge) -> Triple:

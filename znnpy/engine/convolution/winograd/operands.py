@@ -13,7 +13,12 @@ from functools import cached_property
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.winograd.arguments import dilation_of, pass_words, place_words
+from znnpy.engine.convolution.winograd.arguments import (
+    dilation_of,
+    pass_words,
+    place_words,
+    unframed,
+)
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Tensor, firsts
@@ -65,7 +70,8 @@ class Ends:
         # Three taps reach two dilations beyond the first.
         reach = (self.edge.size[cut] - 1) * self.dilation[cut]
         if not self.backward:
-            return first, min(self.source.extent, last + reach)
+            before = unframed(self.build, self.edge)[cut]
+            return max(0, first - before), min(self.source.extent, last - before + reach)
         before = firsts(self.build.layout.cropped(self.edge))[cut]
         return max(0, first + before - reach), min(self.source.extent, last + before)
 

@@ -21,6 +21,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     tile_planes,
     tile_rows,
     tile_words,
+    unframed,
 )
 from znnpy.engine.convolution.winograd.passes import shape_of
 from znnpy.engine.memory.allocation import Build
@@ -64,16 +65,18 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         **size_words("gradient_size", gradient.shape),
         **size_words("dilation", dilation),
     }
-    kernel, needs = WINOGRAD_GRADIENT[size], gradient_floats
+    kernel, needs, before = WINOGRAD_GRADIENT[size], gradient_floats, unframed(build, edge)
     parts = _panels(size, parameter.pieces, source.blocks)
     if source.lanes == 1:
         kernel, needs = WINOGRAD_PLANAR_GRADIENT[size], planar_gradient_floats
         whole = range(len(parameter.pieces))
         parts = [_Panel(range(source.blocks), range(gradient.blocks), whole)]
-        words["width"] = parameter.pieces[0].width
+        words |= {"width": parameter.pieces[0].width, **size_words("before", before)}
     for ((batch, low, high, own), leaf), panel in product(zip(tasks, leaves, strict=True), parts):
         first, last = _planes(gradient, size, dilation, low, high)
-        seen = min(source.extent, last + (size[gradient.cut] - 1) * dilation[gradient.cut])
+        beyond = (size[gradient.cut] - 1) * dilation[gradient.cut] - before[gradient.cut]
+        first_seen = max(0, first - before[gradient.cut])
+        seen = min(source.extent, last + beyond)
         pieces = [parameter.pieces[piece] for piece in panel.pieces]
         # Pieces go by outputs first: those of the first group of outputs have all inputs of the
         # panel.
@@ -97,7 +100,11 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
             what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
             cost=seconds * (high - low) / planes * len(own) / len(rows) * share,
             reads=[
-                *(it for block in panel.sources for it in source.met(batch, block, first, seen)),
+                *(
+                    it
+                    for block in panel.sources
+                    for it in source.met(batch, block, first_seen, seen)
+                ),
                 *(it for block in panel.targets for it in gradient.met(batch, block, first, last)),
             ],
             writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
