@@ -3,10 +3,12 @@
 
     scripts/bench_nnunet.py make FOLDER --patch 64,96,96 --image 96,144,144   # a model by nnU-Net's trainer, and a scan
     scripts/bench_nnunet.py compare FOLDER --threads 2 [--no-mirroring]
+    scripts/bench_nnunet.py compare FOLDER --model nnUNetTrainer__nnUNetPlans__3d_fullres --images imagesTs
 
-Each predicts from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential,
-which takes less memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count;
-ratios are of the best of all rounds.
+FOLDER gets what both write; without --model and --images it holds them, as `make` has written them. Each predicts
+from file to file in a process of its own, imports included; nnU-Net by predict_from_files_sequential, which takes less
+memory than its pools of processes. `--warm` compiles znnpy's kernels by a run that does not count; ratios are of the
+best of all rounds. Processor time is told beside wall time, which says little on a busy machine.
 """
 
 from __future__ import annotations
@@ -52,6 +54,10 @@ def main() -> None:
     make.add_argument("--residual", action="store_true")
     compare = commands.add_parser("compare")
     compare.add_argument("folder", type=Path)
+    compare.add_argument(
+        "--model", type=Path, help="model folder of nnU-Net (default: FOLDER/model)"
+    )
+    compare.add_argument("--images", type=Path, help="folder of scans (default: FOLDER/images)")
     compare.add_argument("--threads", type=int, default=2)
     compare.add_argument("--no-mirroring", action="store_true")
     compare.add_argument("--repeat", type=int, default=1)
@@ -88,7 +94,8 @@ def _make(given: argparse.Namespace) -> None:
 
 def _compare(given: argparse.Namespace) -> None:
     folder, threads = given.folder, str(given.threads)
-    model, images = str(folder / "model"), str(folder / "images")
+    model, images = str(given.model or folder / "model"), str(given.images or folder / "images")
+    folder.mkdir(parents=True, exist_ok=True)
     mirrored = "no" if given.no_mirroring else "yes"
     run = folder / "run"
     command = [sys.executable, "-m", "znnpy"]
@@ -105,16 +112,27 @@ def _compare(given: argparse.Namespace) -> None:
         script = [sys.executable, "-c", THEIRS, model, images, str(theirs), threads, mirrored]
         rows.append(("nnU-Net", *_measured(script)))
         rows.append(("znnpy", *_measured([*ours, "--output", str(folder / "ours")])))
-        for name, seconds, peak in rows[-2:]:
-            print(f"{name:8} {seconds:8.1f} s {peak / MIB:8.0f} MiB", flush=True)
-    best = {name: min(row[1:] for row in rows if row[0] == name) for name in ("nnU-Net", "znnpy")}
-    (slow, much), (fast, little) = best["nnU-Net"], best["znnpy"]
-    print(f"znnpy takes 1 / {slow / fast:.1f} of the time, 1 / {much / little:.1f} of the memory")
+        for name, seconds, processor, peak in rows[-2:]:
+            print(
+                f"{name:8} {seconds:8.1f} s {processor:8.1f} processor s {peak / MIB:8.0f} MiB",
+                flush=True,
+            )
+    best = {
+        name: [
+            min(column) for column in zip(*(row[1:] for row in rows if row[0] == name), strict=True)
+        ]
+        for name in ("nnU-Net", "znnpy")
+    }
+    time_, processor, memory = (a / b for a, b in zip(best["nnU-Net"], best["znnpy"], strict=True))
+    print(
+        f"znnpy takes 1 / {time_:.1f} of the time, 1 / {processor:.1f} of the processor time, "
+        f"1 / {memory:.1f} of the memory"
+    )
     print(json.dumps(_differing(folder)))
 
 
-def _measured(line: list[str]) -> tuple[float, float]:
-    """Return seconds and the most bytes in memory of a command."""
+def _measured(line: list[str]) -> tuple[float, float, float]:
+    """Return seconds, processor seconds and the most bytes in memory of a command."""
     environment = os.environ | {"OMP_NUM_THREADS": line[-2] if "-c" in line else "2"}
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -125,18 +143,21 @@ def _measured(line: list[str]) -> tuple[float, float]:
     _, status, used = os.wait4(process.pid, 0)
     if status:
         sys.exit(said.decode()[-2000:])
-    return time.perf_counter() - began, used.ru_maxrss * 1024.0
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
 
 
 def _differing(folder: Path) -> dict[str, Any]:
-    """Return how many voxels have other labels."""
+    """Return how many voxels of all cases have other labels."""
     import nibabel
 
-    found = [
-        np.asarray(nibabel.load(folder / it / "a.nii.gz").dataobj) for it in ("theirs0", "ours")
-    ]
-    differ = found[0] != found[1]
-    return {"voxels": differ.size, "labels": len(np.unique(found[1])), "other": int(differ.sum())}
+    voxels, other, labels = 0, 0, set[int]()
+    for path in sorted((folder / "ours").glob("*.nii.gz")):
+        ours, theirs = (
+            np.asarray(nibabel.load(folder / it / path.name).dataobj) for it in ("ours", "theirs0")
+        )
+        voxels, other = voxels + ours.size, other + int((ours != theirs).sum())
+        labels |= set(np.unique(ours).tolist())
+    return {"voxels": voxels, "labels": len(labels), "other": other}
 
 
 if __name__ == "__main__":

@@ -178,6 +178,22 @@ def test_float64_updates_agree_with_float32():
         assert_close(results[0][1][name], wanted)
 
 
+def test_parameters_are_drawn_unless_all_are_set(monkeypatch):
+    options = {"threads": 1, "conv": "direct"}
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
+        drawn = model.parameters
+        *_, last = drawn
+        shorter = {name: 2 * array for name, array in drawn.items() if name != last}
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
+        model.set_parameters(shorter)
+        assert np.array_equal(model.parameters[last], drawn[last])
+    monkeypatch.setattr("znnpy.engine.model.initial_parameters", None)
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
+        assert model.memory
+        model.set_parameters(drawn)
+        assert all(np.array_equal(model.parameters[name], drawn[name]) for name in drawn)
+
+
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_state_and_parameters_carry_a_run_over(kind):
     options = {"optimizer": Optimizer(kind, weight_decay=0.1), "threads": 2, "conv": "direct"}

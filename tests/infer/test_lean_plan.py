@@ -46,6 +46,16 @@ def test_speed_is_not_given_up(
     assert lean_plan(network, geometry, "auto") == forward_plan(network, geometry, "auto")
 
 
+def test_memory_has_a_price(
+    network: Network, geometry: Geometry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = lean_plan(network, geometry, "auto")
+    monkeypatch.setattr(forward_costs, "PRICE", 0.0)
+    least = lean_plan(network, geometry, "auto")
+    assert least == forward_plan(network, geometry, "auto", without=forward_costs.SPECTRA)
+    assert least != usual
+
+
 def test_what_the_config_names_is_taken(network: Network, geometry: Geometry) -> None:
     for conv in ("direct", "spectral"):
         plan = lean_plan(network, geometry, conv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from znnpy.data.preparing.resampling import Resampling
 from znnpy.infer.blocks import Region
 from znnpy.infer.scans import resampled_planes
 from znnpy.infer.sliding_window import Windows
-from znnpy.infer.window_sums import mean_planes, padded
+from znnpy.infer.window_sums import kept_planes, mean_planes, padded
 
 
 def said(window: np.ndarray) -> np.ndarray:
@@ -25,7 +26,7 @@ def said(window: np.ndarray) -> np.ndarray:
 def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any) -> None:
     array = np.random.default_rng(0).standard_normal((2, *extent)).astype(np.float32)
     windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", extent, spread=spread)
-    found = list(mean_planes(array, windows, 2, said))
+    found = list(mean_planes(array, windows, 2, [said]))
     sums, total = np.zeros((2, *extent)), np.zeros(extent)
     for window in windows.meeting(Region((0, 0, 0), extent)):
         z, y, x = window.slices()
@@ -35,6 +36,30 @@ def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any) -> N
     np.testing.assert_allclose(np.concatenate(found, axis=1), sums / total, atol=1e-5)
     # No more planes are kept than a window has.
     assert max(len(some[0]) for some in found) <= size[0]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 50])
+@pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 10, 9)])
+def test_runs_add_up_and_take_turns_after_rows(size: Any, rows: int) -> None:
+    array = np.random.default_rng(0).standard_normal((2, 23, 10, 9)).astype(np.float32)
+    windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", (23, 10, 9), spread="even")
+    order: list[int] = []
+
+    def other(window: np.ndarray) -> np.ndarray:
+        order.append(1)
+        return 3 * said(window) - 1
+
+    def one(window: np.ndarray) -> np.ndarray:
+        order.append(0)
+        return said(window)
+
+    found = list(mean_planes(array, windows, 2, [one, other], rows))
+    alone = np.concatenate(list(mean_planes(array, windows, 2, [said])), axis=1)
+    np.testing.assert_allclose(np.concatenate(found, axis=1), 4 * alone - 1, atol=1e-5)
+    turns = 1 + sum(a != b for a, b in itertools.pairwise(order))
+    assert turns == 2 * -(-len(windows.starts[0]) // rows)
+    # What is kept is what was said that is.
+    assert max(len(some[0]) for some in found) <= kept_planes(windows, rows) <= 23
 
 
 def test_small_arrays_lie_in_the_middle() -> None:

@@ -53,7 +53,7 @@ def test_a_run_says_what_the_plans_say(tmp_path: Path) -> None:
 def test_weights_lie_where_the_names_say(tmp_path: Path) -> None:
     write_run(read_model(folder_of(PLAIN, tmp_path / "m")), tmp_path / "run")
     saved = read_run(tmp_path / "run", Quiet())
-    first, second = members_of(saved)
+    first, second = (read() for read in members_of(saved))
     theirs, other = weights(PLAIN, 0), weights(PLAIN, 3)
     for ours, name in (
         ("down1.conv2", "encoder.stages.1.0.convs.1.conv.weight"),

@@ -53,7 +53,7 @@ def predicted(
     """
     image, resolution = image_of(layer)
     with run_of(Path(run).expanduser()) as path:
-        saved = read_run(path, Notes())
+        saved = read_run(path, Notes(), states=False)
         if saved.config.data.prepare is not None:
             labels = _scanned(saved, image, resolution, layer.name)
             return [_placed(layer, labels, "labels", f"{layer.name} labels")]
@@ -111,7 +111,7 @@ def _nanometres(unit: Any) -> float:
 
 
 def _scanned(saved: SavedRun, image: NDArray[Any], size: Triple64, name: str) -> NDArray[Any]:
-    weights = saved.without_states().weights
+    weights = saved.weights
     with scan_model(weights, members_of(saved)) as model:
         return scan_values(model, ArrayVolume(image, name, size), weights)
 

@@ -30,8 +30,8 @@ class PatchPredictor(ComputedHere):
         checkpoint: Which = "latest",
     ) -> None:
         with run_of(Path(run).expanduser()) as path:
-            saved = read_run(path, Notes(), which=checkpoint)
-            members = members_of(saved)
+            saved = read_run(path, Notes(), which=checkpoint, states=False)
+            members = [read() for read in members_of(saved)]
         weights, training = saved.weights, saved.config.training
         self.probabilities, self._config = probabilities, saved.config
         super().__init__(

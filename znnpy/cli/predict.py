@@ -24,7 +24,7 @@ from znnpy.cli.options import (
 )
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.cli.predict_request import attributes_of, region_of, request_for, section_of
-from znnpy.cli.predict_scans import predict_scans, refused
+from znnpy.cli.predict_scans import predict_scans, refused, scan_run
 from znnpy.cli.predict_sets import cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
 
@@ -174,7 +174,7 @@ def predict(
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     changed += [f"data.border={borders}"] if borders else []
     with run_of(run) as path:
-        saved = read_run(path, Plain(), changed, which_checkpoint(checkpoint))
+        saved = read_run(path, Plain(), changed, which_checkpoint(checkpoint), states=False)
         if saved.config.data.prepare is not None:
             refused(
                 {
@@ -191,12 +191,10 @@ def predict(
                     "--verify-seams": verify_seams > 0,
                 }
             )
-            saved = saved.without_states()
+            scans = scan_run(saved, flips=augment != "none")
+            del saved  # whose weights would stay in memory
             with StopSignals():
-                flips = augment != "none"
-                predict_scans(
-                    saved, input_, output, logits=logits, overwrite=overwrite, flips=flips
-                )
+                predict_scans(scans, input_, output, logits=logits, overwrite=overwrite)
             return
     sizes = {
         "roi": region_of(roi),

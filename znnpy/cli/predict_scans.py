@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +13,45 @@ from znnpy.cli.global_options import global_options, suggest
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
+    from znnpy.data.writing.destination import Destination
+    from znnpy.infer.config_model import Weights
     from znnpy.infer.scan_cases import Case
+    from znnpy.infer.scans import ScanModel
+    from znnpy.train.members import Member
     from znnpy.train.start import SavedRun
 
 LOGITS = "logits"  # dataset of logits
 
 
+@dataclass(frozen=True)
+class ScanRun:
+    """What of a run predicts scans: `weights` without parameters, which members read; `shown`: where it came from."""
+
+    weights: Weights
+    members: Sequence[Member]
+    shown: Mapping[str, Any]
+
+
+def scan_run(saved: SavedRun, *, flips: bool) -> ScanRun:
+    """Return what of a run predicts scans; of these weights nobody else shall keep any."""
+    from znnpy.train.members import members_of
+
+    weights, config = replace(saved.weights, parameters={}), saved.weights.config
+    if not flips:
+        inference = config.inference.model_copy(update={"flips": ()})
+        weights = replace(weights, config=config.model_copy(update={"inference": inference}))
+    shown = {"run": str(saved.path.resolve()), "iteration": saved.checkpoint.iteration}
+    return ScanRun(weights, members_of(saved), shown)
+
+
 def predict_scans(
-    saved: SavedRun,
-    inputs: Sequence[str],
-    output: str,
-    *,
-    logits: bool,
-    overwrite: bool,
-    flips: bool,
+    run: ScanRun, inputs: Sequence[str], output: str, *, logits: bool, overwrite: bool
 ) -> None:
     """Predict one case, or all of a folder; of a folder, cases that are written already are left as they are."""
     from znnpy.data.writing.destination import Destination
     from znnpy.data.writing.preflight import refuse_place
     from znnpy.infer.scan_cases import cases_of
     from znnpy.infer.scan_job import scan_model
-    from znnpy.train.members import members_of
 
     cases = cases_of(inputs, output)
     usual = LOGITS if logits else LABEL_NAMES[0]
@@ -53,35 +71,25 @@ def predict_scans(
         typer.echo(f"{len(cases) - len(left)} of {len(cases)} cases are written already")
     if not left:
         return
-    weights = saved.weights if flips else _unmirrored(saved)
-    attributes = {"run": str(saved.path.resolve()), "iteration": saved.checkpoint.iteration}
-    with scan_model(weights, members_of(saved)) as model:
+    with scan_model(run.weights, run.members) as model:
         for case, place in left:
-            _predict(model, case, weights, place, attributes, logits)
+            _predict(model, case, run, place, logits)
     if not logits:
         case, place = left[0]
         suggest("view", *case.channels[:1], f"labels={place.name}")
 
 
-def _unmirrored(saved: SavedRun) -> Any:
-    weights, config = saved.weights, saved.weights.config
-    inference = config.inference.model_copy(update={"flips": ()})
-    return replace(weights, config=config.model_copy(update={"inference": inference}))
-
-
-def _predict(
-    model: Any, case: Case, weights: Any, place: Any, attributes: Mapping[str, Any], logits: bool
-) -> None:
+def _predict(model: ScanModel, case: Case, run: ScanRun, place: Destination, logits: bool) -> None:
     from znnpy.infer.blocks_bar import BlocksBar
     from znnpy.infer.scan_cases import open_case
     from znnpy.infer.scan_job import predict_scan
 
     with (
-        open_case(case, weights.config.data) as volume,
+        open_case(case, run.weights.config.data) as volume,
         BlocksBar(place.path.name, quiet=global_options().quiet) as bar,
     ):
         shape = predict_scan(
-            model, volume, weights, place, attributes, logits=logits, progress=bar.count
+            model, volume, run.weights, place, run.shown, logits=logits, progress=bar.count
         )
     axes = "(z, y, x)" if len(shape) == 3 else "(c, z, y, x)"
     typer.echo(f"{place.name}  {shape} {axes}")

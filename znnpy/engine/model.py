@@ -33,7 +33,7 @@ from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph, Touched
 from znnpy.learning.loss import LossKeys
 from znnpy.learning.optimizers import AVERAGE, OptimizerKeys, averaged
-from znnpy.network import Network, initial_parameters
+from znnpy.network import Network, initial_parameters, parameter_shapes
 from znnpy.network.folding import fold
 from znnpy.network.types import Triple
 from znnpy.plan import Choice, Plan
@@ -100,8 +100,7 @@ class Model(Closing):
         self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
         party, self._staging, self._iteration = parts.settings.party, Staging(), 0
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
-        # On every rank from the same seed: nothing has to be sent.
-        self.set_parameters(initial_parameters(self.network, self.seed))
+        self._drawn = False  # whether there are parameters: drawn when they are first asked for, or set before
 
     @property
     def input_shape(self) -> Triple | dict[str, Triple]:
@@ -153,7 +152,7 @@ class Model(Closing):
     @property
     def memory(self) -> int:
         """Planned peak in bytes: everything that tasks touch, and the tasks themselves."""
-        return self._engine.bytes
+        return self._open.bytes
 
     @property
     def plan_record(self) -> dict[str, Any]:
@@ -167,9 +166,10 @@ class Model(Closing):
 
         Filters (out, in, z, y, x) by edge, biases (out,) by node, `node.scale`, `node.running_mean` ... (out,).
         """
+        engine = self._engine
         if self._unfolded is not None:
             return {name: array.copy() for name, array in self._unfolded.items()}
-        return self._engine.parameters()
+        return engine.parameters()
 
     @in_turn
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
@@ -177,13 +177,11 @@ class Model(Closing):
 
         Filters that repeat get the mean over each block of equal taps.
         """
-        given = self._given.parameters(values)
-        if self._unfolded is not None:
-            self._unfolded |= {name: array.copy() for name, array in given.items()}
-            # Always of all parameters: one that changes may be folded into filters that do not.
-            given = fold(self.network, self._unfolded)
-        # Derived filters are made again there.
-        self._engine.set_parameters(given)
+        given, opened = self._given.parameters(values), self._open
+        # All that are set need not be drawn, which takes time and as much memory again.
+        if given.keys() != parameter_shapes(self.network).keys():
+            opened = self._engine
+        self._set(opened, given)
 
     @property
     @in_turn
@@ -399,11 +397,29 @@ class Model(Closing):
             for name, array in values.items()
         }
 
+    def _set(self, engine: SingleEngine | DoubleEngine, given: ByName) -> None:
+        if self._unfolded is not None:
+            self._unfolded |= {name: array.copy() for name, array in given.items()}
+            # Always of all parameters: one that changes may be folded into filters that do not.
+            given = fold(self.network, self._unfolded)
+        # Derived filters are made again there.
+        engine.set_parameters(given)
+        self._drawn = True
+
     @property
-    def _engine(self) -> SingleEngine | DoubleEngine:
+    def _open(self) -> SingleEngine | DoubleEngine:
         if self._opened is None:
             raise ZnnpyError("this model is closed")
         return self._opened
+
+    @property
+    def _engine(self) -> SingleEngine | DoubleEngine:
+        """The engine, with parameters."""
+        opened = self._open
+        if not self._drawn:
+            # On every rank from the same seed: nothing has to be sent.
+            self._set(opened, initial_parameters(self.network, self.seed))
+        return opened
 
     def _values(self, x: Arrays) -> dict[str, Floats]:
         _ = self._engine  # a closed one says so first

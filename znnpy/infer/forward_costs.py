@@ -19,7 +19,9 @@ MAXIMUM_SECONDS = 2.7e-10  # of one value, along one axis of a max-filter
 STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statistics
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 SPECTRA: tuple[AlgorithmName, ...] = ("spectral", "fft")
-HARDLY = 1.25  # times as long, for the least memory
+HARDLY = 1.4  # times as long at most, for less memory
+PRICE = 1.4e-9  # seconds at most for each byte of transformed filters that is spared
+TRANSFORMED = 32  # bytes of a tap's transforms, of three axes
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
@@ -41,8 +43,8 @@ def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     """Return a plan without spectra, and with few transformed filters, if it is hardly slower than the quickest one.
 
     Spectra take several times the memory of Winograd's transforms, and these of small images with many channels more
-    than they gain: such layers run directly, those first that lose least for the memory. Depends on network and sizes
-    alone.
+    than they gain: such layers run directly, those first that lose least for the memory, while they lose little for
+    it. Depends on network and sizes alone.
     """
     quickest = forward_plan(network, geometry, conv)
     lean = forward_plan(network, geometry, conv, without=SPECTRA)
@@ -56,7 +58,7 @@ def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
             more[name] = seconds_by(DIRECT, shape) - seconds_by(Method("winograd"), shape)
     filters = {name: prod(shape) for name, shape in parameter_shapes(network).items()}
     for name in sorted(more, key=lambda name: more[name] / filters[name]):
-        if spent + more[name] <= most:
+        if spent + more[name] <= most and more[name] <= PRICE * TRANSFORMED * filters[name]:
             layers[name] = LayerPlan.of(DIRECT, DIRECT, DIRECT, "takes less memory")
             spent += more[name]
     return Plan(layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,16 +31,21 @@ from znnpy.infer.scans import (
     flips_of,
     labelled,
     logits_of,
+    rows_together,
     windows_of,
 )
+from znnpy.infer.window_sums import kept_planes
 from znnpy.registry import resolved
 
 
 @contextmanager
 def scan_model(
-    weights: Weights, members: Sequence[Arrays], report: Report | None = None
+    weights: Weights, members: Sequence[Callable[[], Arrays]], report: Report | None = None
 ) -> Iterator[ScanModel]:
-    """Yield the model of a run for one window, whose members' logits are averaged."""
+    """Yield the model of a run for one window, whose members' logits are averaged; each reads its weights.
+
+    Of `weights` the parameters are not used.
+    """
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights)
     plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
@@ -130,7 +135,8 @@ def needed_bytes(model: ScanModel, prepared: Prepared, config: Config, *, logits
     """Return the bytes that predicting a prepared scan takes beside the model and the scan itself."""
     windows = windows_of(config, prepared)
     plane = int(np.prod(windows.extent[1:], dtype=np.int64))
-    sums = 4 * (2 * model.channels + 1) * windows.size[0] * plane
+    planes = kept_planes(windows, rows_together(model, windows))
+    sums = 4 * (2 * model.channels + 1) * planes * plane
     written = 4 * model.channels if logits else 1
     return sums + 2 * written * int(np.prod(prepared.whole, dtype=np.int64))
 

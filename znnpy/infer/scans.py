@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,17 +30,18 @@ Progress = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
 AXES = "zyx"
 PLANES = 32 << 20  # bytes of logits that are resampled at once
+SUMS = 64 << 20  # bytes of sums beside those of a window, so that members change seldom
 
 
 @dataclass
 class ScanModel:
-    """A network of one window's size, and the weights of its members, whose logits are averaged.
+    """A network of one window's size, and functions that read the weights of its members, whose logits are averaged.
 
     `flips`: axes of the array (c, z, y, x) along which mirror images are taken. For one thread at a time.
     """
 
     model: Model
-    members: Sequence[Arrays]
+    members: Sequence[Callable[[], Arrays]]
     flips: tuple[int, ...]
     current: int = -1
 
@@ -48,20 +50,19 @@ class ScanModel:
         """The number of logits of a voxel."""
         return self.model.network.outputs[0].channels
 
-    def logits(self, window: Float32) -> Float32:
-        """Return the mean logits (k, z, y, x) of a window (c, z, y, x); RunError where they are not finite."""
-        found: Float32 | None = None
-        for number, weights in enumerate(self.members):
-            if number != self.current:
-                self.model.set_parameters(weights)
-                self.current = number
-            for axes in self._mirrored():
-                values = self._run(window, axes)
-                if found is None:
-                    found = np.array(values)
-                else:
-                    found += values
-        assert found is not None
+    def logits(self, window: Float32, member: int = 0) -> Float32:
+        """Return what a member adds to the mean logits (k, z, y, x) of a window (c, z, y, x).
+
+        Raises RunError where they are not finite.
+        """
+        if member != self.current:
+            # Read when they are wanted, and not kept: the model has them.
+            self.model.set_parameters(self.members[member]())
+            self.current = member
+        first, *others = self._mirrored()
+        found = np.array(self._run(window, first))
+        for axes in others:
+            found += self._run(window, axes)
         found /= np.float32(len(self.members) * 2 ** len(self.flips))
         if not np.isfinite([found.min(), found.max()]).all():
             raise RunError(
@@ -87,6 +88,15 @@ def windows_of(config: Config, prepared: Prepared) -> Windows:
     size = said.window or config.training.output_shape
     z, y, x = (max(pair) for pair in zip(prepared.array.shape[1:], size, strict=True))
     return Windows(size, said.overlap, said.blend, (z, y, x), spread=said.spread)
+
+
+def rows_together(model: ScanModel, windows: Windows) -> int:
+    """Return how many rows of windows one member has before the next: as setting its weights takes time."""
+    if len(model.members) == 1:
+        return 1
+    plane = 4 * (model.channels + 1) * windows.extent[1] * windows.extent[2]
+    room, starts = SUMS // plane, windows.starts[0]
+    return max(1, sum(start - starts[0] < room for start in starts))
 
 
 def flips_of(config: Config) -> tuple[int, ...]:
@@ -136,16 +146,18 @@ def _restored(
     """Yield logits (k, planes, y, x) in the voxels of the cropped scan, from the first plane to the last."""
     windows = windows_of(config, prepared)
     array, inside = padded(prepared.array, windows.size)
-    total, done = len(windows.meeting(inside)), itertools.count(1)
+    total, done = len(windows.meeting(inside)) * len(model.members), itertools.count(1)
 
-    def run(window: Float32) -> Float32:
-        values = model.logits(window)
+    def run(member: int, window: Float32) -> Float32:
+        values = model.logits(window, member)
         if progress:
             progress(next(done), total)
         return values
 
     assert config.data.prepare is not None
-    planes = _inner(mean_planes(array, windows, model.channels, run), inside.slices())
+    runs = [partial(run, member) for member in range(len(model.members))]
+    means = mean_planes(array, windows, model.channels, runs, rows_together(model, windows))
+    planes = _inner(means, inside.slices())
     yield from resampled_planes(planes, prepared.restoring(config.data.prepare))
 
 

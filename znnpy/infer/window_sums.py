@@ -6,8 +6,8 @@ the windows, and handed on as soon as no further window reaches a plane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,27 +35,51 @@ def padded(array: Float32, size: Triple) -> tuple[Float32, Region]:
     return np.pad(array, [(0, 0), *sides]), inside
 
 
-def mean_planes(array: Float32, windows: Windows, channels: int, run: Run) -> Iterator[Float32]:
-    """Yield the weighted means (k, planes, y, x) over all windows, from the first plane to the last.
+def mean_planes(
+    array: Float32, windows: Windows, channels: int, runs: Sequence[Run], rows: int = 1
+) -> Iterator[Float32]:
+    """Yield the weighted sums of all runs (k, planes, y, x) over all windows, from the first plane to the last.
 
-    `array` (c, z, y, x) is no smaller than a window; `run` gives `channels` values of a voxel.
+    `array` (c, z, y, x) is no smaller than a window; each run gives `channels` values of a voxel. Each run has `rows`
+    rows of windows, which begin at one plane, before the next one has them.
     """
     weight, (depth, *plane) = windows.weight, windows.extent
-    sums = np.zeros((channels, windows.size[0], *plane), np.float32)
-    total = np.zeros((windows.size[0], *plane), np.float32)
-    places = windows.meeting(Region((0, 0, 0), windows.extent))
+    planes = kept_planes(windows, rows)
+    sums = np.zeros((channels, planes, *plane), np.float32)
+    total = np.zeros((planes, *plane), np.float32)
     first = 0
-    for start, row in groupby(places, key=lambda window: window.lower[0]):
+    for together in _together(windows, rows):
+        start = together[0].lower[0]
         if start > first:
             yield _taken(sums, total, start - first)
             first = start
-        for window in row:
-            z, y, x = window.slices()
-            values = run(array[:, z, y, x])
-            total[:, y, x] += weight
-            for sum_, found in zip(sums, values, strict=True):
-                sum_[:, y, x] += found * weight
+        for number, run in enumerate(runs):
+            for window in together:
+                z, y, x = window.slices()
+                here = (slice(z.start - first, z.stop - first), y, x)
+                values = run(array[:, z, y, x])
+                if number == 0:
+                    total[here] += weight
+                for sum_, found in zip(sums, values, strict=True):
+                    sum_[here] += found * weight
     yield _taken(sums, total, depth - first)
+
+
+def kept_planes(windows: Windows, rows: int) -> int:
+    """Return the most planes that windows reach at once, where so many rows of them are made together."""
+    starts = windows.starts[0]
+    lasts = starts[rows - 1 :: rows]
+    apart = (last - first for first, last in zip(starts[::rows], lasts, strict=False))
+    rest = starts[-1] - starts[(len(starts) - 1) // rows * rows]
+    return windows.size[0] + max([*apart, rest])
+
+
+def _together(windows: Windows, rows: int) -> Iterator[list[Region]]:
+    """Yield the windows of each few rows, in their order."""
+    places = windows.meeting(Region((0, 0, 0), windows.extent))
+    each = (list(row) for _, row in groupby(places, key=lambda window: window.lower[0]))
+    while some := list(islice(each, rows)):
+        yield [*chain(*some)]
 
 
 def _taken(sums: Float32, total: Float32, planes: int) -> Float32:

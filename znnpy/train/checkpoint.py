@@ -29,11 +29,15 @@ _NAME = re.compile(r"iteration-(\d{9})\.npz")
 
 @dataclass(frozen=True)
 class Contents:
-    """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network."""
+    """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network.
+
+    `states`: whether the optimiser's are read; of others only names, shapes and dtypes are looked at.
+    """
 
     parameters: Mapping[str, Kind]
     optimizer_state: Mapping[str, Kind]
     network: str = ""
+    states: bool = True
 
     def members(self) -> dict[str, Kind]:
         """Return the kinds of all arrays by their names in the file."""
@@ -131,7 +135,7 @@ def load(path: Path, contents: Contents) -> Checkpoint:
             groups: dict[str, Arrays] = {group: {} for group in GROUPS}
             for name in file.kinds:
                 group, _, inner = name.partition("/")
-                if name in members:
+                if name in members and (contents.states or group != "optimizer_state"):
                     groups[group][inner] = file.array(name, negative=members[name].negative)
         return Checkpoint(**{**meta, **groups})
     except DAMAGE as error:

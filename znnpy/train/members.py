@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from znnpy.train import checkpoint as checkpoints
@@ -15,18 +17,41 @@ def member_folder(run: Path, number: int) -> Path:
     return run / MEMBERS / f"{number:03d}"
 
 
-def members_of(saved: SavedRun) -> list[Arrays]:
-    """Return the parameters of all members, the run's own first; of a run that was trained since its own alone.
+class Member:
+    """Gives the parameters of a member, RunError for damaged ones: first those that are there already, if any.
 
-    Raises RunError for weights that are damaged.
+    They are read anew whenever they are asked for again, so that as few members are in memory as their user keeps.
     """
-    weights = saved.weights
-    found: list[Arrays] = [dict(weights.parameters)]
-    contents = contents_of(saved.config)
-    for path in further_members(saved):
-        own = checkpoints.load(path, contents).parameters
-        found.append({name: own[name] for name in weights.parameters})
-    return found
+
+    def __init__(self, read: Callable[[], Arrays], there: Arrays | None = None) -> None:
+        self._read, self._there = read, there
+
+    def __call__(self) -> Arrays:
+        """Return the parameters by name."""
+        there, self._there = self._there, None
+        return self._read() if there is None else there
+
+
+def members_of(saved: SavedRun) -> Sequence[Member]:
+    """Return all members, the run's own first; of a run that was trained since its own alone."""
+    own = dict(saved.weights.parameters)
+    averages = saved.config.training.ema is not None
+    names, contents = tuple(own), replace(contents_of(saved.config), states=averages)
+    # Without the weights, which nobody shall keep.
+    light = replace(saved, checkpoint=replace(saved.checkpoint, parameters={}, optimizer_state={}))
+
+    def read_own() -> Arrays:
+        found = checkpoints.of_iteration(light.path, light.checkpoint.iteration, contents)
+        return dict(replace(light, checkpoint=found).weights.parameters)
+
+    def reading(path: Path) -> Callable[[], Arrays]:
+        def read() -> Arrays:
+            found = checkpoints.load(path, contents).parameters
+            return {name: found[name] for name in names}
+
+        return read
+
+    return [Member(read_own, own), *(Member(reading(path)) for path in further_members(saved))]
 
 
 def further_members(saved: SavedRun) -> list[Path]:

@@ -87,12 +87,6 @@ class SavedRun:
         parameters = {name: found[name] for name in parameter_shapes(network)}
         return Weights(self.config, network, plan, parameters, self.helpers)
 
-    def without_states(self) -> SavedRun:
-        """Return the run without the optimiser's states, as large as its weights, unless averages are made of them."""
-        if self.config.training.ema:
-            return self
-        return replace(self, checkpoint=replace(self.checkpoint, optimizer_state={}))
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -226,12 +220,18 @@ def _note_changes(log: Path, standing: Standing) -> None:
 
 
 def read_run(
-    path: Path, reporter: Reporter, overrides: Sequence[str] = (), which: Which = "latest"
+    path: Path,
+    reporter: Reporter,
+    overrides: Sequence[str] = (),
+    which: Which = "latest",
+    *,
+    states: bool = True,
 ) -> SavedRun:
     """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
-    `which`: its newest checkpoint, the best one, or that of an iteration. Raises RunError when there is no run, it
-    has no such checkpoint yet, or its network would be another.
+    `which`: its newest checkpoint, the best one, or that of an iteration. `states`: also the optimiser's states, which
+    are as large as the weights or larger; else only where weights are made of them. Raises RunError when there is no
+    run, it has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
     trained = load_config(path / CONFIG)
@@ -244,7 +244,8 @@ def read_run(
             f"{path} was trained with another network; changed: {_first(changed)}; undo that"
         )
     plan = _plan(path / PLAN, trained)
-    checkpoint = _saved(path, contents_of(trained), which, reporter)
+    contents = replace(contents_of(trained), states=states or config.training.ema is not None)
+    checkpoint = _saved(path, contents, which, reporter)
     # Weights that were taken over have no plan before they are trained.
     if plan is None and checkpoint.iteration:
         reporter.note(lost(path / PLAN, "algorithms are"))

@@ -1,0 +1,55 @@
+"""Members of a run that was taken over: their weights are read when they are wanted, and not kept."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nnunet_model import folder_of
+from nnunet_plans import Recipe
+
+from znnpy.errors import RunError
+from znnpy.interop.run import write_run
+from znnpy.interop.source import read_model
+from znnpy.train.members import members_of
+from znnpy.train.progress import Quiet
+from znnpy.train.start import SavedRun, read_run
+
+
+def saved_in(tmp_path: Path) -> SavedRun:
+    """A run of two members, as it is read for prediction."""
+    write_run(read_model(folder_of(Recipe(folds=(0, 3)), tmp_path / "model")), tmp_path / "run")
+    return read_run(tmp_path / "run", Quiet(), states=False)
+
+
+def test_weights_are_given_away_and_read_again(tmp_path: Path) -> None:
+    saved = saved_in(tmp_path)
+    wanted = {name: array.copy() for name, array in saved.weights.parameters.items()}
+    members = members_of(saved)
+    first = weakref.ref(next(iter(saved.checkpoint.parameters.values())))
+    del saved
+    assert first() is not None  # which are there already, so that they are not read twice
+    for _ in range(2):
+        given = members[0]()
+        assert given.keys() == wanted.keys()
+        assert all(np.array_equal(given[name], wanted[name]) for name in wanted)
+        del given
+        assert first() is None
+    assert not np.array_equal(members[1]()["output.conv"], wanted["output.conv"])
+
+
+def test_states_are_left_in_the_file(tmp_path: Path) -> None:
+    saved = saved_in(tmp_path)
+    assert saved.checkpoint.optimizer_state == {}
+    assert read_run(saved.path, Quiet()).checkpoint.optimizer_state.keys()
+
+
+def test_damaged_members_are_told(tmp_path: Path) -> None:
+    saved = saved_in(tmp_path)
+    members = members_of(saved)
+    (path,) = saved.path.glob("members/001/*.npz")
+    path.write_bytes(path.read_bytes()[:-300])
+    with pytest.raises(RunError, match="is damaged"):
+        members[1]()
