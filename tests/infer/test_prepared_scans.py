@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ def model() -> Iterator[Model]:
         yield made
 
 
+def read(nets: list[Any]) -> list[Callable[[], Any]]:
+    """What reads the weights of members."""
+    return [lambda net=net: net for net in nets]  # type: ignore[misc]
+
+
 def members(model: Model, count: int) -> list[Any]:
     return [initial_parameters(model.network, seed) for seed in range(count)]
 
@@ -38,7 +43,7 @@ def members(model: Model, count: int) -> list[Any]:
 def test_means_over_members_and_mirror_images(model: Model) -> None:
     window = np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)
     nets = members(model, 2)
-    found = ScanModel(model, nets, (1, 3)).logits(window)
+    found = ScanModel(model, read(nets), (1, 3)).logits(window)
     images = []
     for net in nets:
         model.set_parameters(net)
@@ -74,7 +79,7 @@ def prepared(array: np.ndarray) -> Prepared:
 
 def test_regions_are_painted_in_their_order(model: Model) -> None:
     scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
-    net, plain = ScanModel(model, members(model, 1), ()), config()
+    net, plain = ScanModel(model, read(members(model, 1)), ()), config()
     logits = logits_of(net, scan, plain)
     assert logits.shape == (2, 9, 10, 12)
     assert not logits[:, 0].any()
@@ -96,4 +101,4 @@ def test_axes_of_flips() -> None:
 def test_values_that_are_not_finite_are_refused(model: Model) -> None:
     wild = {name: array * np.float32(1e30) for name, array in members(model, 1)[0].items()}
     with pytest.raises(RunError, match="NaN or infinite"):
-        ScanModel(model, [wild], ()).logits(np.full((1, *WINDOW), 1e30, np.float32))
+        ScanModel(model, read([wild]), ()).logits(np.full((1, *WINDOW), 1e30, np.float32))
