@@ -43,7 +43,8 @@ def members(model: Model, count: int) -> list[Any]:
 def test_means_over_members_and_mirror_images(model: Model) -> None:
     window = np.random.default_rng(0).standard_normal((1, *WINDOW)).astype(np.float32)
     nets = members(model, 2)
-    found = ScanModel(model, read(nets), (1, 3)).logits(window)
+    scan = ScanModel(model, read(nets), (1, 3))
+    found = scan.logits(window, 0) + scan.logits(window, 1)
     images = []
     for net in nets:
         model.set_parameters(net)
