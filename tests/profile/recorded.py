@@ -11,6 +11,7 @@ from znnpy.profile.recorded_updates import (
     profile_predictions,
     profile_updates,
 )
+from znnpy.profile.simulation import MANY
 
 NET = {
     "input": 1,
@@ -23,14 +24,14 @@ NET = {
 
 
 def small_model(threads: int, *, training: bool = True, record: int = 0) -> znnpy.Model:
-    """A model of the net."""
+    """A model of the net, cut for as many workers as are simulated."""
     return znnpy.Model(
         NET,
         (10, 10, 10),
         threads=threads,
         conv="direct",
         training=training,
-        execution=znnpy.Execution(record=record),
+        execution=znnpy.Execution(record=record, cut_for=MANY),
     )
 
 
