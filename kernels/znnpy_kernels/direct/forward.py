@@ -68,6 +68,7 @@ from znnpy_kernels.direct.epilogue import EPILOGUE
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.simd.codegen import (
+    WORD,
     ZERO_VECTOR,
     Value,
     add,
@@ -77,6 +78,7 @@ from znnpy_kernels.simd.codegen import (
     float_pointer,
     load_vector,
     moved,
+    prefetch,
     store_vector,
     when,
     word,
@@ -141,6 +143,10 @@ class _Block(RegisterBlock):
         store_vector(self.builder, value, place)
 
     def sums(self, positions: int) -> list[Value]:
+        b, target_block = self.builder, self.field("target_block")
+        for number in range(self.outputs):
+            start = moved(b, self.target, b.mul(target_block, word(number)))
+            self.ask_ahead(start, positions, word(LANES), write=True)
         # What is there is the start of the sums, so their order is that of the blocks.
         before = when(
             self.builder,
@@ -169,9 +175,13 @@ class _Block(RegisterBlock):
         vectors = word(self.outputs * LANES)
         filter_block = b.mul(b.mul(taps, self.inner), vectors)
         source_block = self.field("source_block")
+        # Voxels that other taps see are in a cache when the next register block comes.
+        alone, positions = b.icmp_signed("==", taps, word(1)), len(sums) // self.outputs
 
         def body(index: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
+            with b.if_then(alone):
+                self.ask_ahead(source, positions, self.step, write=False)
             # Only the last block may have fewer channels; its filters are packed without padding.
             last = b.icmp_signed("==", b.add(index, word(1)), self.blocks)
             inner = b.select(last, self.inner_last, self.inner)
@@ -182,6 +192,15 @@ class _Block(RegisterBlock):
         carried = [self.source, filters, *sums]
         # Maybe empty: no block where no tap lies inside.
         return counted_loop(b, self.blocks, carried, body, maybe_empty=True)[2:]
+
+    def ask_ahead(self, start: Value, positions: int, step: Value, *, write: bool) -> None:
+        """Ask for the lines of one vector at each position of the next register block."""
+        b = self.builder
+        # Many blocks of channels are more streams than a CPU sees by itself: 128 channels of 32^3, one tap, take
+        # 6.4 ms without, 5.2 with.
+        for position in range(positions, 2 * positions):
+            place = moved(b, start, b.mul(step, word(position)))
+            prefetch(b, b.ptrtoint(place, WORD), write=write, level=1)
 
     def channels(
         self, inner: Value, source: Value, filters: Value, sums: list[Value]
