@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from znnpy.errors import ModelFileError
+from znnpy.interop.assembled import assembled
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.onnx.file import read_graph
 from znnpy.interop.onnx.graph import network_of
+from znnpy.interop.onnx.own_file import own_file
 from znnpy.interop.operators.training import target_for, training_keys
 
 SUFFIX = ".onnx"
@@ -15,6 +17,7 @@ NORMALIZATION = (
     "normalisation of the input is not part of the file: data.normalize is none, set it if the net expects "
     "another"
 )
+OWN = "znnpy export wrote this file: images are prepared, and windows as large, as in its run"
 
 
 def is_model(path: Path) -> bool:
@@ -25,8 +28,13 @@ def is_model(path: Path) -> bool:
 def read_model(path: Path) -> ImportedModel:
     """Return the model of a file; all of its weights are read."""
     graph = read_graph(path)
+    title = f"{path.name}: ONNX, opset {graph.opset}"
     try:
         found = network_of(graph, str(path))
+        title += f", {len(found.network.nodes)} nodes"
+        if (own := own_file(graph.facts)) is not None:
+            where = f"{path}: its metadata"
+            return assembled(title, found, own.data, window=own.window, notes=[OWN], where=where)
         (sizes,) = graph.inputs.values()
         training = training_keys(found, fixed=all(n is not None for n in sizes[2:]))
     except ModelFileError as error:
@@ -37,7 +45,6 @@ def read_model(path: Path) -> ImportedModel:
         "data": {"normalize": "none", "target": target_for(found.network)},
         "training": training,
     }
-    title = f"{path.name}: ONNX, opset {graph.opset}, {len(found.network.nodes)} nodes"
     return ImportedModel(
         title, config, {"weights": lambda: found.parameters}, [NORMALIZATION, *found.notes]
     )
