@@ -28,9 +28,14 @@ def exported(folder: Path, monkeypatch: pytest.MonkeyPatch, **sections: Any) -> 
     return folder / "run.onnx"
 
 
-def predicted(run: str) -> np.ndarray:
+def write_image() -> None:
+    with h5py.File("image.h5", "w") as file:
+        file["raw"] = np.random.default_rng(0).integers(0, 255, (9, 20, 30)).astype("u1")
+
+
+def predicted(run: str, *more: str) -> np.ndarray:
     line = ("predict", run, "--input", "image.h5", "--output", f"{run}.h5", "--threads", 1)
-    assert status_of(*line) == 0
+    assert status_of(*line, *more) == 0
     with h5py.File(f"{run}.h5") as file:
         values: np.ndarray = file["prediction"][:]
     return values
@@ -42,8 +47,7 @@ def test_predictions_are_those_of_the_run(
     percentiles = {"kind": "percentiles", "low": 2, "clip": True}
     window = {"window": [4, 8, 12]}
     exported(tmp_path, monkeypatch, data={"normalize": percentiles}, inference=window)
-    with h5py.File("image.h5", "w") as file:
-        file["raw"] = np.random.default_rng(0).integers(0, 255, (9, 20, 30)).astype("u1")
+    write_image()
     assert status_of("import", "run.onnx", "--output", "back") == 0
     said = capsys.readouterr().err
     assert "znnpy export wrote this file" in said
@@ -70,7 +74,6 @@ def test_scans_are_prepared_as_in_the_run(tmp_path: Path, monkeypatch: pytest.Mo
         ("prepare", '"x"', "metadata prepare are"),
         ("output_shapes", "{}", "output_shapes are empty"),
         ("output_shapes", '{"output": [4, 8, true]}', "must hold three sizes, z, y, x"),
-        ("output_shapes", '{"output": [4, 7, 8]}', r"windows of \[4, 7, 8\] voxels .* 8 x 8"),
     ],
 )
 def test_damaged_metadata(
@@ -83,6 +86,30 @@ def test_damaged_metadata(
     onnx.save(model, path)
     with pytest.raises(ModelFileError, match=f"run.onnx: .*{words}"):
         read_model(path)
+
+
+def test_a_window_that_does_not_fit_becomes_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a resize by voxels more, which is read with the ratio that it has at one size."""
+    resized = {"factor": 1, "divisor": [1, 2, 2], "more": [0, 1, 1], "mode": "linear"}
+    grown = {"factor": [1, 2, 2], "more": [0, -2, -2], "mode": "linear"}
+    last = {"conv": {"channels": 1, "size": 1}}
+    network = {"layers": [{"resize": resized}, {"resize": grown}, last]}
+    monkeypatch.chdir(tmp_path)
+    normalize = {"kind": "range", "per": "slice"}
+    run_of(tmp_path / "run", network, data={"normalize": normalize})
+    assert status_of("export", "run", "--format", "onnx") == 0
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    said = capsys.readouterr().err
+    assert "windows of [4, 6, 6] voxels (z, y, x) do not fit" in said
+    assert "become [4, 192, 192]" in said
+    config = load_config(tmp_path / "back" / "config.yaml")
+    assert config.inference.window == (4, 192, 192)
+    assert config.data.normalize.model_dump() == normalize | {"nonzero": False}
+    write_image()
+    wanted = predicted("run", "--set", "inference.window=[4,192,192]")
+    np.testing.assert_allclose(predicted("back"), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_a_wrong_key_is_named(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from znnpy.errors import ModelFileError
+from znnpy.geometry.shape_inference import smallest
 from znnpy.interop.assembled import assembled
 from znnpy.interop.model import ImportedModel
 from znnpy.interop.onnx.file import read_graph
 from znnpy.interop.onnx.graph import network_of
-from znnpy.interop.onnx.own_file import own_file
+from znnpy.interop.onnx.own_file import OwnFile, own_file
+from znnpy.interop.operators.described import Described
 from znnpy.interop.operators.training import target_for, training_keys
 
 SUFFIX = ".onnx"
@@ -18,6 +20,10 @@ NORMALIZATION = (
     "another"
 )
 OWN = "znnpy export wrote this file: images are prepared, and windows as large, as in its run"
+RESIZED = (
+    "znnpy export wrote this file: images are prepared as in its run; its windows of {} voxels (z, y, x) do not fit "
+    "the sizes that resizes were read with, and become {}"
+)
 
 
 def is_model(path: Path) -> bool:
@@ -33,8 +39,7 @@ def read_model(path: Path) -> ImportedModel:
         found = network_of(graph, str(path))
         title += f", {len(found.network.nodes)} nodes"
         if (own := own_file(graph.facts)) is not None:
-            where = f"{path}: its metadata"
-            return assembled(title, found, own.data, window=own.window, notes=[OWN], where=where)
+            return _own(title, found, own)
         (sizes,) = graph.inputs.values()
         training = training_keys(found, fixed=all(n is not None for n in sizes[2:]))
     except ModelFileError as error:
@@ -48,3 +53,10 @@ def read_model(path: Path) -> ImportedModel:
     return ImportedModel(
         title, config, {"weights": lambda: found.parameters}, [NORMALIZATION, *found.notes]
     )
+
+
+def _own(title: str, found: Described, own: OwnFile) -> ImportedModel:
+    # A resize by voxels more is read as the ratio that it has at one size, and does not fit others.
+    window = smallest(found.network, own.window)
+    note = OWN if window == own.window else RESIZED.format(list(own.window), list(window))
+    return assembled(title, found, own.data, window=window, notes=[note])
