@@ -213,6 +213,15 @@ def test_wrong_usage_is_status_2(capsys, words):
 
 
 @pytest.mark.parametrize(
+    "words", [["segment", "a", "--method", "watershd"], ["init", "--for", "watershd"]]
+)
+def test_a_wrong_choice_is_said_with_the_right_ones(capsys, words):
+    code, _, errors = run(capsys, *words)
+    assert code == 2
+    assert f"Invalid value for '{words[-2]}': 'watershd' is not one of" in errors
+
+
+@pytest.mark.parametrize(
     "command", ["predict", "segment", "view", "evaluate", "train", "profile", "check"]
 )
 def test_help_says_what_to_type(capsys, monkeypatch, command):

@@ -76,6 +76,18 @@ def test_a_part_of_labels_that_do_not_say_where_they_lie(
     assert found["adapted_rand_error"] == pytest.approx(error)
 
 
+def test_labels_that_cover_a_part_and_do_not_say_which(capsys: pytest.CaptureFixture[str]) -> None:
+    write("plain.h5", TRUTH[:, 1:])
+    said = scored(capsys, "objects.h5", "--labels", "plain.h5")
+    assert "plain.h5:labels has" in said
+    assert "does not say where they lie" in said
+    write("placed.h5", TRUTH[:, 1:], offset=(0, 4, 0))
+    assert "where they lie" not in scored(capsys, "objects.h5", "--labels", "placed.h5")
+    write("part.h5", OBJECTS[:, 1:], offset=(0, 0, 0))
+    write("whole.h5", TRUTH)
+    assert "where they lie" not in scored(capsys, "part.h5", "--labels", "whole.h5")
+
+
 def test_what_is_masked_or_unlabelled_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
     write("mask.h5", OBJECTS == TRUTH, offset=(0, 0, 0))
     words = ("objects.h5", "--labels", "labels.h5", "--mask", "mask.h5", "--json")

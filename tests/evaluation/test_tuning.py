@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import h5py
@@ -141,10 +142,19 @@ def test_the_command(
     assert "--mask is for --tune" in capsys.readouterr().err
 
 
+def test_labels_of_another_size_that_do_not_say_where_they_lie(pair: Pair) -> None:
+    said: list[str] = []
+    smaller = ArrayVolume(pair[1].array[0][:, 4:], "labels")
+    tuned(pair[0], smaller, None, Request("components", threshold=0.3), said.append)
+    assert said[0].startswith("labels has (18, 28, 34) voxels")
+
+
 def test_a_prediction_without_objects_is_said(pair: Pair) -> None:
     blank = ArrayVolume(np.ones(pair[0].extent, np.float32), "blank", (1, 1, 1), (0, 0, 0))
     said: list[str] = []
-    tuned(blank, pair[1], None, Request("agglomerate", threshold=0.5), said.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what is only tried is not remarked on
+        tuned(blank, pair[1], None, Request("agglomerate", threshold=0.5), said.append)
     assert len(said) == 1
     assert said[0].startswith("the best that was found in blank has no objects")
     said.clear()

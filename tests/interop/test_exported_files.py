@@ -49,7 +49,9 @@ def test_what_is_written(trained: Trained, name: str) -> None:
 def test_what_is_refused(trained: Trained, name: str) -> None:
     before = entries()
     suffix = FORMATS[name].suffixes[0]
-    with pytest.raises(ExportError, match=rf"a\.txt: the name of a {name} file ends in {suffix}"):
+    with pytest.raises(
+        ExportError, match=rf"a\.txt: the name of a file of format {name} ends in {suffix}"
+    ):
         export(trained, name, Path("a.txt"))
     with pytest.raises(ExportError, match=r"cannot write .*: No such file or directory"):
         export(trained, name, Path(f"nowhere/a{suffix}"))

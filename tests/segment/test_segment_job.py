@@ -148,6 +148,36 @@ def test_one_object_of_most_voxels_is_remarked_on(method: str) -> None:
         assert len(segment(volume(np.zeros_like(values)), Request(method)).sizes) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "least", "words"),
+    [
+        ("components", 0, r"below 0.5; take a higher --threshold$"),
+        ("agglomerate", 0, r"below 0.2 \(0.4 of the way to --threshold 0.5\); take a higher"),
+        ("watershed", 7, r"below 0.2, in 7 voxels at least; .* or a smaller --min-size$"),
+    ],
+)
+def test_no_objects_are_remarked_on(method: str, least: int, words: str) -> None:
+    begins = 0.5 if method == "components" else 0.2
+    above, below = (np.full((3, 8, 8), begins + by, np.float32) for by in (0.01, -0.01))
+    with pytest.warns(
+        UserWarning,
+        match=f"no objects in p.h5:p: --method {method} begins where values are {words}",
+    ):
+        assert len(segment(volume(above), Request(method, min_size=least)).sizes) == 0
+    with pytest.warns(UserWarning, match="object 1 has 100%"):
+        segment(volume(below), Request(method, min_size=least))
+    away = np.stack([1 - above] * 3)
+    with pytest.warns(UserWarning, match=r"are above 0\.[58].*take a lower --threshold"):
+        segment(volume(away), Request(method, "affinity", min_size=least))
+
+
+def test_no_objects_of_a_method_without_beginning_are_remarked_on() -> None:
+    pytest.importorskip("bioimage_cpp")
+    one = volume(np.ones((4, 2, 4, 4), np.float32), [*OFFSETS, [0, 0, -3]])
+    with pytest.warns(UserWarning, match=r"--method mutex found none, in 33 voxels at least; take"):
+        assert len(segment(one, Request("mutex", min_size=33)).sizes) == 0
+
+
 def test_voxel_sizes_choose_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of thick sections each is cut by itself: its fragments are as many as there are sections."""
     seen = []

@@ -167,6 +167,14 @@ def test_refused(
     assert not Path("c.yaml").exists()
 
 
+def test_an_image_alone_is_not_its_own_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    with h5py.File("one.h5", "w") as file:
+        file["raw"] = OBJECTS.astype(np.uint8)
+    assert status_of("init", "c.yaml", "--for", "membranes", "--data", "one.h5") == 1
+    assert "one.h5:raw is the image itself" in capsys.readouterr().err
+    assert not Path("c.yaml").exists()
+
+
 def test_a_number_for_each_image_is_no_volume_of_objects(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from functools import cache
 from typing import Annotated, Any
@@ -166,9 +166,23 @@ def _commands() -> Any:
     for command in (made, *made.commands.values()):
         command.help = BROKEN.sub(" ", command.help or "")
         for param in command.get_params(typer.Context(command)):
+            param.process_value = _plainly(param.process_value)
             if param.param_type_name == "argument" or getattr(param, "is_flag", False):
                 param.display_type_rich = lambda ctx: None
     return made
+
+
+def _plainly(convert: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a conversion of what is typed whose errors begin with what is wrong, not with their class."""
+
+    def converted(context: Any, value: Any) -> Any:
+        try:
+            return convert(context, value)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+    return converted
 
 
 def _warn(

@@ -55,6 +55,7 @@ def score(
 
     from znnpy.data.opening import open_volume
     from znnpy.evaluation.objects import (
+        beyond_labels,
         read_pair,
         score_classes,
         score_each,
@@ -74,6 +75,9 @@ def score(
             if name is not None
         ]
         pair = read_pair(*opened)
+        remark = beyond_labels(*opened[:2])
+    if remark:
+        note(remark)
     if not classes and np.unique(pair.labelled).size <= 2:
         note(f"{labels} has no more than one object there, so that none can be merged with another")
     if classes:

@@ -181,6 +181,18 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
     return Pair(arrays[1], arrays[0], known, size, truth.name)
 
 
+def beyond_labels(found: Volume, truth: Volume) -> str | None:
+    """Return a remark on labels that do not cover what is scored and do not say where they lie; None for others."""
+    if truth.placed is not None or all(
+        a <= b for a, b in zip(found.extent, truth.extent, strict=True)
+    ):
+        return None
+    return (
+        f"{truth.name} has {truth.extent} voxels (z, y, x) and does not say where they lie, {found.name} has "
+        f"{found.extent}: labels are taken to begin at 0, 0, 0, and what goes beyond does not count"
+    )
+
+
 def _triple(values: Any) -> Triple:
     z, y, x = (int(value) for value in values)
     return (z, y, x)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import VolumeError
-from znnpy.evaluation.objects import Row, read_pair, score_objects
+from znnpy.evaluation.objects import Row, beyond_labels, read_pair, score_objects
 from znnpy.evaluation.scores import Labelled, Segment
 from znnpy.metrics.agreement import adapted_rand_of, contingency, variation_of
 from znnpy.segment.job import Request, meaning, segment
@@ -85,6 +85,8 @@ def tuned(
             f"{prediction.name}: method {request.method} has neither threshold nor sizes, there is nothing to tune"
         )
     _refuse_truth(prediction, truth, mask)
+    if (remark := beyond_labels(prediction, truth)) is not None:
+        show(remark)
     found = []
     for name in _methods(prediction, request):
         try:
@@ -155,7 +157,7 @@ def _larger(sizes: Sequence[int], least: int) -> Sequence[int]:
 def _tried(prediction: Volume, truth: Volume, mask: Volume | None, request: Request) -> Tried:
     with warnings.catch_warnings():
         # Of objects that are only tried.
-        warnings.filterwarnings("ignore", "object [0-9]+ has")
+        warnings.filterwarnings("ignore", "object [0-9]+ has|no objects in")
         found = segment(prediction, request)
     objects = ArrayVolume(
         found.labels, f"objects of {prediction.name}", prediction.resolution, prediction.placed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,9 @@ from znnpy.errors import VolumeError, ZnnpyError
 from znnpy.registry import resolved
 from znnpy.segment.method import METHODS, Kind, Method
 from znnpy.segment.probabilities import doubt, probabilities
+from znnpy.segment.remarks import remark
+from znnpy.segment.summary import Summary
+from znnpy.segment.wanted import Wanted
 
 Float32 = NDArray[np.float32]
 DATASET = "volumes/labels/neuron_ids"
@@ -86,8 +88,7 @@ def segment(volume: Volume, request: Request, memory: int | None = None) -> Segm
     labels, sizes = _renumbered(
         _labels(values, method, request, found, threshold, volume.resolution), request.min_size
     )
-    if len(sizes):
-        remark_on_largest(volume, found.kind, int(sizes.argmax()) + 1, int(sizes.max()))
+    remark(volume, method, Wanted(found.kind, threshold, (), request.min_size), Summary.of(sizes))
     return Segmented(labels, sizes, found, threshold, method.name)
 
 
@@ -169,19 +170,6 @@ def _labels(
         values, found.kind, threshold, found.offsets, request.min_size, **sizes
     )
     return labels
-
-
-def remark_on_largest(volume: Volume, kind: str, number: int, size: int) -> None:
-    """Warn of an object of more than half the volume: boundaries have gaps, as a rule."""
-    voxels = int(np.prod(volume.extent, dtype=np.int64))
-    if kind == "foreground" or size <= voxels / 2:
-        return
-    change = "raise" if kind == "affinity" else "lower"
-    warnings.warn(
-        f"object {number} has {size / voxels:.0%} of the voxels of {volume.name}: where it is "
-        f"several that flow together through gaps, {change} --threshold, or take another --method",
-        stacklevel=3,
-    )
 
 
 def _renumbered(

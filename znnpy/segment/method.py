@@ -9,6 +9,7 @@ from typing import Any, Literal
 from znnpy.registry import Registry
 
 TILE = (128, 256, 256)
+SURER = 0.4  # share of the threshold below which seeds of fragments lie: fragments cost little, wrong ones stay
 HALO = 24  # voxels around a tile that are flooded with it: about as wide as large neurites
 Kind = Literal["boundary", "foreground", "affinity"]
 """What a prediction shows."""
@@ -32,6 +33,7 @@ class Method:
     fragments of a tile; `meet(tiling, place, read, fragments, wanted)`, if any, its `Bonds` for the graph;
     `grow(tiling, place, read, seeds, wanted)`, if any, the labels of a tile from the objects of the graph.
     `ready(wanted)`: raises VolumeError before anything is made where a library is missing or a prediction is not taken.
+    `begins`: the share of the level of boundaries at which objects end, below which one begins; None: there is no such.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Method:
     grow: Any = None
     tile: tuple[int, int, int] = TILE
     halo: int = HALO
+    begins: float | None = None
 
 
 # The first that takes a prediction is the usual one. Peak bytes as measured on noise. Seeds of a watershed are
@@ -68,6 +71,7 @@ METHODS = Registry[Method](
             voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
+            begins=SURER,
         ),
         Method(
             name="median",
@@ -78,6 +82,7 @@ METHODS = Registry[Method](
             voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
+            begins=SURER,
         ),
         Method(
             name="multicut",
@@ -88,6 +93,7 @@ METHODS = Registry[Method](
             voxel_bytes=100,
             kinds=("boundary", "affinity"),
             by_size=True,
+            begins=SURER,
         ),
         Method(
             name="components",
@@ -97,6 +103,7 @@ METHODS = Registry[Method](
             join="znnpy.segment.component_tiles:by_touch",
             halo=0,
             voxel_bytes=30,
+            begins=1.0,
         ),
         Method(
             name="watershed",
@@ -106,6 +113,7 @@ METHODS = Registry[Method](
             join="znnpy.segment.component_tiles:by_touch",
             grow="znnpy.segment.growing:grown",
             voxel_bytes=60,
+            begins=1.0,
             thresholds={"boundary": 0.2, "foreground": 0.8, "affinity": 0.8},
         ),
         Method(

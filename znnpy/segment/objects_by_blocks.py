@@ -13,11 +13,12 @@ from znnpy.data.writing.journal import Region
 from znnpy.data.writing.preflight import refuse_loss, refuse_output
 from znnpy.errors import VolumeError, reason, refuse_own
 from znnpy.registry import resolved
-from znnpy.segment.job import Request, remark_on_largest, settled
+from znnpy.segment.job import Request, settled
 from znnpy.segment.method import Method
 from znnpy.segment.probabilities import doubt
 from znnpy.segment.processes import each
 from znnpy.segment.region_graph import graph_of, objects_of
+from znnpy.segment.remarks import remark
 from znnpy.segment.summary import Summary
 from znnpy.segment.tile_passes import cut_tile, filled, grow_tile, meet_tile, put
 from znnpy.segment.tile_work import (
@@ -98,8 +99,7 @@ def _objects(work: Work, volume: Volume, method: Method, settings: Settings) -> 
     if method.grow is not None:
         _pass("tiles grown", work, settings, grow_tile, store.has_grown)
         found = store.grown_summary(found.objects, work.tiling.places)
-    if found.objects:
-        remark_on_largest(volume, work.wanted.kind, found.largest, found.voxels)
+    remark(volume, method, work.wanted, found)
     return found
 
 

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from znnpy.data.volume import Triple, Triple64
 from znnpy.segment.faces import Faces, faces, seam
 from znnpy.segment.fragments import Float32, Labels, is_flat, sown
-from znnpy.segment.method import HALO, TILE, Method
+from znnpy.segment.method import HALO, SURER, TILE, Method
 from znnpy.segment.wanted import Wanted, boundaries
 
 Read = Callable[[Triple, Triple], Float32]
 """Returns the probabilities (C, z, y, x) of a region, lower <= (z, y, x) < upper."""
-SURER = 0.4  # share of the threshold below which a seed's voxels lie: fragments cost little, wrong ones stay
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,15 @@ def of_machine() -> Seen:
 def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
     """Return what is found in an image and its labels, FILE or FILE:DATASET; a bounded part is read.
 
-    Raises VolumeError where they cannot be read, do not fit together, or hold other labels than the recipe needs.
+    Raises VolumeError where they cannot be read, are one and the same, do not fit together, or hold other labels than
+    the recipe needs.
     """
     with open_volume(image) as raw, open_volume(labels, role="labels") as truth:
+        if truth.name == raw.name:
+            raise VolumeError(
+                f"{raw.name} is the image itself, and no other was found in that file; name its labels: "
+                "--labels FILE[:DATASET]"
+            )
         each = truth.extent[1:] == (1, 1) != raw.extent[1:]
         if recipe.name == "classification" and not each:
             raise VolumeError(

@@ -91,7 +91,7 @@ def export(
     if path is None:
         path = Path(f"{trained.saved.path.resolve().name}{wanted}")
     if path.suffix.lower() != wanted:
-        raise ExportError(f"{path}: the name of a {name} file ends in {wanted}")
+        raise ExportError(f"{path}: the name of a file of format {name} ends in {wanted}")
     paths = [path if suffix == wanted else path.with_suffix(suffix) for suffix in chosen.suffixes]
     _refuse_taken(paths, overwrite)
     writes: Sequence[Write] = resolved(chosen.prepare)(trained)

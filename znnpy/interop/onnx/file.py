@@ -54,13 +54,17 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """A file's graph: operators in order, input names with sizes (None: any), outputs, constants, and its opset."""
+    """A file's graph: operators in order, input names with sizes (None: any), outputs, constants, and its opset.
+
+    `facts`: its metadata.
+    """
 
     operators: Sequence[Operator]
     inputs: Mapping[str, Sequence[int | None]]
     outputs: Sequence[str]
     constants: Mapping[str, Callable[[], Array]]
     opset: int
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_graph(path: Path) -> Graph:
@@ -118,9 +122,9 @@ def _graph(path: Path, model: Any, onnx: Any) -> Graph:
         for name, value in ((text_of(it.name), it) for it in graph.input)
         if name not in constants
     }
-    return Graph(
-        operators, inputs, [text_of(value.name) for value in graph.output], constants, opset
-    )
+    outputs = [text_of(value.name) for value in graph.output]
+    facts = {text_of(it.key): text_of(it.value) for it in model.metadata_props}
+    return Graph(operators, inputs, outputs, constants, opset, facts)
 
 
 def _operator(path: Path, node: Any, number: int) -> Operator:

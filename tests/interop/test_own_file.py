@@ -1,0 +1,130 @@
+"""Networks that were exported as ONNX come back with what their runs did to images, and damaged words about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import onnx
+import pytest
+from called import status_of
+from exported_runs import run_of
+
+from znnpy.config import load_config
+from znnpy.errors import ModelFileError
+from znnpy.interop.onnx.model import read_model
+from znnpy.interop.onnx.own_file import own_file
+
+NET = {"unet": {"widths": [2, 3], "down": [[1, 2, 2]], "norm": "batch", "function": "relu"}}
+
+
+def exported(folder: Path, monkeypatch: pytest.MonkeyPatch, **sections: Any) -> Path:
+    monkeypatch.chdir(folder)
+    run_of(folder / "run", NET, **sections)
+    assert status_of("export", "run", "--format", "onnx") == 0
+    return folder / "run.onnx"
+
+
+def write_image() -> None:
+    with h5py.File("image.h5", "w") as file:
+        file["raw"] = np.random.default_rng(0).integers(0, 255, (9, 20, 30)).astype("u1")
+
+
+def predicted(run: str, *more: str) -> np.ndarray:
+    line = ("predict", run, "--input", "image.h5", "--output", f"{run}.h5", "--threads", 1)
+    assert status_of(*line, *more) == 0
+    with h5py.File(f"{run}.h5") as file:
+        values: np.ndarray = file["prediction"][:]
+    return values
+
+
+def test_predictions_are_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    percentiles = {"kind": "percentiles", "low": 2, "clip": True}
+    window = {"window": [4, 8, 12]}
+    exported(tmp_path, monkeypatch, data={"normalize": percentiles}, inference=window)
+    write_image()
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    said = capsys.readouterr().err
+    assert "znnpy export wrote this file" in said
+    assert "data.normalize is none" not in said
+    wanted = predicted("run")
+    assert wanted.std() > 0.01
+    np.testing.assert_allclose(predicted("back"), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_scans_are_prepared_as_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {"normalize": "none", "prepare": {"spacing": [None, 1.5, 1.5], "crop": False}}
+    exported(tmp_path, monkeypatch, data=data)
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    run, back = (load_config(tmp_path / name / "config.yaml").data for name in ("run", "back"))
+    assert run.prepare is not None
+    assert (back.prepare, back.normalize) == (run.prepare, run.normalize)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("normalize", "{", "metadata normalize are '{', and must be an object of JSON"),
+        ("normalize", "[" * 9999, "must be an object of JSON"),
+        ("prepare", '"x"', "metadata prepare are"),
+        ("output_shapes", "{}", "output_shapes are empty"),
+        ("output_shapes", '{"output": [4, 8, true]}', "must hold three sizes, z, y, x"),
+    ],
+)
+def test_damaged_metadata(
+    key: str, text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = exported(tmp_path, monkeypatch)
+    model = onnx.load(path)
+    facts = {it.key: it.value for it in model.metadata_props} | {key: text}
+    onnx.helper.set_model_props(model, facts)
+    onnx.save(model, path)
+    with pytest.raises(ModelFileError, match=f"run.onnx: .*{words}"):
+        read_model(path)
+
+
+def test_a_window_that_does_not_fit_becomes_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a resize by voxels more, which is read with the ratio that it has at one size."""
+    resized = {"factor": 1, "divisor": [1, 2, 2], "more": [0, 1, 1], "mode": "linear"}
+    grown = {"factor": [1, 2, 2], "more": [0, -2, -2], "mode": "linear"}
+    last = {"conv": {"channels": 1, "size": 1}}
+    network = {"layers": [{"resize": resized}, {"resize": grown}, last]}
+    monkeypatch.chdir(tmp_path)
+    normalize = {"kind": "range", "per": "slice"}
+    run_of(tmp_path / "run", network, data={"normalize": normalize})
+    assert status_of("export", "run", "--format", "onnx") == 0
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    said = capsys.readouterr().err
+    assert "windows of [4, 6, 6] voxels (z, y, x) do not fit" in said
+    assert "become [4, 192, 192]" in said
+    config = load_config(tmp_path / "back" / "config.yaml")
+    assert config.inference.window == (4, 192, 192)
+    assert config.data.normalize.model_dump() == normalize | {"nonzero": False}
+    write_image()
+    wanted = predicted("run", "--set", "inference.window=[4,192,192]")
+    np.testing.assert_allclose(predicted("back"), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_wrong_key_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exported(tmp_path, monkeypatch)
+    model = onnx.load(path)
+    facts = {it.key: it.value for it in model.metadata_props}
+    onnx.helper.set_model_props(model, facts | {"normalize": json.dumps({"kind": "magic"})})
+    onnx.save(model, path)
+    assert status_of("import", "run.onnx", "--output", "back") == 1
+    assert "data.normalize.kind: is 'magic'" in capsys.readouterr().err
+    assert not Path("back").exists()
+
+
+def test_files_of_others_say_nothing() -> None:
+    assert own_file({}) is None
+    assert own_file({"normalize": "{}"}) is None
