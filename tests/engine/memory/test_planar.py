@@ -116,3 +116,13 @@ def test_every_pass_of_every_edge_counts(edge: str, which: str, ability: str) ->
         return replace(found, **{ability: False}) if (one.name, of) == (edge, which) else found
 
     assert not is_planar(network(), "few", traits)
+
+
+@pytest.mark.parametrize("which", ["forward", "weight"])
+def test_an_input_has_lanes_where_one_pass_reads_it_planar_beside_planar_targets_alone(
+    which: PassName,
+) -> None:
+    def mixed(edge: Edge, asked: PassName) -> Traits:
+        return ALGORITHMS["winograd" if asked == which else "direct"].traits
+
+    assert planar_nodes(chain(), mixed, lambda edge: False) == frozenset()

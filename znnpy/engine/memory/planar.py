@@ -41,8 +41,9 @@ def _stays(
     """Return whether all edges of a node take it planar, if of the others those `found` are."""
     if network.node(name).kind == "input":
         # What reads an input can read it planar, but for passes that do so between planar channels alone.
+        readers: tuple[PassName, ...] = ("forward", "weight")
         return all(
-            edge.target in found or traits(edge, "forward").reads_planar
+            edge.target in found or all(traits(edge, which).reads_planar for which in readers)
             for edge in network.outgoing(name)
             if edge.kind == "conv"
         )
