@@ -75,6 +75,15 @@ def test_lanes_are_on_one_side_at_least(name: str, channels: int) -> None:
     assert not is_planar(replace(net, nodes=nodes), "few", direct)
 
 
+@pytest.mark.lanes
+def test_inputs_of_few_channels_lie_planar_whatever_the_lanes() -> None:
+    net = network()
+    nodes = tuple(
+        replace(node, channels=FEW_IMAGES if node.name == "input" else MANY) for node in net.nodes
+    )
+    assert planar_nodes(replace(net, nodes=nodes), direct, lambda edge: False) == {"input"}
+
+
 def chain(**output: object) -> Network:
     """Few channels everywhere; `output`: what else the last node has."""
     net = network(channels=FEW)
