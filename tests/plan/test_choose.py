@@ -244,6 +244,22 @@ def test_only_images_of_inputs_lie_planar_in_forward_passes_alone():
     assert (dense(first).planar, dense(second).planar) == (True, False)  # lanes go over tiles
 
 
+@pytest.mark.parametrize(
+    ("weight", "wanted"), [(6, ("direct", "direct")), (4.5, ("winograd", "winograd"))]
+)
+def test_passes_between_planar_channels_are_chosen_together(weight, wanted):
+    """Each alone would be quickest by another; then channels had lanes, as neither was measured."""
+    given = {
+        DIRECT: {"forward": 5, "gradient": 9, "weight": 1},
+        Method("winograd"): {"forward": 1, "gradient": 9, "weight": weight},
+    }
+    layer = chosen(network(images=MOST_PLANAR or 4), "auto", given)
+    mixed = ("winograd", "direct")
+    assert (layer.forward, layer.weight) == (wanted if MOST_PLANAR else mixed)
+    layer = chosen(network(images=16), "auto", given)
+    assert (layer.forward, layer.weight) == mixed
+
+
 @pytest.mark.parametrize("size", [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 1, 3)])
 def test_flat_filters_are_tried_by_minimal_filtering(size):
     """With many channels it is the least by estimate, too."""

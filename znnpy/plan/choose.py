@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 from znnpy.config.training_section import ConvChoice, TrainingSection
 from znnpy.errors import PlanError
@@ -13,7 +13,7 @@ from znnpy.plan.algorithms import ALGORITHMS, Algorithm
 from znnpy.plan.algorithms.fft import FFT_TAPS
 from znnpy.plan.cost import ConvShape, convolutions
 from znnpy.plan.fftw import missing
-from znnpy.plan.joint_choice import cheapest, needed, shared_total
+from znnpy.plan.joint_choice import Combination, cheapest, needed, shared_total
 from znnpy.plan.record import Plan
 from znnpy.plan.types import PASSES, SHARED, AlgorithmName, Costs, LayerPlan, Method, PartSeconds
 
@@ -175,4 +175,17 @@ def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:
 
 def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
     costs, why = layer_costs(shape, conv, measure)
-    return cheapest(needed(costs, shape), why)
+    return cheapest(needed(costs, shape), why, partial(_lies_as_measured, shape))
+
+
+def _lies_as_measured(shape: ConvShape, chosen: Combination) -> bool:
+    """Return whether channels lie as each method was measured: planar at both ends for all passes, or for none."""
+    by_pass = zip(PASSES, chosen, strict=True)
+    between = {
+        which: ALGORITHMS[method.algorithm].between_planar(shape)
+        for which, method in by_pass
+        if which in shape.passes
+    }
+    # Weight gradients alone have no need of it.
+    needs = any("forward" in passes for passes in between.values())
+    return not needs or all(which in passes for which, passes in between.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 
 from znnpy.plan.cost import ConvShape
@@ -18,16 +18,23 @@ def needed(costs: Costs, shape: ConvShape) -> Costs:
     }
 
 
-def cheapest(costs: Costs, why: str = "measured") -> LayerPlan:
+Combination = tuple[Method, Method, Method]
+"""Of forward pass, data gradient and weight gradient."""
+
+
+def cheapest(
+    costs: Costs, why: str = "measured", allowed: Callable[[Combination], bool] = lambda _: True
+) -> LayerPlan:
     """Return the combination of methods with the least sum, spectra that passes share counted once."""
     # All combinations: sharing makes the best method of a pass depend on those of the others. A
     # layer has ten or so methods, hence a thousand sums. `min` keeps the first of equals, in the
     # registry's order.
-    chosen = min(product(costs, costs, costs), key=lambda it: total(it, costs))
+    combinations = filter(allowed, product(costs, costs, costs))
+    chosen = min(combinations, key=lambda it: total(it, costs))
     return LayerPlan.of(*chosen, why)
 
 
-def total(chosen: tuple[Method, Method, Method], costs: Costs) -> float:
+def total(chosen: Combination, costs: Costs) -> float:
     """Return the seconds of all passes by these methods; each shared part counts once for each method that uses it."""
     return shared_total(dict(zip(PASSES, chosen, strict=True)), costs)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from against_reference import check_network, errors
@@ -64,6 +66,15 @@ def test_weight_gradients_may_be_spectral() -> None:
     net = winograd_chain((2, 3, 2))
     plan = planned(net, Method("spectral", (6, 8, 10)))
     assert planar(net, (5, 7, 9), plan) == {"input", "a", "b", "out"}
+    assert max(errors(net, (5, 7, 9), plan, 2, threads=2).values()) < 3e-5
+
+
+@pytest.mark.parametrize("others", list(product(["direct", "winograd"], repeat=3))[1:-1])
+def test_passes_by_winograd_beside_others_have_lanes_over_channels(others: tuple[str, ...]) -> None:
+    net, mixed = winograd_chain((2, 3, 2)), LayerPlan.of(*map(Method, others))
+    plan = planned(net)
+    plan = Plan(dict(plan.layers) | {"c0": mixed, "c2": mixed})
+    assert planar(net, (5, 7, 9), plan) <= {"input"}
     assert max(errors(net, (5, 7, 9), plan, 2, threads=2).values()) < 3e-5
 
 

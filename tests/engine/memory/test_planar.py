@@ -75,6 +75,15 @@ def test_lanes_are_on_one_side_at_least(name: str, channels: int) -> None:
     assert not is_planar(replace(net, nodes=nodes), "few", direct)
 
 
+@pytest.mark.lanes
+def test_inputs_of_few_channels_lie_planar_whatever_the_lanes() -> None:
+    net = network()
+    nodes = tuple(
+        replace(node, channels=FEW_IMAGES if node.name == "input" else MANY) for node in net.nodes
+    )
+    assert planar_nodes(replace(net, nodes=nodes), direct, lambda edge: False) == {"input"}
+
+
 def chain(**output: object) -> Network:
     """Few channels everywhere; `output`: what else the last node has."""
     net = network(channels=FEW)
@@ -116,3 +125,13 @@ def test_every_pass_of_every_edge_counts(edge: str, which: str, ability: str) ->
         return replace(found, **{ability: False}) if (one.name, of) == (edge, which) else found
 
     assert not is_planar(network(), "few", traits)
+
+
+@pytest.mark.parametrize("which", ["forward", "weight"])
+def test_an_input_has_lanes_where_one_pass_reads_it_planar_beside_planar_targets_alone(
+    which: PassName,
+) -> None:
+    def mixed(edge: Edge, asked: PassName) -> Traits:
+        return ALGORITHMS["winograd" if asked == which else "direct"].traits
+
+    assert planar_nodes(chain(), mixed, lambda edge: False) == frozenset()

@@ -14,6 +14,7 @@ from small_models import data
 from znnpy import Model, Optimizer
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
+from znnpy.plan.cost import MOST_PLANAR
 
 NAN = 0xFF  # each byte of one
 EACH = 2  # tasks of a kernel that are watched; the others run
@@ -112,6 +113,23 @@ def test_tasks_of_winograd_layers(output):
     net, plan = padded()
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
     assert "winograd_gradient" in found
+
+
+@pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")
+@pytest.mark.parametrize("output", [(5, 6, 37), (1, 2, 9)])
+def test_tasks_between_planar_channels(output):
+    """Padded by zeros and by what lies at the border, of two nodes that converge."""
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 3, {"function": "relu"}),
+         ("b", "transfer", 4, {"function": "elu"}), ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3, padding="same")),
+         ("conv", "a", "b", size(1, 3, 3, padding="same", border="replicate")),
+         ("conv", "a", "y", size(3, 1, 3, padding="same")),
+         ("conv", "b", "y", size(3, 3, 3, padding="same"))],
+    )  # fmt: skip
+    plan = {f"e{n}": dict.fromkeys(("forward", "gradient", "weight"), "winograd") for n in range(4)}
+    found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
+    assert {"winograd_planar", "winograd_planar_gradient_3x1x3"} <= found.keys()
 
 
 @pytest.mark.parametrize("what", ["reads", "writes"])

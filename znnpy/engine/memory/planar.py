@@ -23,11 +23,11 @@ def planar_nodes(network: Network, traits: TraitsOf, between: Between) -> frozen
     Inputs among them are used as they are staged. Other nodes lie between convolutions: of many channels, over which
     lanes go then, or of few whose lanes go over tiles, and which lie planar, too.
     """
-    # FEW is what the kernels for few channels take.
+    # FEW is what the kernels for few channels write.
     found = {
         node.name
         for node in network.nodes
-        if may_lie_planar(network, node.name) and node.channels <= FEW
+        if may_lie_planar(network, node.name) and (node.kind == "input" or node.channels <= FEW)
     }
     # A node that has lanes may take the others with it, one after the other.
     while left := {name for name in found if not _stays(network, name, found, traits, between)}:
@@ -41,8 +41,9 @@ def _stays(
     """Return whether all edges of a node take it planar, if of the others those `found` are."""
     if network.node(name).kind == "input":
         # What reads an input can read it planar, but for passes that do so between planar channels alone.
+        readers: tuple[PassName, ...] = ("forward", "weight")
         return all(
-            edge.target in found or traits(edge, "forward").reads_planar
+            edge.target in found or all(traits(edge, which).reads_planar for which in readers)
             for edge in network.outgoing(name)
             if edge.kind == "conv"
         )
@@ -63,7 +64,7 @@ def _takes(
     if edge.kind != "conv":  # a crop of an input
         return other in found
     # Lanes go over the channels of one side, or over tiles.
-    if network.node(other).channels <= FEW:
+    if other in found or network.node(other).channels <= FEW:
         return other in found and between(edge)
     forward, gradient, weight = (traits(edge, which) for which in PASSES)
     if target:
