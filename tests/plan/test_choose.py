@@ -260,6 +260,20 @@ def test_passes_between_planar_channels_are_chosen_together(weight, wanted):
     assert (layer.forward, layer.weight) == mixed
 
 
+def test_a_head_of_one_tap_takes_the_chain_before_it_to_blocks():
+    names = ("input", "a", "b", "head")
+    nodes = [Node("input", "input", 3), *(Node(name, "transfer", 4) for name in names[1:])]
+    for taps, between in ((3, True), (1, False)):
+        sizes = (3, 3, 3), (3, 3, 3), (taps, taps, taps)
+        edges = tuple(
+            Edge(f"e{n}", "conv", names[n], names[n + 1], size=size) for n, size in enumerate(sizes)
+        )
+        net = Network(tuple(nodes), edges)
+        geometry = fit(net, (8, 8, 8))
+        shapes = [ConvShape.of(edge, net, geometry, 1) for edge in edges]
+        assert [shape.between for shape in shapes] == [between] * 3
+
+
 @pytest.mark.parametrize("size", [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 1, 3)])
 def test_flat_filters_are_tried_by_minimal_filtering(size):
     """With many channels it is the least by estimate, too."""

@@ -35,6 +35,7 @@ LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost 
 # Channels at both ends of a layer whose lanes go over tiles: with more, channels fill half of the lanes.
 # Vectors of 4 have no room for the voxels behind four units (`znnpy_kernels.winograd.planar_lines`).
 MOST_PLANAR = LANES // 2 if LANES > 4 else 0
+TAPS = 3  # of filters that have tiles along an axis
 FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/convolution.md)
 # Where the estimates differ by more than this, measuring cannot change the choice.
 # Larger: more hopeless layers are measured, which takes time at a first start. Smaller: an estimate
@@ -97,6 +98,41 @@ def may_lie_planar(network: Network, name: str) -> bool:
     )
 
 
+def planar_candidates(network: Network) -> frozenset[str]:
+    """Return the nodes that may lie planar with all around them, by the network alone: inputs, and what is between few.
+
+    Between few channels at both ends lanes go over tiles along x, or nowhere: a layer that has none takes the chain
+    that it belongs to back to blocks.
+    """
+    # Kept with the network: as a key of a cache it would be hashed for each layer and question, all of it.
+    kept: frozenset[str] | None = vars(network).get("_planar_candidates")
+    if kept is None:
+        found = {node.name for node in network.nodes if may_lie_planar(network, node.name)}
+        while left := {name for name in found if not _is_between(network, name, found)}:
+            found -= left
+        kept = vars(network)["_planar_candidates"] = frozenset(found)
+    return kept
+
+
+def _is_between(network: Network, name: str, found: set[str]) -> bool:
+    """Return whether all layers between a node and others of few channels could run between planar channels."""
+    if network.node(name).kind == "input":
+        return True
+    edges = [
+        edge for edge in network.incoming(name) + network.outgoing(name) if edge.kind == "conv"
+    ]
+    others = [edge.source if edge.target == name else edge.target for edge in edges]
+    return all(
+        network.node(other).channels > FEW_IMAGES or (other in found and _has_tiles(edge))
+        for edge, other in zip(edges, others, strict=True)
+    )
+
+
+def _has_tiles(edge: Edge) -> bool:
+    """Return whether a filter has three taps along x, and one or three along the others: tiles of Winograd's."""
+    return edge.size[2] == TAPS and set(edge.size) <= {1, TAPS} and edge.groups == 1
+
+
 class Band(NamedTuple):
     """Neighbouring groups of a convolution, and their channels at both ends, which begin whole blocks."""
 
@@ -125,7 +161,7 @@ class ConvShape:
 
     `inputs`, `outputs`: channels. `size`, `dilation`, `stride`: of the filters; `source`, `target`: voxels of the
     nodes; all (z, y, x). `planar`: the source's channels lie without lanes (`lies_planar`); `between`: those of both
-    ends may (`may_lie_planar`).
+    ends may (`planar_candidates`).
     """
 
     inputs: int
@@ -213,7 +249,7 @@ class ConvShape:
             edge.kind == "conv_transpose",
             edge.groups,
             lies_planar(network, edge.source),
-            may_lie_planar(network, edge.source) and may_lie_planar(network, edge.target),
+            {edge.source, edge.target} <= planar_candidates(network),
         )
 
 

@@ -110,15 +110,20 @@ def check(source: Any, filters: Any, before: Triple, shape: Triple, cut: bool) -
 
 
 @pytest.mark.quick(6)
+@pytest.mark.parametrize("around", [0, 1])
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("images", IMAGES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("taps", TAPS)
 def test_filter_gradients_within_their_arrays(
-    taps: Triple, shape: Triple, images: tuple[int, int], cut: bool
+    taps: Triple, shape: Triple, images: tuple[int, int], cut: bool, around: int
 ) -> None:
     inputs, outputs = images
-    source = normal(1, inputs, *(n + k - 1 for n, k in zip(shape, taps, strict=True)))
+    # Zeros on both sides, where filters reach beyond the source.
+    before = tuple(around if k > 1 and n > 1 else 0 for n, k in zip(shape, taps, strict=True))
+    wide = (n + k - 1 - 2 * b for n, k, b in zip(shape, taps, before, strict=True))
+    inner = np.ascontiguousarray(normal(1, inputs, *wide), np.float32)
+    source = np.pad(inner, [(0, 0), *((b, b) for b in before)])
     gradient = normal(2, outputs, *shape)
     # The same sums as of a correlation of each input with each output's gradient.
     expected = np.stack(
@@ -128,8 +133,12 @@ def test_filter_gradients_within_their_arrays(
     total = np.zeros((inputs, prod(taps), LANES))
     for task in tiles(shape, taps, cut):
         made = np.full((inputs, prod(taps), LANES), np.nan, np.float32)
-        words = image_words("source", source) | image_words("gradient", gradient)
-        words |= sizes("dilation", ONE) | {"inputs": inputs, "blocks": outputs, "width": LANES}
+        words = image_words("source", inner) | image_words("gradient", gradient)
+        words |= (
+            sizes("dilation", ONE)
+            | sizes("before", before)
+            | {"inputs": inputs, "blocks": outputs, "width": LANES}
+        )
         words |= {"target": made, "scratch": scratch.place, "scratch_worker": 0}
         WINOGRAD_PLANAR_GRADIENT[taps].run(**words | task)
         total += made
