@@ -27,13 +27,12 @@ from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth
 from znnpy_kernels.winograd.planar_lines import (
-    TOGETHER,
     UNITS,
     asking_of,
-    column_products,
     finish_lines_of,
     unsort_lines,
 )
+from znnpy_kernels.winograd.planar_products import TOGETHER, column_products
 from znnpy_kernels.winograd.planar_units import (
     GROUPS,
     MADE,

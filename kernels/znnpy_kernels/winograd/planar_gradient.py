@@ -28,7 +28,8 @@ from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import weight_gradient
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth
-from znnpy_kernels.winograd.planar_lines import INPUTS, OUTPUTS, UNITS, add_pairs, gradient_rows
+from znnpy_kernels.winograd.planar_lines import UNITS, gradient_rows
+from znnpy_kernels.winograd.planar_products import INPUTS, OUTPUTS, add_pairs
 from znnpy_kernels.winograd.planar_units import (
     GROUPS,
     TABLE_BYTES,

@@ -21,24 +21,20 @@ from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
     argument,
-    by_count,
-    counted_loop,
     float_pointer,
     load_broadcast,
     load_vector,
-    multiply_add,
     prefetch,
     shuffled,
     store_masked,
     store_vector,
     word,
 )
-from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import NEW, POINTS, Axis, axes_of
 from znnpy_kernels.winograd.line_transforms import (
     Line,
     gradient_line,
-    slots_of,
     source_line,
     target_line,
 )
@@ -48,18 +44,14 @@ UNITS = 4
 EACH = LANES // UNITS  # tiles of a unit
 # Voxels behind a unit that its last tile sees.
 BEHIND = POINTS - NEW
-# Channels whose sums over tiles are in registers at once, one vector a pair: as many pairs as a vector has lanes.
-OUTPUTS = 4
-INPUTS = LANES // OUTPUTS
-# Outputs whose products with all points of a line are in registers at once: 4 * 6 sums of 32 registers, 2 * 6 of 16.
-TOGETHER = 4 if REGISTERS == 32 else 2
 Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 _BITS = ir.IntType(LANES)
 _MASK = ir.VectorType(ir.IntType(1), LANES)
 
 
-def _add(b: ir.IRBuilder, start: Value, step: Value, number: int) -> Value:
+def stepped(b: ir.IRBuilder, start: Value, step: Value, number: int) -> Value:
+    """Return the address `number` steps behind another."""
     return b.add(start, b.mul(step, word(number)))
 
 
@@ -88,7 +80,7 @@ def depth_lines_of(line: Line, count: Count) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step, target, target_step) = builder, args
-            places = [float_pointer(b, _add(b, source, step, z)) for z in range(planes)]
+            places = [float_pointer(b, stepped(b, source, step, z)) for z in range(planes)]
             _store_line(b, line(b, [load_vector(b, it) for it in places]), target, target_step)
             return context.get_dummy_value()
 
@@ -125,7 +117,7 @@ def border_lines_of(line: Line, count: Count) -> Any:
                     b.icmp_signed("<", word(z), high),
                 )
                 mask = _mask(b, b.select(b.and_(begun, before), bits, word(0)))
-                values.append(_load_masked(b, _add(b, source, step, z), mask))
+                values.append(_load_masked(b, stepped(b, source, step, z), mask))
             _store_line(b, line(b, values), target, target_step)
             return context.get_dummy_value()
 
@@ -136,7 +128,7 @@ def border_lines_of(line: Line, count: Count) -> Any:
 
 def _store_line(b: ir.IRBuilder, values: Sequence[Value], target: Value, step: Value) -> None:
     for number, value in enumerate(values):
-        store_vector(b, value, float_pointer(b, _add(b, target, step, number)))
+        store_vector(b, value, float_pointer(b, stepped(b, target, step, number)))
 
 
 def asking_of(*, new: bool = False, write: bool = False) -> Any:
@@ -148,7 +140,7 @@ def asking_of(*, new: bool = False, write: bool = False) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, place, step) = builder, args
             for z in range(axis.new if new else axis.points):
-                prefetch(b, _add(b, place, step, z), write=write, level=2)
+                prefetch(b, stepped(b, place, step, z), write=write, level=2)
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 2), codegen
@@ -258,7 +250,7 @@ def sort_lines(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (source, step, target, target_step) = builder, args
-        places = [float_pointer(b, _add(b, source, step, number)) for number in range(UNITS + 1)]
+        places = [float_pointer(b, stepped(b, source, step, number)) for number in range(UNITS + 1)]
         *units, behind = [load_vector(b, place) for place in places]
         _store_line(b, source_line(b, _seen(b, units, behind)), target, target_step)
         return context.get_dummy_value()
@@ -274,7 +266,7 @@ def sort_gradients(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (source, step, target, target_step) = builder, args
-        places = [float_pointer(b, _add(b, source, step, number)) for number in range(UNITS)]
+        places = [float_pointer(b, stepped(b, source, step, number)) for number in range(UNITS)]
         units = [load_vector(b, place) for place in places]
         _store_line(b, gradient_line(b, _sorted(b, units)), target, target_step)
         return context.get_dummy_value()
@@ -290,77 +282,12 @@ def unsort_lines(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (source, step, target, target_step) = builder, args
-        places = [float_pointer(b, _add(b, source, step, number)) for number in range(POINTS)]
+        places = [float_pointer(b, stepped(b, source, step, number)) for number in range(POINTS)]
         made = target_line(b, [load_vector(b, place) for place in places])
         _store_line(b, _unsorted(b, made), target, target_step)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), codegen
-
-
-@intrinsic
-def column_products(
-    typingctx: Any,
-    form: Any,
-    count: Any,
-    source: Any,
-    inputs: Any,
-    filters: Any,
-    filters_input: Any,
-    target: Any,
-    first: Any,
-    slot: Any,
-) -> tuple[Signature, Any]:
-    """Products of a column's points with the filters of `count` <= TOGETHER outputs, back along y.
-
-    `source`: vectors [input][point]. `filters`: of the first output, a float each [point][input], `filters_input`
-    bytes from input to input. `target`: of the first output, the others behind it, in a ring of rows from slot
-    `first` on, `slot` bytes from each other.
-    """
-    _, points, new = axes_of(form)[1]
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, count, source, inputs, filters, step, target, first, slot) = builder, args
-
-        def some(outputs: int) -> None:
-            sums = _products(b, points, outputs, source, inputs, filters, step)
-            slots = [b.add(target, b.mul(slot, it)) for it in slots_of(b, first, new, points)]
-            for output in range(outputs):
-                for place, value in zip(slots, target_line(b, sums[output::outputs]), strict=True):
-                    here = b.add(place, word(VECTOR_BYTES * output))
-                    store_vector(b, value, float_pointer(b, here))
-
-        by_count(b, count, range(1, TOGETHER + 1), some)
-        return context.get_dummy_value()
-
-    return types.void(form, *[types.int64] * 8), codegen
-
-
-def _products(
-    b: ir.IRBuilder,
-    points: int,
-    outputs: int,
-    source: Value,
-    inputs: Value,
-    filters: Value,
-    step: Value,
-) -> list[Value]:
-    """Sums over inputs, [point][output]."""
-    each = b.mul(inputs, step)
-
-    def term(_: Value, carried: list[Value]) -> list[Value]:
-        place, filters, *sums = carried
-        found: list[Value] = []
-        for point in range(points):
-            values = load_vector(b, float_pointer(b, b.add(place, word(VECTOR_BYTES * point))))
-            row = _add(b, filters, each, point)
-            for output in range(outputs):
-                factor = load_broadcast(b, float_pointer(b, b.add(row, word(4 * output))))
-                found.append(multiply_add(b, values, factor, sums[len(found)]))
-        return [b.add(place, word(points * VECTOR_BYTES)), b.add(filters, step), *found]
-
-    zeros = [ZERO_VECTOR] * (points * outputs)
-    return counted_loop(b, inputs, [source, filters, *zeros], term)[2:]
 
 
 def finish_lines_of(at: Any) -> Any:
@@ -400,7 +327,7 @@ def finish_lines_of(at: Any) -> Any:
                 for z in range(new)
             ]
             sums = [
-                load_vector(b, float_pointer(b, _add(b, source, step, z))) for z in range(points)
+                load_vector(b, float_pointer(b, stepped(b, source, step, z))) for z in range(points)
             ]
             done = finished(
                 b,
@@ -408,12 +335,12 @@ def finish_lines_of(at: Any) -> Any:
                 target_line(b, sums),
                 lambda: [load_broadcast(b, float_pointer(b, bias))] * new,
                 lambda: [
-                    _load_masked(b, _add(b, values, values_step, z), mask)
+                    _load_masked(b, stepped(b, values, values_step, z), mask)
                     for z, mask in enumerate(masks)
                 ],
             )
             for z, (value, mask) in enumerate(zip(done, masks, strict=True)):
-                store_masked(b, value, float_pointer(b, _add(b, target, target_step, z)), mask)
+                store_masked(b, value, float_pointer(b, stepped(b, target, target_step, z)), mask)
             with b.if_then(b.icmp_signed("!=", total, word(0))):
                 place = float_pointer(b, total)
                 added = load_vector(b, place)
@@ -436,63 +363,9 @@ def gradient_rows(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, source, step, target, target_step) = builder, args
-        places = [float_pointer(b, _add(b, source, step, row)) for row in range(rows)]
+        places = [float_pointer(b, stepped(b, source, step, row)) for row in range(rows)]
         made = gradient_line(b, [load_vector(b, place) for place in places])
         _store_line(b, made, target, target_step)
         return context.get_dummy_value()
 
     return types.void(form, *[types.int64] * 4), codegen
-
-
-@intrinsic
-def add_pairs(
-    typingctx: Any,
-    source: Any,
-    gradient: Any,
-    channel: Any,
-    groups: Any,
-    group: Any,
-    target: Any,
-) -> tuple[Signature, Any]:
-    """Add the products of one point of INPUTS by OUTPUTS channels, over the tiles of some groups, to a vector.
-
-    Lane i OUTPUTS + o has the sum of input i and output o. `source`, `gradient`: of the first channel, `channel`
-    bytes from channel to channel and `group` from group to group.
-    """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (source, gradient, channel, groups, group, target) = builder, args
-
-        def loaded(start: Value, count: int) -> list[Value]:
-            places = (float_pointer(b, _add(b, start, channel, number)) for number in range(count))
-            return [load_vector(b, place) for place in places]
-
-        def term(_: Value, carried: list[Value]) -> list[Value]:
-            source, gradient, *sums = carried
-            gradients = loaded(gradient, OUTPUTS)
-            pairs = [(value, other) for value in loaded(source, INPUTS) for other in gradients]
-            added = [multiply_add(b, *pair, sum_) for pair, sum_ in zip(pairs, sums, strict=True)]
-            return [b.add(source, group), b.add(gradient, group), *added]
-
-        zeros = [ZERO_VECTOR] * (INPUTS * OUTPUTS)
-        _, _, *sums = counted_loop(b, groups, [source, gradient, *zeros], term)
-        place = float_pointer(b, target)
-        store_vector(b, b.fadd(load_vector(b, place), _totals(b, sums)), place)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 6), codegen
-
-
-def _totals(b: ir.IRBuilder, vectors: list[Value]) -> Value:
-    """A vector whose lane n is the sum of the lanes of vector n of LANES."""
-    half = LANES // 2
-    while half:
-        # Lanes whose bit `half` is 0 keep the first of two vectors, the others the second.
-        low = [lane if not lane & half else lane - half + LANES for lane in range(LANES)]
-        high = [lane + half if not lane & half else lane + LANES for lane in range(LANES)]
-        vectors = [
-            b.fadd(shuffled(b, one, other, low), shuffled(b, one, other, high))
-            for one, other in zip(vectors[:half], vectors[half:], strict=True)
-        ]
-        half //= 2
-    return vectors[0]
