@@ -180,6 +180,8 @@ def _layer(shape: ConvShape, conv: Choice, measure: Measure) -> LayerPlan:
 
 def _lies_as_measured(shape: ConvShape, chosen: Combination) -> bool:
     """Return whether channels lie as each method was measured: planar at both ends for all passes, or for none."""
+    if not shape.between:  # for none; asked of each of a thousand combinations
+        return True
     by_pass = zip(PASSES, chosen, strict=True)
     between = {
         which: ALGORITHMS[method.algorithm].between_planar(shape)

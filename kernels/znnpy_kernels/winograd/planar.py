@@ -39,8 +39,7 @@ from znnpy_kernels.winograd.planar_units import (
     TABLE_BYTES,
     X,
     Z,
-    complete,
-    note,
+    dealt,
     rows_of_voxels,
     spare_vectors,
     unit_count,
@@ -201,19 +200,15 @@ def _planar(taps: Triple) -> Kernel:
         clear_bias_gradient(args)
         table = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
         most = max(1, min(GROUPS, ROOM // _ring_bytes(form, _channels(args))))
-        size_x = args[AT.target_size_x]
-        along_x, groups, count = cover(size_x, LANES), 0, 0
+        sizes = args[AT.target_size_z], args[AT.target_size_x]
+        along_x, groups, count = cover(sizes[1], LANES), 0, 0
         # Planes of units one after the other, so that their rows lie one behind the other.
         total = (args[AT.z1] - args[AT.z0]) * along_x
         for number in range(total):
-            z = (args[AT.z0] + number // along_x) * form.new_z
-            if z < args[AT.target_size_z]:
-                note(table, groups, count, _source(args), size_x, z, number % along_x * LANES)
-                count += 1
-            if count == UNITS or (count and number == total - 1):
-                complete(form, table, groups, count, _source(args))
-                groups, count = groups + 1, 0
-            if groups == most or (groups and number == total - 1):
+            z, x = (args[AT.z0] + number // along_x) * form.new_z, number % along_x * LANES
+            last = number == total - 1
+            groups, count = dealt(form, table, groups, count, _source(args), sizes, z, x, last)
+            if groups == most or (groups and last):
                 _march(form, args, table, groups, table + TABLE_BYTES)
                 groups = 0
 

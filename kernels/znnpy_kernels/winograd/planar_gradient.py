@@ -28,13 +28,12 @@ from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import weight_gradient
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth
-from znnpy_kernels.winograd.planar_lines import UNITS, gradient_rows
+from znnpy_kernels.winograd.planar_lines import gradient_rows
 from znnpy_kernels.winograd.planar_products import INPUTS, OUTPUTS, add_pairs
 from znnpy_kernels.winograd.planar_units import (
     GROUPS,
     TABLE_BYTES,
-    complete,
-    note,
+    dealt,
     rows_of_gradients,
     rows_of_voxels,
     spare_vectors,
@@ -224,18 +223,14 @@ def _planar_gradient(taps: Triple) -> Kernel:
         _clear(points, GROUPS * each // VECTOR_BYTES)
         _clear(sums, cube * rows * blocks)
         most = max(1, min(GROUPS, ROOM // _group_bytes(form, inputs, outputs)))
-        size_x = args[AT.gradient_size_x]
-        along_x, groups, count = cover(size_x, LANES), 0, 0
+        sizes = args[AT.gradient_size_z], args[AT.gradient_size_x]
+        along_x, groups, count = cover(sizes[1], LANES), 0, 0
         total = (args[AT.z1] - args[AT.z0]) * along_x
         for number in range(total):
-            z = (args[AT.z0] + number // along_x) * form.new_z
-            if z < args[AT.gradient_size_z]:
-                note(table, groups, count, _source(args), size_x, z, number % along_x * LANES)
-                count += 1
-            if count == UNITS or (count and number == total - 1):
-                complete(form, table, groups, count, _source(args))
-                groups, count = groups + 1, 0
-            if groups == most or (groups and number == total - 1):
+            z, x = (args[AT.z0] + number // along_x) * form.new_z, number % along_x * LANES
+            last = number == total - 1
+            groups, count = dealt(form, table, groups, count, _source(args), sizes, z, x, last)
+            if groups == most or (groups and last):
                 _march(form, args, table, groups, work, each, sums)
                 groups = 0
         _taps(form, args, sums, sums + cube * rows * blocks * VECTOR_BYTES)

@@ -66,7 +66,7 @@ def _bits(low: int, high: int) -> int:
 
 
 @inlined
-def note(table: int, group: int, unit: int, image: Any, size_x: int, z: int, x: int) -> None:
+def _note(table: int, group: int, unit: int, image: Any, size_x: int, z: int, x: int) -> None:
     """Note the unit whose first output lies at z, x of a target of `size_x` voxels along x."""
     at = longs(table + group * GROUP_BYTES)
     start, size = x - image[9], image[6]
@@ -78,7 +78,7 @@ def note(table: int, group: int, unit: int, image: Any, size_x: int, z: int, x: 
 
 
 @inlined
-def complete(form: Any, table: int, group: int, count: int, image: Any) -> None:
+def _complete(form: Any, table: int, group: int, count: int, image: Any) -> None:
     """Close a group of so many units: the first one stands in for those that it has not, and makes nothing there."""
     at = longs(table + group * GROUP_BYTES)
     at[_COUNT] = count
@@ -93,6 +93,32 @@ def complete(form: Any, table: int, group: int, count: int, image: Any) -> None:
         inside = inside and z >= 0 and z + form.points_z <= image[4]
         inside = inside and at[here + _SEEN] == (1 << LANES) - 1 and at[here + _BEHIND] == ALL
     at[_INSIDE] = inside
+
+
+@inlined
+def dealt(
+    form: Any,
+    table: int,
+    groups: int,
+    count: int,
+    image: Any,
+    sizes: Any,
+    z: int,
+    x: int,
+    last: bool,
+) -> Any:
+    """Deal one more unit to the last group, which has `count`, and close it when it is full or the unit the last one.
+
+    `sizes`: of the target, along z and x, beyond which units are none. Returns how many groups are complete, and the
+    units of the next one.
+    """
+    if z < sizes[0]:
+        _note(table, groups, count, image, sizes[1], z, x)
+        count += 1
+    if count == UNITS or (count and last):
+        _complete(form, table, groups, count, image)
+        return groups + 1, 0
+    return groups, count
 
 
 @inlined
