@@ -86,12 +86,12 @@ def test_close_ends_thread_and_iteration() -> None:
 class Late(Numbers):
     """Gives samples 1 and 2 only once so many threads more prepare, and the others late."""
 
-    batches: Prefetcher
+    batches: Prefetcher | None = None  # Not yet known while its first thread begins.
 
     def sample(self, index: int) -> Patch:
         if index in (1, 2):
             for _ in range(6000):
-                if len(self.batches._threads) > index:
+                if self.batches and len(self.batches._threads) > index:
                     break
                 time.sleep(0.01)
             else:
@@ -103,15 +103,16 @@ class Late(Numbers):
 @pytest.mark.parametrize("broken_at", [-1, 23])
 def test_more_threads_prepare_where_the_consumer_waits(broken_at: int) -> None:
     source, taken = Late(broken_at), []
-    with Prefetcher(source, batch=1, depth=2, stop=40) as source.batches:
-        assert len(source.batches._threads) == 1
+    with Prefetcher(source, batch=1, depth=2, stop=40) as batches:
+        assert len(batches._threads) == 1
+        source.batches = batches
         ends = pytest.raises(VolumeError, match="sample 23 is broken")
         with ends if broken_at > 0 else nullcontext():
-            for batch in source.batches:
+            for batch in batches:
                 assert (batch.images["in"] == batch.iteration).all()
                 taken.append(batch.iteration)
         # No more than there are batches to prepare at once.
-        assert len(source.batches._threads) == 3
+        assert len(batches._threads) == 3
     last = 40 if broken_at < 0 else broken_at
     assert taken == list(range(last))
     assert sorted(source.asked)[:last] == taken
