@@ -12,7 +12,7 @@ import cc3d
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from znnpy_kernels.data.flooding import flood
+from znnpy_kernels.data.flooding import BUCKETS, CLOSED, flood
 
 from znnpy.data.volume import Triple64
 
@@ -87,9 +87,17 @@ def flooded(
     height: Float32, seeds: NDArray[Any], inside: NDArray[np.bool_] | None = None
 ) -> Labels:
     """Return `seeds` spread over what is `inside` (None: all), from low to high, over faces; all (z, y, x)."""
-    height, labels = np.ascontiguousarray(height), np.array(seeds, np.int32, order="C")
-    queue = [np.empty(height.size, kind) for kind in (np.float32, np.int64, np.int64)]
-    wanted = np.ones(height.shape, np.bool_) if inside is None else np.ascontiguousarray(inside)
-    arrays = [height, wanted, labels]
-    flood(*(it.ctypes.data for it in arrays), *height.shape, *(it.ctypes.data for it in queue))
-    return labels
+    within = (slice(1, -1),) * 3
+    framed = [n + 2 for n in height.shape]
+    labels = np.full(framed, CLOSED, np.int32)
+    labels[within] = seeds if inside is None else np.where(inside | (seeds > 0), seeds, CLOSED)
+    reached = np.zeros(framed, np.float32)
+    reached[within] = height
+    lowest, highest = (float(end(height)) for end in (np.min, np.max))
+    scale = BUCKETS / (highest - lowest) if highest > lowest else 0.0
+    room: list[NDArray[Any]] = [np.empty((2, BUCKETS), np.int64)]
+    room += [np.empty(labels.size, kind) for kind in (np.int64, np.float32, np.int64, np.int64)]
+    addresses = (reached.ctypes.data, labels.ctypes.data)
+    flood(*addresses, *framed, lowest, scale, *(it.ctypes.data for it in room))
+    found = labels[within]
+    return found if inside is None else np.maximum(found, 0)
