@@ -90,6 +90,16 @@ def test_affinities_by_blocks(tmp_path: Path, method: str, resolution: list[int]
         assert np.array_equal(found, wanted)
 
 
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("method", ["agglomerate", "components", "watershed"])
+def test_any_number_of_threads(tmp_path: Path, prediction: Path, method: str, threads: int) -> None:
+    request = Request(method, threshold=0.5, min_size=30)
+    settings = Settings(block=(16, 16, 16), tile=TILE, halo=HALO, threads=threads)
+    found = written(prediction, tmp_path / "o.h5", request, settings)
+    assert np.array_equal(found, one_piece(prediction, request))
+
+
 @pytest.fixture(scope="module")
 def two_processes() -> Iterator[Any]:
     with cluster("local:2") as client:

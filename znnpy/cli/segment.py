@@ -122,6 +122,14 @@ def segment(
             help="Work by the workers of a dask scheduler, or by N processes of this machine.",
         ),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Tiles worked on at once (default: as many as cores and memory allow).",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what is at the output.")
     ] = False,
@@ -143,6 +151,8 @@ def segment(
     refuse_ranks("segment")
     if (output is None and tune is None) or (mask is not None and tune is None):
         raise typer.BadParameter("--output is needed" if mask is None else "--mask is for --tune")
+    if dask is not None and threads is not None:
+        raise typer.BadParameter("--threads work in this process, and with --dask none does")
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)
@@ -152,18 +162,21 @@ def segment(
     if output is None:
         return
     destination = Destination.named(output, DATASET, overwrite)
+    given = [
+        name for name, it in (("--block", block), ("--dask", dask), ("--threads", threads)) if it
+    ]
     if method and METHODS[method].blocks is not None:
-        _refuse_options(method, destination, block, dask)
+        _refuse_options(method, destination, given)
         _write_by_blocks(prediction, destination, request, allowed, memory)
         return
     with open_volume(prediction, allow_filters=allowed) as volume:
         _, chosen, _ = settled(volume, request)
         # Formats with narrower integers take the numbers once it is known how many there are.
         if chosen.join is not None and destination.format.wide:
-            settings = Settings(block_sizes(block), memory, allowed)
+            settings = Settings(block_sizes(block), memory, allowed, threads=threads)
             _write_objects(destination, volume, request, settings, dask)
         else:
-            _refuse_options(chosen.name, destination, block, dask)
+            _refuse_options(chosen.name, destination, given)
             refuse_labels(destination, volume)
             found = run(volume, request, memory)
             write_labels(destination, volume, found, request)
@@ -171,10 +184,7 @@ def segment(
     suggest("view", prediction, destination.name)
 
 
-def _refuse_options(
-    method: str, destination: Destination, block: str | None, dask: str | None
-) -> None:
-    given = [name for name, it in (("--block", block), ("--dask", dask)) if it is not None]
+def _refuse_options(method: str, destination: Destination, given: list[str]) -> None:
     if not given:
         return
     if METHODS[method].join is not None:
@@ -202,9 +212,9 @@ def _write_objects(
         BlocksBar("segmenting", quiet=global_options().quiet) as bar,
         nullcontext() if dask is None else cluster(dask) as client,
     ):
-        # Two threads in each process, and one here.
-        threads = 1 if dask is None else 2 * local_processes(dask)
-        settings = replace(settings, client=client, threads=threads, show=bar.prepare)
+        settings = replace(settings, client=client, show=bar.prepare)
+        if dask is not None:
+            settings = replace(settings, threads=2 * local_processes(dask))  # two in each process
         found = write_objects(destination, volume, request, settings)
     if found is None:
         typer.echo(f"{destination.name}  {volume.extent} (z, y, x): finished")

@@ -1,7 +1,8 @@
-"""Objects of arrays by tiles, as `objects_by_blocks` finds them in files: both give the same."""
+"""Objects of arrays by tiles, on all cores, as `objects_by_blocks` finds them in files: both give the same."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 
 from znnpy.data.volume import Triple, Triple64
 from znnpy.registry import resolved
+from znnpy.scheduler.core_count import available_cores
 from znnpy.segment.bonds import Bonds
 from znnpy.segment.fragments import Labels
 from znnpy.segment.method import Method
+from znnpy.segment.processes import each
 from znnpy.segment.region_graph import graph_of, objects_of
 from znnpy.segment.tiles import Part, Tiling, box, tiling_of
 from znnpy.segment.wanted import Float32, Wanted
@@ -38,12 +41,11 @@ class _Objects:
 
     def found(self) -> NDArray[Any]:
         tiling, wanted = self._tiling, self._wanted
-        for place in tiling.places:
-            own, self._parts[place] = resolved(self._method.cut)(tiling, place, self._read, wanted)
-            self._labels[box(*tiling.region(place))] = own
-        graph = graph_of(
-            tiling, self._parts.__getitem__, self._bonds if self._method.meet else None
-        )
+        self._each(resolved(self._method.cut), self._cut)
+        bonds: dict[Triple, Bonds] = {}
+        if self._method.meet:
+            self._each(resolved(self._method.meet), bonds.__setitem__, self._fragments)
+        graph = graph_of(tiling, self._parts.__getitem__, bonds.__getitem__ if bonds else None)
         numbers, _ = objects_of(graph, resolved(self._method.join)(graph, wanted), wanted.min_size)
         for place, part in self._parts.items():
             inside = box(*tiling.region(place))
@@ -51,13 +53,23 @@ class _Objects:
         labels = self._grown() if self._method.grow else self._labels
         return labels.astype(np.uint32)
 
+    def _each(
+        self, make: Callable[..., Any], keep: Callable[[Triple, Any], None], *more: Any
+    ) -> None:
+        """Let each tile be made by a function of a `Method`; `more`: what that is told besides."""
+
+        def made(place: Triple) -> Any:
+            return make(self._tiling, place, self._read, *more, self._wanted)
+
+        # With what surrounds them, tiles at work are no more voxels than the volume: that much memory is there.
+        fitting = max(1, self._labels.size // self._tiling.most_voxels)
+        each(self._tiling.places, made, keep, threads=min(available_cores(), fitting))
+
+    def _cut(self, place: Triple, found: tuple[Labels, Part]) -> None:
+        self._labels[box(*self._tiling.region(place))], self._parts[place] = found
+
     def _read(self, lower: Triple, upper: Triple) -> Float32:
         return self._values[:, *box(lower, upper)]
-
-    def _bonds(self, place: Triple) -> Bonds:
-        meet = resolved(self._method.meet)
-        found: Bonds = meet(self._tiling, place, self._read, self._fragments, self._wanted)
-        return found
 
     def _fragments(self, lower: Triple, upper: Triple) -> tuple[Labels, NDArray[np.int64]]:
         """Return the fragments of a region, while labels are those of the tiles."""
@@ -72,10 +84,13 @@ class _Objects:
         return labels, np.concatenate(names)
 
     def _grown(self) -> NDArray[Any]:
-        grow, grown = resolved(self._method.grow), np.zeros_like(self._labels)
-        for place in self._tiling.places:
-            own, numbers = grow(self._tiling, place, self._read, self._seeds, self._wanted)
+        grown = np.zeros_like(self._labels)
+
+        def keep(place: Triple, found: tuple[Labels, NDArray[np.uint64]]) -> None:
+            own, numbers = found
             grown[box(*self._tiling.region(place))] = numbers[own]
+
+        self._each(resolved(self._method.grow), keep, self._seeds)
         return grown
 
     def _seeds(self, lower: Triple, upper: Triple) -> tuple[Labels, NDArray[np.uint64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from znnpy.data.volume import Triple, Volume
@@ -26,7 +27,7 @@ from znnpy.segment.tile_work import (
     Show,
     Work,
     refuse_graph,
-    refuse_memory,
+    settled_threads,
     work_of,
 )
 
@@ -44,7 +45,8 @@ def write_objects(
     refuse_output(destination)
     refuse_loss(destination, [volume])
     work = work_of(destination, volume, request, (found, method, threshold), settings)
-    refuse_memory(volume, method, work, settings)
+    threads = settled_threads(volume, method, work, settings)
+    settings = replace(settings, threads=threads)
     if method.ready is not None:
         resolved(method.ready)(work.wanted)
     summary = None
@@ -84,7 +86,7 @@ def _pass(
     places = work.tiling.places
     left = [place for place in places if not has(place)]
     count = _Count(settings.show, what, len(places), len(left))
-    each(left, partial(make, work), lambda *_: count.next(), settings.client)
+    each(left, partial(make, work), lambda *_: count.next(), settings.client, settings.threads)
 
 
 def _objects(work: Work, volume: Volume, method: Method, settings: Settings) -> Summary:
@@ -127,4 +129,4 @@ def _fill(work: Work, output: BlockOutput, left: Sequence[Region], settings: Set
         output.acknowledge(region, checksum)
         count.next()
 
-    each(left, there, acknowledge, settings.client)
+    each(left, there, acknowledge, settings.client, settings.threads)

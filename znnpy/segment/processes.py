@@ -1,9 +1,11 @@
-"""Does one thing to many items, here or by the workers of a dask scheduler."""
+"""Does one thing to many items, by threads here or by the workers of a dask scheduler."""
 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from znnpy.errors import ZnnpyError
@@ -20,16 +22,51 @@ def each(
     work: Callable[[Item], Result],
     done: Callable[[Item, Result], None],
     client: Any = None,
+    threads: int | None = None,
 ) -> None:
-    """Call `done` with each item and what `work` makes of it, in order, or, with a client, as its workers end.
+    """Call `done` with each item and what `work` makes of it: in order, or, with a client, as its workers end.
 
-    `work` can be pickled then, and may be called twice for an item whose worker is lost. Raises what `work` raises, and
-    ZnnpyError where workers die of an item.
+    Without a client so many threads work (None: the caller's), and the caller's calls `done`. With one, `work` can be
+    pickled, and may be called twice for an item whose worker is lost. Raises what `work` raises, and ZnnpyError where
+    workers die of an item.
     """
-    if client is None:
+    if client is not None:
+        _by_workers(items, work, done, client)
+    elif threads is not None and threads > 1:
+        _by_threads(items, work, done, threads)
+    else:
         for item in items:
             done(item, work(item))
-        return
+
+
+def _by_threads(
+    items: Iterable[Item],
+    work: Callable[[Item], Result],
+    done: Callable[[Item, Result], None],
+    threads: int,
+) -> None:
+    with ThreadPoolExecutor(threads, "znnpy-segment") as pool:
+        running: deque[tuple[Item, Any]] = deque()
+        try:
+            for item in items:
+                running.append((item, pool.submit(work, item)))
+                if len(running) >= AHEAD * threads:
+                    first, result = running.popleft()
+                    done(first, result.result())
+            for item, result in running:
+                done(item, result.result())
+        except BaseException:
+            # Those that run are waited for, the others are not begun.
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _by_workers(
+    items: Iterable[Item],
+    work: Callable[[Item], Result],
+    done: Callable[[Item, Result], None],
+    client: Any,
+) -> None:
     from distributed import CancelledError, as_completed
     from distributed.scheduler import KilledWorker
 

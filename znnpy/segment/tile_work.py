@@ -17,6 +17,7 @@ from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
 from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
+from znnpy.scheduler.core_count import available_cores
 from znnpy.segment.bonds import BOND
 from znnpy.segment.job import Meaning, Request, label_attributes
 from znnpy.segment.method import Method
@@ -63,15 +64,15 @@ class Work:
 class Settings:
     """How objects are written by blocks, which changes none: `block` (z, y, x), bytes of `memory` of this process.
 
-    `client`: of a dask scheduler whose workers do it, `threads` of them at once on this machine. `tile` and `halo`
-    alone change where fragments end; None: those of the method.
+    `client`: of a dask scheduler whose workers do it. `threads`: tiles worked on at once on this machine, None: as
+    many as cores and memory allow. `tile` and `halo` alone change where fragments end, None: those of the method.
     """
 
     block: Triple | None = None
     memory: int | None = None
     allow_filters: tuple[str, ...] = ()
     client: Any = None
-    threads: int = 1
+    threads: int | None = None
     tile: Triple | None = None
     halo: int | None = None
     show: Show = _silent
@@ -141,14 +142,19 @@ def triple(values: Any) -> Triple:
     return (z, y, x)
 
 
-def refuse_memory(volume: Volume, method: Method, work: Work, settings: Settings) -> None:
-    """Raise VolumeError where a tile does not fit, before anything is computed."""
+def settled_threads(volume: Volume, method: Method, work: Work, settings: Settings) -> int:
+    """Return how many tiles are worked on at once; raise VolumeError where these do not fit, before any is."""
     channels = len(work.channels)
     each_voxel = method.voxel_bytes + channels * (8 + method.channel_bytes)
     each_voxel += volume.channels * volume.dtype.itemsize
     block = 16 * int(np.prod(work.spec.block, dtype=np.int64))
-    needed = settings.threads * (int(work.tiling.most_voxels * each_voxel) + block)
-    _refuse(volume, f"a tile of {work.tiling.tile} voxels (z, y, x)", needed, settings)
+    tile = int(work.tiling.most_voxels * each_voxel) + block
+    taken, free = _memory(settings)
+    # The room of one is left to others.
+    fitting = max(1, (free - taken) // tile - 1)
+    threads = settings.threads or min(available_cores(), len(work.tiling.places), fitting)
+    _refuse(volume, f"a tile of {work.tiling.tile} voxels (z, y, x)", threads * tile, settings)
+    return threads
 
 
 def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None:
@@ -160,9 +166,15 @@ def refuse_graph(volume: Volume, graph: RegionGraph, settings: Settings) -> None
     _refuse(volume, f"the graph of {len(graph.ids):,} fragments", needed, settings)
 
 
+def _memory(settings: Settings) -> tuple[int, int]:
+    """Return bytes that this process has taken of those it may take, and these."""
+    if settings.memory is None:
+        return 0, available_memory()
+    return int(psutil.Process().memory_info().rss), settings.memory
+
+
 def _refuse(volume: Volume, what: str, needed: int, settings: Settings) -> None:
-    taken = 0 if settings.memory is None else int(psutil.Process().memory_info().rss)
-    free = available_memory() if settings.memory is None else settings.memory
+    taken, free = _memory(settings)
     if needed + taken > free:
         kind = "available" if settings.memory is None else "allowed"
         raise VolumeError(
