@@ -63,6 +63,7 @@ class Server(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(http_transfer, "PAUSE", 0.001)
     monkeypatch.setattr(Server, "ranges", True)
     monkeypatch.setattr(Server, "broken", [])
@@ -160,13 +161,14 @@ def test_what_is_refused(tmp_path: Path, url: str) -> None:
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_transfer, "PAUSE", 0.001)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(
-        VolumeError, match=rf"http://127.0.0.1:{port}/a.n5/attributes.json cannot be read"
-    ):
-        open_volume(f"http://127.0.0.1:{port}/a.n5")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else can listen there, and this one does not
+        port = silent.getsockname()[1]
+        with pytest.raises(
+            VolumeError, match=rf"http://127.0.0.1:{port}/a.n5/attributes.json cannot be read"
+        ):
+            open_volume(f"http://127.0.0.1:{port}/a.n5")
 
 
 def test_sizes_are_bounded(tmp_path: Path, url: str) -> None:

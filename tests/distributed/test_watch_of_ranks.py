@@ -21,7 +21,7 @@ what, who = sys.argv[1], int(sys.argv[2])
 if what in ("SIGSTOP", "leave"):
     failure_detector.BEAT = 0.3
 if what == "suspend":
-    failure_detector.BEAT = 0.1
+    failure_detector.BEAT = 0.2
 try:
     with joined(debug=what == "trace") as world:
         if world.rank == who:
@@ -142,7 +142,7 @@ def test_a_run_that_was_suspended_goes_on(tmp_path):
         assert [run.stdout.readline() for _ in range(2)] == ["joined\n"] * 2
         for number in (signal.SIGSTOP, signal.SIGCONT):
             send(number, ranks_of(run).values())
-            time.sleep(2.5)
+            time.sleep(4)
         (tmp_path / "end").touch()
         out, said = run.communicate(timeout=SECONDS)
     assert (run.returncode, out.count("done"), said) == (0, 2, "")

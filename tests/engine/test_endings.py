@@ -18,16 +18,16 @@ from znnpy.engine import Model
 
 
 def test_a_model_that_nobody_holds_leaves_no_threads():
-    before = threading.active_count()
+    before = set(threading.enumerate())  # of which some may be about to end
     for _ in range(3):
         model = small(threads=2)
         model.step(*data(model))
         del model
     gc.collect()
-    limit = time.monotonic() + 60
-    while threading.active_count() > before and time.monotonic() < limit:
+    limit = time.monotonic() + 300
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < limit:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert not left
 
 
 def run(script):
@@ -80,7 +80,7 @@ def test_a_forked_child_is_told_that_threads_do_not_survive():
         model.forward(x)
         child = os.fork()
         if child == 0:
-            signal.alarm(60)
+            signal.alarm(300)
             try:
                 model.forward(x)
             except ZnnpyError as error:
@@ -128,7 +128,7 @@ def test_what_ctrl_c_kept_from_starting_is_not_waited_for(
             patch.setattr(executor, "release", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.step(x, target, learning_rate=0.0)
-        interrupt_after(60)  # what waits without end
+        interrupt_after(300)  # what waits without end
         assert [model.step(x, target, learning_rate=0.0) for _ in range(4)] == 2 * wanted
         assert np.isfinite(model.forward(x)).all()
 
@@ -158,7 +158,7 @@ def test_an_interrupted_call_can_be_made_again(call, threads, interrupt_after):
         wanted = run_it(model, x, target)
         with pytest.raises(Interrupted):  # noqa: PT012
             interrupt_after((time.perf_counter() - begin) / 4)
-            for _ in range(100):  # the call that was timed may have had to wait for a core
+            while True:  # the call that was timed may have had to wait for a core
                 run_it(model, other, target)
         assert np.array_equal(run_it(model, x, target), wanted)
         model.step(x, target, learning_rate=0.0)

@@ -206,7 +206,7 @@ def test_the_child_of_a_fork_waits_for_no_thread_that_it_does_not_have():
     begun.wait()
     child = os.fork()
     if child == 0:
-        signal.alarm(60)
+        signal.alarm(300)
         try:
             slow.call()
         except ZnnpyError as error:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,20 @@ def listening() -> set[tuple[str, int]]:
     me = psutil.Process()
     found = set()
     for process in (me, *me.children(recursive=True)):
-        for entry in process.net_connections("inet"):
-            if entry.status == psutil.CONN_LISTEN:
-                found.add((entry.laddr.ip, entry.laddr.port))
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end just now
+            for entry in process.net_connections("inet"):
+                if entry.status == psutil.CONN_LISTEN:
+                    found.add((entry.laddr.ip, entry.laddr.port))
+    return found
+
+
+def started(word: str) -> list[psutil.Process]:
+    """What this process has started, directly or not, with this word in its command line."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any(word in it for it in process.cmdline()):
+                found.append(process)
     return found
 
 
@@ -114,6 +126,8 @@ def tries() -> list[ssl.SSLContext | None]:
 @pytest.fixture(scope="module")
 def running(tries: Any) -> Iterator[tuple[Any, set[tuple[str, int]]]]:
     """A cluster's client, and where its processes listen; nobody does when it has ended."""
+    # Tests that were run here before may have begun one, as it comes.
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
     before = listening()
     with cluster("local:2") as client:
         yield client, listening() - before
@@ -141,11 +155,9 @@ def test_ctrl_c_does_not_reach_its_processes(running: Any) -> None:
         (line,) = re.findall(r"SigBlk:\s+([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text())
         return bool(int(line, 16) & 1 << signal.SIGINT - 1)
 
-    found = psutil.Process().children(recursive=True)
-    workers = [it.pid for it in found if any("spawn_main" in word for word in it.cmdline())]
-    trackers = [it for it in found if any("resource_tracker" in word for word in it.cmdline())]
+    workers, trackers = started("spawn_main"), started("resource_tracker")
     assert len(workers) == 2
-    assert all(map(blocked, workers))
+    assert all(blocked(it.pid) for it in workers)
     assert not blocked(os.getpid())
     assert "PYTHONWARNINGS" not in os.environ or os.environ["PYTHONWARNINGS"] != TRACKER
     assert [it.environ().get("PYTHONWARNINGS") for it in trackers] == [TRACKER]

@@ -50,7 +50,8 @@ def test_remembered_patch_holds_on_a_machine_with_other_memory(tmp_path, monkeyp
     assert "by rounding" in planned(tiny, first.usual).notes[0]
 
 
-def test_limit_that_the_usual_patch_does_not_fit_is_said(tmp_path):
+def test_limit_that_the_usual_patch_does_not_fit_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "rss", lambda: 300 * MIB)  # whatever was planned or freed before
     usual_job = planned(small(tmp_path, extent=EXTENT))
     needed = usual_job.memory
     roomy = planned(small(tmp_path, extent=EXTENT, max_memory=4 * needed))

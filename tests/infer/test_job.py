@@ -17,6 +17,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
+from znnpy.infer import memory
 from znnpy.infer.block_writer import run_job
 from znnpy.infer.blocks import Region
 from znnpy.infer.grid import Grid
@@ -172,7 +173,8 @@ def test_seams_are_none_or_found(tiny):
         assert verify_seams(job, there, 20).found
 
 
-def test_memory_that_is_too_small_names_what_would_do(tmp_path):
+def test_memory_that_is_too_small_names_what_would_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "rss", lambda: 300 * MIB)  # whatever was planned or freed before
     tiny = small(tmp_path, max_memory=200 * MIB)
     with pytest.raises(PlanError, match=r"at least .* give --max-memory (\d+)MiB") as refused:
         tiny.run(patch=None)

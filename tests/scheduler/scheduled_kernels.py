@@ -41,8 +41,8 @@ WAIT_FOR = words("word wanted met")
 
 @kernel(WAIT_FOR)
 def wait_for(args: Any, worker: int) -> None:
-    """Wait, 20 s at most, until a word has reached a value; met becomes 1 if it has."""
-    end = nanoseconds() + 20_000_000_000
+    """Wait, 5 minutes at most, until a word has reached a value; met becomes 1 if it has."""
+    end = nanoseconds() + 300_000_000_000
     while load_acquire(args[WAIT_FOR.word]) < args[WAIT_FOR.wanted] and nanoseconds() < end:
         sched_yield()
     store_release(

@@ -276,7 +276,7 @@ def test_the_ring_keeps_the_last_events() -> None:
         (recording,) = executor.recording()
     assert recording.executed == 11
     assert len(recording.events) == 4
-    assert (np.diff(recording.events["start_ns"]) > 0).all()
+    assert (np.diff(recording.events["start_ns"]) >= 0).all()  # equal where the clock is coarse
 
 
 def test_reset_drops_what_is_left_and_starts_again() -> None:

@@ -67,6 +67,26 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from znnpy.cli import main; main()", *map(str, words)]
 
 
+HELD = """
+import sys, time
+from pathlib import Path
+from znnpy.cli import main
+from znnpy.train.loop import Loop
+submit, iteration, go_on = Loop._submit, int(sys.argv[1]), Path(sys.argv[2])
+def held(self):
+    while self._submitted >= iteration and not go_on.exists():
+        time.sleep(0.005)
+    submit(self)
+Loop._submit = held
+main(["train", *sys.argv[3:]])
+"""
+
+
+def held(iteration: int, go_on: Path, *words: object) -> list[str]:
+    """A training as a process of its own that goes no further before a file is there, however late that comes."""
+    return [sys.executable, "-c", HELD, str(iteration), str(go_on), *map(str, words)]
+
+
 def znnpy(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in this process and check its exit status."""
     line = [str(word) for word in words]

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from subprocess import PIPE
 
 import pytest
 from ranked import SECONDS, mpiexec, ranked, ranks_of, send
-from small_run import command, final, state, write_config, znnpy
+from small_run import command, final, held, state, write_config, znnpy
 
 from znnpy.train.log import drop_after
 
@@ -140,15 +141,15 @@ def test_ranks_make_the_run_that_one_process_makes(undisturbed, config):
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_all_and_another_number_of_ranks_goes_on(undisturbed, config, monkeypatch):
-    monkeypatch.setenv(
-        "ZNNPY_DELAYS", "1:0.02"
-    )  # else all may be done before a busy machine sends it
+def test_ctrl_c_stops_all_and_another_number_of_ranks_goes_on(undisturbed, config):
     log = config.parent / "run/log.jsonl"
     for count, (ranks, number) in enumerate([(3, signal.SIGINT), (2, signal.SIGTERM)], 1):
-        with started(ranks, config) as run:
+        sent = config.parent / f"sent {count}"
+        line = mpiexec(ranks, *held(45, sent, config, *MICROBATCHES))
+        with subprocess.Popen(line, stdout=PIPE, stderr=PIPE, text=True) as run:
             wait_for(log, 15 * count, run)
             send(number, list(ranks_of(run).values())[: None if number == signal.SIGINT else 1])
+            sent.touch()
             _, said = run.communicate(timeout=SECONDS)
         assert run.returncode == 128 + number, said
         assert said.count("stopped at iteration") == 1

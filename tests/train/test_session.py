@@ -14,6 +14,8 @@ import h5py
 import pytest
 from small_run import Forked, state, write_config, znnpy
 
+from znnpy.train.loop import Loop
+
 ITERATIONS = 150
 
 
@@ -40,10 +42,26 @@ def lines(path):
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
+def waits_for_a_signal(iteration):
+    """What has a child's run go no further before a signal has come, however late a busy machine sends it."""
+
+    def patch():
+        submit = Loop._submit
+
+        def held(loop):
+            while loop._submitted >= iteration and loop._stop.requested is None:
+                time.sleep(0.005)
+            submit(loop)
+
+        Loop._submit = held
+
+    return patch
+
+
 def train_until(config, count, number):
     """Train until the log has `count` lines, then send a signal; returns the process's end."""
     log = config.parent / "run/log.jsonl"
-    with Forked("train", config) as process:
+    with Forked("train", config, before=waits_for_a_signal(count + 30)) as process:
         while lines(log) < count and process.poll() is None:
             time.sleep(0.001)
         process.send_signal(number)
@@ -74,6 +92,7 @@ def test_a_terminal_that_is_closed_stops_and_saves(config):
     ours, theirs = pty.openpty()
 
     def terminal():
+        waits_for_a_signal(65)()
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.close(ours)
         os.setsid()

@@ -46,7 +46,7 @@ class Watch:
         self._first = world.rank == 0
         self._watched = range(1, world.size) if self._first else range(1)
         self._silence = dict.fromkeys(self._watched, 0)
-        self._over, self._words = False, ""
+        self._over, self._words, self._reporting = False, "", False
         self._later = Later()  # now: an end may come because no thread can be started any more
 
     def start(self, name: str) -> None:
@@ -80,7 +80,8 @@ class Watch:
 
         def tell() -> None:
             if str(error) == self._words or not isinstance(error, DistributedError):
-                self._words = ""  # rank 0 has one to say itself
+                # Rank 0 has one to say itself, from now on: it may have been busy until just before it is left.
+                self._reporting, self._words = bool(self._words), ""
             self._end("" if self._first else self._explained(error), status)
             done.set()
 
@@ -123,8 +124,8 @@ class Watch:
             self._over = True
             self._world.fail(DistributedError("another rank has failed"))
             # Rank 0 has a word to say before.
-            # Twice, so that rank 0 has ended by then.
-            self._later.after(2 * GRACE, partial(leave, int(status)))
+            # Three times, so that rank 0 has ended by then: it leaves after two at the latest.
+            self._later.after(3 * GRACE, partial(leave, int(status)))
 
     def _end(self, words: str, status: int) -> None:
         """End, in the communication thread, once: later errors are not reported.
@@ -144,6 +145,10 @@ class Watch:
         self._later.after(GRACE if self._first else FOR_RANK_0, partial(self._leave, status))
 
     def _leave(self, status: int) -> None:
+        if self._reporting:
+            self._reporting = False
+            self._later.after(GRACE, partial(self._leave, status))
+            return
         if self._words:
             say(self._words, whole=self._debug)
         leave(status)

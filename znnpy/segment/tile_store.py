@@ -179,7 +179,7 @@ class TileStore:
 
     def _kept(self, path: Path) -> NDArray[Any]:
         try:
-            return _labels_of(path, path.stat().st_mtime_ns)
+            return _labels_of(path, _state(path))
         except FileNotFoundError:
             raise _damaged(path) from None
 
@@ -221,17 +221,23 @@ def _damaged(path: Path) -> VolumeError:
     )
 
 
-# Blocks that follow each other lie in the same tiles; the time tells those of another job.
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return what tells a file from another one that stood there before; times alone may be as coarse as seconds."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+# Blocks that follow each other lie in the same tiles; the state tells those of another job.
 @lru_cache(maxsize=4)
-def _labels_of(path: Path, time: int) -> NDArray[Any]:
+def _labels_of(path: Path, state: tuple[int, int, int]) -> NDArray[Any]:
     return _array_of(path, "labels")
 
 
 @lru_cache(maxsize=1)
-def _read(path: Path, time: int) -> dict[str, Any]:
+def _read(path: Path, state: tuple[int, int, int]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_bytes())
     return found
 
 
 def _settled(path: Path) -> dict[str, Any]:
-    return _read(path, path.stat().st_mtime_ns)
+    return _read(path, _state(path))

@@ -53,7 +53,7 @@ def test_ends_where_it_shall_and_asks_for_nothing_beyond() -> None:
     with Prefetcher(source, batch=2, start=3, stop=6) as batches:
         assert [batch.iteration for batch in batches] == [3, 4, 5]
         assert list(batches) == []
-    assert source.asked == list(range(6, 12))
+    assert sorted(source.asked) == list(range(6, 12))  # Two threads may have asked.
 
 
 def test_prepared_ahead_but_not_further() -> None:
@@ -61,7 +61,7 @@ def test_prepared_ahead_but_not_further() -> None:
     with Prefetcher(source, batch=2, depth=2) as batches:
         assert source.enough.wait(300)
         with batches._changed:
-            assert batches._changed.wait_for(lambda: len(batches._ready) == 3, 60)
+            assert batches._changed.wait_for(lambda: len(batches._ready) == 3, 300)
         assert source.asked == [0, 1, 2, 3, 4, 5]
     assert source.asked == [0, 1, 2, 3, 4, 5]
 
@@ -133,9 +133,9 @@ def test_close_while_a_consumer_waits() -> None:
     closer = threading.Thread(target=batches.close)
     consumer.start()
     closer.start()
-    consumer.join(60)
+    consumer.join(300)
     gate.set()
-    closer.join(60)
+    closer.join(300)
     assert got == []
     assert not any(thread.is_alive() for thread in batches._threads)
 

@@ -284,5 +284,5 @@ def test_readers_of_several_threads_that_fail_at_once_wait_for_chunks_alone(
         for reader in readers:
             reader.start()
         for reader in readers:
-            reader.join(60)
+            reader.join(300)
     assert len(refused) == 4

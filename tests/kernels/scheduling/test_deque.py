@@ -1,12 +1,13 @@
 """The Chase-Lev deque alone: order on one thread, every entry exactly once on several."""
 
+import os
 import threading
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from znnpy_kernels.machine.atomics import add_relaxed, load_acquire, load_relaxed, store_release
-from znnpy_kernels.machine.native import native
+from znnpy_kernels.machine.native import native, sched_yield
 from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling.deque import (
     EMPTY,
@@ -37,8 +38,8 @@ class Deque:
         return int(self.words.ctypes.data)
 
 
-@native("void(int64,int64,int64,int64)")
-def own(queue: int, seen: int, bursts: int, burst: int) -> None:
+@native("void(int64,int64,int64,int64,int64)")
+def own(queue: int, seen: int, bursts: int, burst: int, alone: int) -> None:
     """Push bursts of entries, take back about half of each, at the end all that is left."""
     entry = 0
     for turn in range(bursts):
@@ -50,20 +51,23 @@ def own(queue: int, seen: int, bursts: int, burst: int) -> None:
             if found >= 0:
                 add_relaxed(seen + 8 * found, 1)
         while load_relaxed(queue + at.BOTTOM + 8) - load_relaxed(queue + at.TOP + 8) > burst:
-            pass
+            if alone:
+                sched_yield()
     while not seems_empty(queue, 1):
         found = take(queue, 1)
         if found >= 0:
             add_relaxed(seen + 8 * found, 1)
 
 
-@native("void(int64,int64,int64)")
-def rob(queue: int, seen: int, over: int) -> None:
+@native("void(int64,int64,int64,int64)")
+def rob(queue: int, seen: int, over: int, alone: int) -> None:
     """Steal until told that it is over."""
     while load_acquire(over) == 0:
         found = steal(queue, 1)
         if found >= 0:
             add_relaxed(seen + 8 * found, 1)
+        elif alone:
+            sched_yield()
 
 
 @native("void(int64)")
@@ -108,16 +112,21 @@ def test_stress_every_entry_exactly_once(thieves: int, bursts: int) -> None:
     seen: NDArray[np.int64] = np.zeros(burst * bursts, np.int64)
     over = np.zeros(1, np.int64)
     end(over.ctypes.data)
-    rob(deque.address, seen.ctypes.data, over.ctypes.data)
-    own(deque.address, seen.ctypes.data, 0, 1)
+    # On one core each burst would wait for the end of a time slice of every thief. On several, threads that
+    # lose their core do so in the midst of a steal.
+    alone = len(os.sched_getaffinity(0)) == 1
+    rob(deque.address, seen.ctypes.data, over.ctypes.data, alone)
+    own(deque.address, seen.ctypes.data, 0, 1, alone)
     over[0] = 0
     threads = [
-        threading.Thread(target=rob, args=(deque.address, seen.ctypes.data, over.ctypes.data))
+        threading.Thread(
+            target=rob, args=(deque.address, seen.ctypes.data, over.ctypes.data, alone)
+        )
         for _ in range(thieves)
     ]
     for thread in threads:
         thread.start()
-    own(deque.address, seen.ctypes.data, bursts, burst)
+    own(deque.address, seen.ctypes.data, bursts, burst, alone)
     end(over.ctypes.data)
     for thread in threads:
         thread.join()
