@@ -134,6 +134,15 @@ def test_damaged_metadata(
         read_model(path)
 
 
+def test_the_target_of_one_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thick = {"kind": "boundary", "thickness": 3}
+    exported(tmp_path, monkeypatch, data={"target": thick})
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    config = load_config(tmp_path / "back" / "config.yaml")
+    assert config.data.target.model_dump() == thick
+    assert not config.training.outputs
+
+
 def test_a_window_that_does_not_fit_becomes_one_that_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
