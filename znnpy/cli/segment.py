@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -130,7 +131,7 @@ def segment(
 ) -> None:
     """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    Works block by block, whatever the size of the volume, and gives the same objects for any blocks and processes;
+    Works block by block, whatever the size of the volume, and gives the same labels for any blocks and processes;
     --method classes writes class numbers, as uint8 or uint16. If stopped, the same command resumes. Into TIFF and MRC,
     whose numbers are narrower, objects are written at once, from memory.
     """
@@ -153,8 +154,13 @@ def segment(
         return
     destination = Destination.named(output, DATASET, overwrite)
     if method and METHODS[method].blocks is not None:
-        _refuse_options(method, destination, block, dask)
-        _write_by_blocks(prediction, destination, request, allowed, memory)
+        if block is not None:
+            able = ", ".join(name for name, it in METHODS.items() if it.join is not None)
+            raise typer.BadParameter(f"--method {method} takes no --block; there is one for {able}")
+        with open_volume(prediction, allow_filters=allowed) as volume:
+            settings = Settings(None, memory, allowed)
+            _write_classes(destination, volume, request, settings, dask)
+        suggest("view", prediction, destination.name)
         return
     with open_volume(prediction, allow_filters=allowed) as volume:
         _, chosen, _ = settled(volume, request)
@@ -175,37 +181,23 @@ def _refuse_options(
     method: str, destination: Destination, block: str | None, dask: str | None
 ) -> None:
     given = [name for name, it in (("--block", block), ("--dask", dask)) if it is not None]
-    if not given:
-        return
-    if METHODS[method].join is not None:
+    if given and METHODS[method].join is not None:
         what = (
             f"numbers of objects are written to {destination.path.name} at once, without {given[0]}"
         )
         raise typer.BadParameter(f"{what}; name a file .h5 or a folder .zarr")
-    able = ", ".join(name for name, it in METHODS.items() if it.join is not None)
-    raise typer.BadParameter(f"--method {method} takes no {given[0]}; there is one for {able}")
+    if given:
+        able = ", ".join(name for name, it in METHODS.items() if it.join is not None)
+        raise typer.BadParameter(f"--method {method} takes no {given[0]}; there is one for {able}")
 
 
 def _write_objects(
     destination: Destination, volume: Volume, request: Request, settings: Settings, dask: str | None
 ) -> None:
-    from znnpy.infer.blocks_bar import BlocksBar
-    from znnpy.infer.dask_cluster import cluster, risk
-    from znnpy.infer.memory import local_processes
     from znnpy.segment.objects_by_blocks import write_objects
-    from znnpy.train.signals import StopSignals
 
-    if dask is not None and (words := risk(dask)):
-        typer.echo(f"warning: {words}", err=True)
-    with (
-        StopSignals(),
-        BlocksBar("segmenting", quiet=global_options().quiet) as bar,
-        nullcontext() if dask is None else cluster(dask) as client,
-    ):
-        # Two threads in each process, and one here.
-        threads = 1 if dask is None else 2 * local_processes(dask)
-        settings = replace(settings, client=client, threads=threads, show=bar.prepare)
-        found = write_objects(destination, volume, request, settings)
+    with _working(settings, dask) as working:
+        found = write_objects(destination, volume, request, working)
     if found is None:
         typer.echo(f"{destination.name}  {volume.extent} (z, y, x): finished")
     else:
@@ -220,18 +212,31 @@ def _tell(destination: Destination, volume: Volume, count: int, share: float) ->
     )
 
 
-def _write_by_blocks(
-    prediction: str,
-    destination: Destination,
-    request: Request,
-    allowed: tuple[str, ...],
-    memory: int | None,
+def _write_classes(
+    destination: Destination, volume: Volume, request: Request, settings: Settings, dask: str | None
 ) -> None:
-    from znnpy.data.opening import open_volume
     from znnpy.segment.by_blocks import write_by_blocks
+
+    with _working(settings, dask) as working:
+        spec = write_by_blocks(destination, volume, request, working)
+    typer.echo(f"{destination.name}  {spec.shape[1:]} (z, y, x): class numbers, {spec.dtype}")
+
+
+@contextmanager
+def _working(settings: Settings, dask: str | None) -> Iterator[Settings]:
+    """Yield settings with the workers that --dask names, and a bar; signals stop what is done meanwhile."""
+    from znnpy.infer.blocks_bar import BlocksBar
+    from znnpy.infer.dask_cluster import cluster, risk
+    from znnpy.infer.memory import local_processes
     from znnpy.train.signals import StopSignals
 
-    with StopSignals(), open_volume(prediction, allow_filters=allowed) as volume:
-        spec = write_by_blocks(destination, volume, request, memory)
-    typer.echo(f"{destination.name}  {spec.shape[1:]} (z, y, x): class numbers, {spec.dtype}")
-    suggest("view", prediction, destination.name)
+    if dask is not None and (words := risk(dask)):
+        typer.echo(f"warning: {words}", err=True)
+    with (
+        StopSignals(),
+        BlocksBar("segmenting", quiet=global_options().quiet) as bar,
+        nullcontext() if dask is None else cluster(dask) as client,
+    ):
+        # Two threads in each process, and one here.
+        threads = 1 if dask is None else 2 * local_processes(dask)
+        yield replace(settings, client=client, threads=threads, show=bar.prepare)
