@@ -1,20 +1,27 @@
 """Milliseconds of a core that a training patch takes, by distortion, on the sample of FIB-SEM.
 
     python scripts/bench_augmentation.py [--shape 24 48 48] [--patches 40] [--only rotate elastic]
+    python scripts/bench_augmentation.py --updates 40 [--rounds 6]
 
 Counted is the time of the thread that prepares patches, so that others at work matter less. Each distortion is made of
 every patch, in the last line all are as often as by their defaults.
+
+With `--updates`: milliseconds of an update of `volumes/fibsem.yaml`, without any and with all by their defaults, in
+turns: of the processor, whichever thread, and by the clock, the least of all rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections import deque
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from znnpy.config import load_config
 from znnpy.config.augment_section import DISTORTIONS, AugmentSection
 from znnpy.data.opening import open_volume
 from znnpy.data.sampling.augmentation import Augmentation
@@ -23,6 +30,11 @@ from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
+from znnpy.distributed.world import World
+from znnpy.infer.config_model import training_model
+from znnpy.network import trained_network, training_losses
+from znnpy.train.shards import training_source
+from znnpy.train.update_driver import loop_batches
 
 SAMPLE = Path(__file__).parents[1] / "volumes" / "fibsem"
 ALWAYS = {"probability": 1.0}
@@ -47,13 +59,54 @@ def cost(scene: Scene, keys: dict[str, Any], shape: tuple[int, int, int], patche
     return f"{np.mean(taken):7.2f} {np.median(taken):7.2f}"
 
 
+def updates(count: int, rounds: int, threads: int) -> None:
+    """Print what updates take with and without all distortions."""
+    recipe = SAMPLE.with_suffix(".yaml")
+    own = ["data.test=[]", f"run.threads={threads}"]
+    every = [f"augment.{name}={{}}" for name in DISTORTIONS]
+    configs = {"none": load_config(recipe, own), "all": load_config(recipe, [*own, *every])}
+    network = trained_network(configs["none"])
+    losses = training_losses(configs["none"], network)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in configs}
+    with ExitStack() as stack:
+        model = stack.enter_context(training_model(configs["none"], network, None))
+        for number in range(-1, rounds):  # the first warms up
+            for name, config in configs.items():
+                with ExitStack() as inner:
+                    source = training_source(inner, config, network, World(), 0)
+                    batches = loop_batches(source, losses, 1, 0, model.samples)
+                    ready = inner.enter_context(closing(batches))
+                    next(ready)
+                    began = time.process_time(), time.monotonic()
+                    tickets = deque[int]()
+                    for _ in range(count):
+                        batch = next(ready)
+                        tickets.append(model.submit(batch.input, batch.target, batch.weight))
+                        if len(tickets) > 1:
+                            model.result(tickets.popleft())
+                    model.drain()
+                    spent = time.process_time() - began[0], time.monotonic() - began[1]
+                if number >= 0:
+                    taken[name].append(spent)
+    print(f"{'':6}{'processor':>11} {'clock':>8}")
+    for name, found in taken.items():
+        least = [1e3 * min(it) / count for it in zip(*found, strict=True)]
+        print(f"{name:6}{least[0]:11.2f} {least[1]:8.2f}")
+
+
 def main() -> None:
-    """Print a line for each distortion."""
+    """Print a line for each distortion, or what updates take."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shape", type=int, nargs=3, default=(24, 48, 48), metavar=("Z", "Y", "X"))
     parser.add_argument("--patches", type=int, default=40)
     parser.add_argument("--only", nargs="*", default=DISTORTIONS, choices=DISTORTIONS)
+    parser.add_argument("--updates", type=int, metavar="N")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
+    if given.updates:
+        updates(given.updates, given.rounds, given.threads)
+        return
     cases: dict[str, dict[str, Any]] = {"none": {}}
     cases |= {name: {name: ALWAYS} for name in given.only}
     if "rotate" in given.only:

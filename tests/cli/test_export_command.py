@@ -58,6 +58,20 @@ def test_weights_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "format_"),
+    [("a.py", "torch"), ("a.PTH", "state-dict"), ("a.pt", "state-dict"), ("a.safetensors", None)],
+)
+def test_a_suffix_stands_for_its_format(run: Path, name: str, format_: str | None) -> None:
+    assert status_of("export", "liver", "--output", name) == 0
+    other = Path("b").with_suffix(Path(name).suffix)
+    assert (
+        status_of("export", "liver", "--format", format_ or "safetensors", "--output", other) == 0
+    )
+    if name != "a.py":  # which names its weights
+        assert Path(name).read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
     ("line", "status", "words"),
     [
         (("liver", "--format", "tensorrt"), 2, "'tensorrt' is not one of"),
@@ -66,7 +80,14 @@ def test_weights_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (("liver", "--format", "torch", "--checkpoint", "best"), 1, "liver"),
         (("liver", "--format", "torch", "--output", "s3://a/b.py"), 2, "s3"),
         (("liver", "--format", "torch", "--output", "net.pt"), 1, "ends in .py"),
-        (("liver",), 2, "--format"),
+        (("liver",), 2, "--format or --output is needed, such as --output net.onnx"),
+        (
+            ("liver", "--output", "net.tflite"),
+            1,
+            ".py (torch), .onnx (onnx), .pth or .pt (state-dict)",
+        ),
+        (("liver", "--output", "net"), 1, ".zip (bioimageio); or say --format"),
+        (("liver", "--output", "net.pt", "--logits"), 2, "not for state-dict"),
     ],
 )
 def test_what_is_refused(

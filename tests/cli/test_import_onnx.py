@@ -12,6 +12,8 @@ from called import status_of
 from onnx.reference import ReferenceEvaluator
 from onnx_files import NET, drawn, written
 
+from znnpy.config import load_config
+
 IMAGE = drawn(1, 6, 8, 12)
 TRAIN = """\
 network: {network}
@@ -57,6 +59,28 @@ def test_import_and_predict(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert np.array_equal(predicted("once.h5"), predicted("values.h5"))
     assert status_of("import", "a.onnx", "--output", "run") != 0  # it is there already
     assert "run holds a run already" in capsys.readouterr().err
+
+
+def test_what_a_file_learned_is_said_by_the_user(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of("import", "a.onnx", "--output", "run") == 0
+    assert "data.target is unknown" in capsys.readouterr().err
+    score = ("evaluate", "run", "--volume", "image.h5", "--labels", "labels.h5", "--threads", 1)
+    assert status_of(*score) == 1
+    told = capsys.readouterr().err
+    number = (folder / "run" / "config.yaml").read_text().splitlines().index("  target:") + 1
+    assert f"config.yaml:{number}: data.target: is unknown" in told
+    assert "--set data.target=boundary" in told
+    assert status_of(*score, "--set", "data.target=mask") == 0
+    said = ("--set", "data.target={kind: image, scale: 2}")
+    assert status_of("import", "a.onnx", "--output", "said", *said) == 0
+    assert "unknown" not in capsys.readouterr().err
+    assert load_config(folder / "said" / "config.yaml").data.target.model_dump()["scale"] == 2
+    wrong = ("--set", "data.target=mitochondria")
+    assert status_of("import", "a.onnx", "--output", "wrong", *wrong) == 1
+    assert "--set data.target=mitochondria" in capsys.readouterr().err
+    assert not (folder / "wrong").exists()
 
 
 def test_train_it_further(folder: Path) -> None:

@@ -17,6 +17,7 @@ from znnpy.config import load_config
 from znnpy.errors import ModelFileError
 from znnpy.interop.onnx.model import read_model
 from znnpy.interop.onnx.own_file import own_file
+from znnpy.network import build_network
 
 NET = {"unet": {"widths": [2, 3], "down": [[1, 2, 2]], "norm": "batch", "function": "relu"}}
 
@@ -57,6 +58,48 @@ def test_predictions_are_those_of_the_run(
     np.testing.assert_allclose(predicted("back"), wanted, rtol=1e-4, atol=1e-5)
 
 
+AFFINITIES = {"kind": "affinity", "offsets": [[-1, 0, 0], [0, -3, 0]]}
+TWO = {
+    "nodes": {
+        "input": {"kind": "input", "channels": 1},
+        "near": {"kind": "transfer", "channels": 2, "function": "logistic"},
+        "shape": {"kind": "transfer", "channels": 10, "function": "logistic"},
+    },
+    "edges": {
+        "a": {"kind": "conv", "from": "input", "to": "near", "size": 1},
+        "b": {"kind": "conv", "from": "input", "to": "shape", "size": 1},
+    },
+}
+
+
+@pytest.mark.parametrize("file", ["run.onnx", "run.zip"])
+@pytest.mark.parametrize("logits", [False, True])
+def test_targets_and_loss_are_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, logits: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    training = {
+        "output_shape": [4, 6, 6],
+        "loss": "binomial_cross_entropy" if logits else {"kind": "focal", "gamma": 1.5},
+        "outputs": {"shape": {"target": {"kind": "lsd", "sigma": [1, 2, 2]}, "weight": 0.5}},
+    }
+    run_of(tmp_path / "run", TWO, data={"target": AFFINITIES}, training=training)
+    more = ("--logits",) if logits else ()
+    assert status_of("export", "run", "--output", file, *more) == 0
+    assert status_of("import", file, "--output", "back") == 0
+    run, back = (load_config(tmp_path / name / "config.yaml") for name in ("run", "back"))
+    near, shape = (node.name for node in build_network(back.network).outputs)
+    assert (back.target(near), back.target(shape)) == (run.target("near"), run.target("shape"))
+    assert back.training.loss == run.training.loss
+    write_image()
+    for name, node in {"run": "near", "back": near}.items():
+        line = ("--input", "image.h5", "--output", f"{name}.h5", "--threads", 1)
+        assert status_of("predict", name, *line, "--node", node) == 0
+    with h5py.File("back.h5") as made, h5py.File("run.h5") as wanted:
+        assert made["prediction"].attrs["offsets"].tolist() == AFFINITIES["offsets"]
+        np.testing.assert_allclose(made["prediction"], wanted["prediction"], rtol=1e-4, atol=1e-5)
+
+
 def test_scans_are_prepared_as_in_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"normalize": "none", "prepare": {"spacing": [None, 1.5, 1.5], "crop": False}}
     exported(tmp_path, monkeypatch, data=data)
@@ -71,6 +114,9 @@ def test_scans_are_prepared_as_in_the_run(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("normalize", "{", "metadata normalize are '{', and must be an object of JSON"),
         ("normalize", "[" * 9999, "must be an object of JSON"),
+        ("targets", "{}", "metadata targets are '{}', and must be a list of JSON"),
+        ("targets", '["mask", "mask"]', "targets are 2, and the network has 1 outputs"),
+        ("loss", "7", "metadata loss are"),
         ("prepare", '"x"', "metadata prepare are"),
         ("output_shapes", "{}", "output_shapes are empty"),
         ("output_shapes", '{"output": [4, 8, true]}', "must hold three sizes, z, y, x"),
@@ -86,6 +132,15 @@ def test_damaged_metadata(
     onnx.save(model, path)
     with pytest.raises(ModelFileError, match=f"run.onnx: .*{words}"):
         read_model(path)
+
+
+def test_the_target_of_one_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thick = {"kind": "boundary", "thickness": 3}
+    exported(tmp_path, monkeypatch, data={"target": thick})
+    assert status_of("import", "run.onnx", "--output", "back") == 0
+    config = load_config(tmp_path / "back" / "config.yaml")
+    assert config.data.target.model_dump() == thick
+    assert not config.training.outputs
 
 
 def test_a_window_that_does_not_fit_becomes_one_that_does(

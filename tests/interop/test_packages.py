@@ -80,7 +80,7 @@ def test_a_run_says_what_the_package_says(new: bool, packed: bool, tmp_path: Pat
     assert "its test tensors are met to" in note
     write_run(model, tmp_path / "run")
     config = load_config(tmp_path / "run" / "config.yaml")
-    assert (config.data.normalize.kind, config.data.target.kind) == ("mean_std", "mask")
+    assert (config.data.normalize.kind, config.data.target.kind) == ("mean_std", "unknown")
     network = config.network.nodes
     assert network is not None
     assert model.config["network"]["nodes"]["output"]["function"] == "logistic"

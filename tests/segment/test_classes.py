@@ -20,9 +20,11 @@ from znnpy.data.writing.hdf5_output import Hdf5Output
 from znnpy.errors import VolumeError
 from znnpy.segment.by_blocks import block_of, write_by_blocks
 from znnpy.segment.job import Request, segment
+from znnpy.segment.tile_work import Settings
 
 RNG = np.random.default_rng(0)
 CLASSES = Request("classes")
+SMALL = Settings(memory=8 * 1080)
 
 
 def prediction(path: Path, array: Any, **attributes: Any) -> Path:
@@ -58,7 +60,7 @@ def test_written_by_blocks(tmp_path: Path, suffix: str, memory: int | None) -> N
     path = prediction(tmp_path / "p.h5", values, resolution=[40, 4, 5], offset=[80, 8, 0])
     out = Destination.named(str(tmp_path / f"l.{suffix}"), "labels")
     with open_volume(path, "prediction") as volume:
-        spec = write_by_blocks(out, volume, CLASSES, memory)
+        spec = write_by_blocks(out, volume, CLASSES, Settings(memory=memory))
         assert (len(spec.blocks()) > 20) == (memory is not None)
     with open_volume(out.name, role="labels") as found:
         assert found.dtype == np.uint8
@@ -88,30 +90,45 @@ def test_some_channels(tmp_path: Path) -> None:
 def test_a_stopped_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = RNG.random((3, 8, 9, 10)).astype(np.float32)
     path, there = prediction(tmp_path / "p.h5", values), Destination(tmp_path / "l.h5", "l")
-    real, written = Hdf5Output.write, list[Any]()
+    real, written = Hdf5Output.put, list[Any]()
 
-    def write(self: Hdf5Output, lower: Any, block: Any) -> None:
+    def put(self: Hdf5Output, lower: Any, block: Any) -> int:
         if len(written) == 3:
             raise KeyboardInterrupt
         written.append(lower)
-        real(self, lower, block)
+        return real(self, lower, block)
+
+    def noted(self: Hdf5Output, lower: Any, block: Any) -> int:
+        written.append(lower)
+        return real(self, lower, block)
 
     with open_volume(path, "prediction") as volume:
         with monkeypatch.context() as patched:
-            patched.setattr(Hdf5Output, "write", write)
+            patched.setattr(Hdf5Output, "put", put)
             with pytest.raises(KeyboardInterrupt):
-                write_by_blocks(there, volume, CLASSES, 8 * 1080)
+                write_by_blocks(there, volume, CLASSES, SMALL)
         assert not there.path.exists()
         for other in (Request("classes", first=1), Request("classes", channels=(0, 1))):
             with pytest.raises(VolumeError, match="begun by another job"):
-                write_by_blocks(there, volume, other, 8 * 1080)
-        monkeypatch.setattr(
-            Hdf5Output, "write", lambda *given: (written.append(given[1]), real(*given))
-        )
-        spec = write_by_blocks(there, volume, CLASSES, 8 * 1080)
+                write_by_blocks(there, volume, other, SMALL)
+        monkeypatch.setattr(Hdf5Output, "put", noted)
+        spec = write_by_blocks(there, volume, CLASSES, SMALL)
     assert len(written) == len(set(written)) == len(spec.blocks())
     with h5py.File(there.path) as file:
         assert np.array_equal(file["l"], values.argmax(axis=0))
+
+
+@pytest.mark.parametrize("suffix", ["h5", "zarr", "nii.gz", "nrrd", "tif"])
+def test_two_processes(tmp_path: Path, two_processes: Any, suffix: str) -> None:
+    values = RNG.random((4, 9, 12, 11)).astype(np.float32)
+    path = prediction(tmp_path / "p.h5", values)
+    out = Destination.named(str(tmp_path / f"l.{suffix}"), "labels")
+    settings = Settings(memory=8 * 1000, client=two_processes)
+    with open_volume(path, "prediction") as volume:
+        spec = write_by_blocks(out, volume, Request("classes", channels=(3, 0, 2)), settings)
+    assert len(spec.blocks()) > 20
+    with open_volume(out.name, role="labels") as found:
+        assert np.array_equal(found.read_all()[0], values[[3, 0, 2]].argmax(axis=0))
 
 
 @pytest.mark.parametrize("size", [1, 100, 5_000, 100_000, 1 << 26])
@@ -157,6 +174,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "exists already" in capsys.readouterr().err
     assert status_of(*line, "--min-size", 3, "--overwrite") == 1
     assert "--method classes takes no --min-size" in capsys.readouterr().err
+    assert status_of(*line, "--block", 3, "--overwrite") == 2
+    assert "--method classes takes no --block" in capsys.readouterr().err
+    assert status_of(*line, "--dask", "local:2", "--overwrite") == 0
+    again = np.asarray(nibabel.load(tmp_path / "l.nii.gz").dataobj).T
+    assert np.array_equal(again, found)
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from znnpy.data.opening import open_volume
 from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import VolumeError
-from znnpy.infer.dask_cluster import cluster
 from znnpy.segment import in_memory, methods
 from znnpy.segment.job import Request, segment
 from znnpy.segment.objects_by_blocks import write_objects
@@ -38,6 +36,14 @@ def prediction(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_memory, "tiling_of", partial(tiling_of, tile=TILE, halo=HALO))
     monkeypatch.setattr(methods, "_is_larger", lambda *_: True)
+
+
+def far_and_near(path: Path, **attributes: Any) -> Path:
+    """Affinities to next neighbours, which attract, and to farther ones, which repel."""
+    near = [np.maximum(cells(), np.roll(cells(), 1, axis)) for axis in range(3)]
+    values = 1 - np.stack([*near, cells(seed=1)])
+    offsets = [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, -5]]
+    return stored(path, (255 * values).astype(np.uint8), offsets=offsets, **attributes)
 
 
 def one_piece(prediction: Path, request: Request = REQUEST) -> np.ndarray:
@@ -77,10 +83,7 @@ def test_blocks_give_the_objects_of_one_piece(
     ["agglomerate", "components", "watershed", pytest.param("mutex", marks=needs_bioimage_cpp)],
 )
 def test_affinities_by_blocks(tmp_path: Path, method: str, resolution: list[int]) -> None:
-    near = [np.maximum(cells(), np.roll(cells(), 1, axis)) for axis in range(3)]
-    values = 1 - np.stack([*near, cells(seed=1)])
-    given = {"offsets": [[-1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, -5]], "resolution": resolution}
-    path = stored(tmp_path / "a.h5", (255 * values).astype(np.uint8), **given)
+    path = far_and_near(tmp_path / "a.h5", resolution=resolution)
     request = Request(method, threshold=0.5, min_size=8)
     wanted = one_piece(path, request)
     assert len(np.unique(wanted)) > 10
@@ -100,30 +103,36 @@ def test_any_number_of_threads(tmp_path: Path, prediction: Path, method: str, th
     assert np.array_equal(found, one_piece(prediction, request))
 
 
-@pytest.fixture(scope="module")
-def two_processes() -> Iterator[Any]:
-    with cluster("local:2") as client:
-        yield client
-
-
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize(
     ("method", "suffix"),
-    [("agglomerate", "h5"), ("agglomerate", "zarr"), ("components", "zarr"), ("watershed", "h5")],
+    [
+        ("agglomerate", "h5"),
+        ("agglomerate", "zarr"),
+        ("components", "zarr"),
+        ("watershed", "h5"),
+        ("median", "h5"),
+        pytest.param("multicut", "h5", marks=needs_bioimage_cpp),
+        pytest.param("mutex", "zarr", marks=needs_bioimage_cpp),
+    ],
 )
 def test_two_processes(
     tmp_path: Path, prediction: Path, two_processes: Any, method: str, suffix: str
 ) -> None:
-    out, request = tmp_path / f"o.{suffix}", Request(method, threshold=0.5, min_size=30)
+    source, out = prediction, tmp_path / f"o.{suffix}"
+    request = Request(method, threshold=0.5, min_size=30)
+    if method == "mutex":
+        (tmp_path / "given").mkdir()
+        source = far_and_near(tmp_path / "given" / "a.h5")
     settings = Settings(block=(16, 16, 16), tile=TILE, halo=HALO, client=two_processes)
-    with open_volume(prediction, "p") as volume:
+    with open_volume(source, "p") as volume:
         found = write_objects(Destination(out, "l"), volume, request, settings)
-    wanted = one_piece(prediction, request)
+    wanted = one_piece(source, request)
     with open_volume(out, "l" if suffix == "h5" else "l/0") as volume:
         assert np.array_equal(volume.read_all()[0], wanted)
     assert found is not None
     assert found.objects == wanted.max()
-    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    assert [path.name for path in tmp_path.iterdir() if path.name != "given"] == [out.name]
 
 
 def test_nothing_inside(tmp_path: Path) -> None:

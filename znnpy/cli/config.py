@@ -25,6 +25,8 @@ from znnpy.train.recipes import RECIPES
 
 if TYPE_CHECKING:
     from znnpy.config import Config
+    from znnpy.train.recipe_sections import Seen
+    from znnpy.train.recipes import Recipe
 
 SCHEMA_FILE = "znnpy.schema.json"
 SCHEMA_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}"
@@ -130,12 +132,22 @@ def init(
             metavar="FILE[:DATASET]", help="With --data: its labels (default: in the same file)."
         ),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            min=0.1,
+            max=100_000,
+            help="With --data: as many updates as train about so long on this machine, by the time of a few of them "
+            "(default: as many as the recipe has).",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Write a config to start from, and beside it the schema by which editors complete and check it.
 
     By itself a commented one of every key. --for writes one for a purpose, fitted to --data: its size, voxels and
-    labels, and this machine.
+    labels, and this machine; --minutes says how long it is to train.
     """
     from znnpy.atomic_files import write_text
     from znnpy.config import template
@@ -144,11 +156,11 @@ def init(
     refuse_ranks("init")
     if purpose is None and (data or labels):
         raise typer.BadParameter("--data and --labels go with --for")
-    if labels and not data:
-        raise typer.BadParameter("--labels goes with --data")
+    if data is None and (labels or minutes is not None):
+        raise typer.BadParameter(f"{'--labels' if labels else '--minutes'} goes with --data")
     if path is not None and path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
-    text = template() if purpose is None else _recipe(purpose, path, data, labels)
+    text = template() if purpose is None else _recipe(purpose, path, data, labels, minutes)
     if path is None:
         typer.echo(text, nl=False)
         return
@@ -162,7 +174,9 @@ def init(
     suggest("check", path)
 
 
-def _recipe(purpose: str, path: Path | None, data: str | None, labels: str | None) -> str:
+def _recipe(
+    purpose: str, path: Path | None, data: str | None, labels: str | None, minutes: float | None
+) -> str:
     from dataclasses import replace
 
     from znnpy.dataset_path import split_source
@@ -173,11 +187,35 @@ def _recipe(purpose: str, path: Path | None, data: str | None, labels: str | Non
         return recipe.text(of_machine())
     file, _ = split_source(data)
     seen = look_at(recipe, data, labels or str(file))
+    folder = Path.cwd()
     if path is not None:
         folder = Path(realpath(path)).parent
         image, truth = (named_from(folder, source) for source in (seen.image, seen.labels))
         seen = replace(seen, image=image, labels=truth)
-    return recipe.text(seen)
+    return recipe.text(seen if minutes is None else _fitted(recipe, seen, folder, minutes))
+
+
+def _fitted(recipe: Recipe, seen: Seen, folder: Path, minutes: float) -> Seen:
+    """Return what is known of the data, with as many updates as train so long here; says so."""
+    from dataclasses import replace
+
+    from znnpy.config import config_from_text
+    from znnpy.errors import ConfigError
+    from znnpy.train.fitted_length import fitting, seconds_of_update
+    from znnpy.train.progress import choose_reporter
+
+    config = config_from_text(recipe.text(seen), folder)
+    reporter = choose_reporter(quiet=global_options().quiet)
+    seconds = seconds_of_update(config, reporter)
+    updates = fitting(config, minutes, seconds, seen.extent)
+    words = f"about {minutes:g} minutes here, at {1 / seconds:.3g} updates/s"
+    found = replace(seen, updates=(updates, words))
+    if config_from_text(recipe.text(found), folder).training.iterations != updates:
+        raise ConfigError(
+            f"--for {recipe.name} writes a number of updates of its own; leave out --minutes"
+        )
+    typer.echo(f"{updates:,} updates: {words}", err=True)
+    return found
 
 
 def schema() -> None:

@@ -21,9 +21,11 @@ def _summaries() -> str:
 def export(
     run: RunPath,
     format_: Annotated[
-        Literal[*FORMATS],  # type: ignore[valid-type]  # plug-ins may have added theirs
-        typer.Option("--format", help=_summaries()),
-    ],
+        Literal[*FORMATS] | None,  # type: ignore[valid-type]  # plug-ins may have added theirs
+        typer.Option(
+            "--format", help=f"{_summaries()} (default: what the suffix of --output stands for)."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -49,17 +51,24 @@ def export(
     predict fills in are not part of it.
     """
     from znnpy.interop.export.formats import export as written
+    from znnpy.interop.export.formats import format_named
     from znnpy.interop.export.trained import Trained
     from znnpy.train.progress import Plain
     from znnpy.train.start import read_run
 
     refuse_ranks("export")
-    alone = FORMATS[format_].weights_alone
+    if format_ is not None:
+        chosen = format_
+    elif output is not None:
+        chosen = format_named(output)
+    else:
+        raise typer.BadParameter("--format or --output is needed, such as --output net.onnx")
+    alone = FORMATS[chosen].weights_alone
     if logits and alone:
-        raise typer.BadParameter(f"--logits: not for {format_}, which has weights alone")
+        raise typer.BadParameter(f"--logits: not for {chosen}, which has weights alone")
     which = which_checkpoint(checkpoint)
     trained = Trained(read_run(run, Plain(), which=which), logits)
-    for path in written(trained, format_, output, overwrite=overwrite):
+    for path in written(trained, chosen, output, overwrite=overwrite):
         typer.echo(str(path))
     for text in trained.notes(alone):
         note(text)

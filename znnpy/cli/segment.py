@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -138,7 +139,7 @@ def segment(
 ) -> None:
     """Segment a prediction into objects: writes uint64 labels, 0 where there is none, at the prediction's place.
 
-    Works block by block, whatever the size of the volume, and gives the same objects for any blocks and processes;
+    Works block by block, whatever the size of the volume, and gives the same labels for any blocks and processes;
     --method classes writes class numbers, as uint8 or uint16. If stopped, the same command resumes. Into TIFF and MRC,
     whose numbers are narrower, objects are written at once, from memory.
     """
@@ -162,60 +163,45 @@ def segment(
     if output is None:
         return
     destination = Destination.named(output, DATASET, overwrite)
-    given = [
-        name for name, it in (("--block", block), ("--dask", dask), ("--threads", threads)) if it
-    ]
-    if method and METHODS[method].blocks is not None:
-        _refuse_options(method, destination, given)
-        _write_by_blocks(prediction, destination, request, allowed, memory)
-        return
+    settings = Settings(block_sizes(block), memory, allowed, threads=threads)
     with open_volume(prediction, allow_filters=allowed) as volume:
-        _, chosen, _ = settled(volume, request)
-        # Formats with narrower integers take the numbers once it is known how many there are.
-        if chosen.join is not None and destination.format.wide:
-            settings = Settings(block_sizes(block), memory, allowed, threads=threads)
-            _write_objects(destination, volume, request, settings, dask)
+        if method and METHODS[method].blocks is not None:
+            _refuse_options(method, destination, {"--block": block})
+            _write_classes(destination, volume, request, settings, dask)
         else:
-            _refuse_options(chosen.name, destination, given)
-            refuse_labels(destination, volume)
-            found = run(volume, request, memory)
-            write_labels(destination, volume, found, request)
-            _tell(destination, volume, len(found.sizes), found.assigned)
+            _, chosen, _ = settled(volume, request)
+            # Formats with narrower integers take the numbers once it is known how many there are.
+            if chosen.join is not None and destination.format.wide:
+                _write_objects(destination, volume, request, settings, dask)
+            else:
+                given = {"--block": block, "--dask": dask, "--threads": threads}
+                _refuse_options(chosen.name, destination, given)
+                refuse_labels(destination, volume)
+                found = run(volume, request, memory)
+                write_labels(destination, volume, found, request)
+                _tell(destination, volume, len(found.sizes), found.assigned)
     suggest("view", prediction, destination.name)
 
 
-def _refuse_options(method: str, destination: Destination, given: list[str]) -> None:
-    if not given:
+def _refuse_options(method: str, destination: Destination, options: Mapping[str, object]) -> None:
+    """Raise BadParameter for the first option that is given, where there is none."""
+    name = next((name for name, value in options.items() if value is not None), None)
+    if name is None:
         return
     if METHODS[method].join is not None:
-        what = (
-            f"numbers of objects are written to {destination.path.name} at once, without {given[0]}"
-        )
+        what = f"numbers of objects are written to {destination.path.name} at once, without {name}"
         raise typer.BadParameter(f"{what}; name a file .h5 or a folder .zarr")
     able = ", ".join(name for name, it in METHODS.items() if it.join is not None)
-    raise typer.BadParameter(f"--method {method} takes no {given[0]}; there is one for {able}")
+    raise typer.BadParameter(f"--method {method} takes no {name}; there is one for {able}")
 
 
 def _write_objects(
     destination: Destination, volume: Volume, request: Request, settings: Settings, dask: str | None
 ) -> None:
-    from znnpy.infer.blocks_bar import BlocksBar
-    from znnpy.infer.dask_cluster import cluster, risk
-    from znnpy.infer.memory import local_processes
     from znnpy.segment.objects_by_blocks import write_objects
-    from znnpy.train.signals import StopSignals
 
-    if dask is not None and (words := risk(dask)):
-        typer.echo(f"warning: {words}", err=True)
-    with (
-        StopSignals(),
-        BlocksBar("segmenting", quiet=global_options().quiet) as bar,
-        nullcontext() if dask is None else cluster(dask) as client,
-    ):
-        settings = replace(settings, client=client, show=bar.prepare)
-        if dask is not None:
-            settings = replace(settings, threads=2 * local_processes(dask))  # two in each process
-        found = write_objects(destination, volume, request, settings)
+    with _working(settings, dask) as working:
+        found = write_objects(destination, volume, request, working)
     if found is None:
         typer.echo(f"{destination.name}  {volume.extent} (z, y, x): finished")
     else:
@@ -230,18 +216,31 @@ def _tell(destination: Destination, volume: Volume, count: int, share: float) ->
     )
 
 
-def _write_by_blocks(
-    prediction: str,
-    destination: Destination,
-    request: Request,
-    allowed: tuple[str, ...],
-    memory: int | None,
+def _write_classes(
+    destination: Destination, volume: Volume, request: Request, settings: Settings, dask: str | None
 ) -> None:
-    from znnpy.data.opening import open_volume
     from znnpy.segment.by_blocks import write_by_blocks
+
+    with _working(settings, dask) as working:
+        spec = write_by_blocks(destination, volume, request, working)
+    typer.echo(f"{destination.name}  {spec.shape[1:]} (z, y, x): class numbers, {spec.dtype}")
+
+
+@contextmanager
+def _working(settings: Settings, dask: str | None) -> Iterator[Settings]:
+    """Yield settings with the workers that --dask names, and a bar; signals stop what is done meanwhile."""
+    from znnpy.infer.blocks_bar import BlocksBar
+    from znnpy.infer.dask_cluster import cluster, risk
+    from znnpy.infer.memory import local_processes
     from znnpy.train.signals import StopSignals
 
-    with StopSignals(), open_volume(prediction, allow_filters=allowed) as volume:
-        spec = write_by_blocks(destination, volume, request, memory)
-    typer.echo(f"{destination.name}  {spec.shape[1:]} (z, y, x): class numbers, {spec.dtype}")
-    suggest("view", prediction, destination.name)
+    if dask is not None and (words := risk(dask)):
+        typer.echo(f"warning: {words}", err=True)
+    with (
+        StopSignals(),
+        BlocksBar("segmenting", quiet=global_options().quiet) as bar,
+        nullcontext() if dask is None else cluster(dask) as client,
+    ):
+        # Two threads in each process.
+        threads = settings.threads if dask is None else 2 * local_processes(dask)
+        yield replace(settings, client=client, threads=threads, show=bar.prepare)

@@ -11,6 +11,7 @@ from znnpy.config.export import (
 from znnpy.config.loading import (
     check_section,
     config_from,
+    config_from_text,
     load_config,
     load_network_section,
     network_section_from,
@@ -27,6 +28,7 @@ __all__ = [
     "changes_that_matter",
     "check_section",
     "config_from",
+    "config_from_text",
     "described",
     "described_changes",
     "dump",

@@ -239,9 +239,21 @@ class ImageTarget(Strict):
         return scale
 
 
+class UnknownTarget(Strict):
+    """Not known: of networks that were taken over from files that do not say it. They predict, and are not scored."""
+
+    kind: Literal["unknown"] = Field(description="Target.")
+
+
 Target = Annotated[
     Annotated[
-        BoundaryTarget | AffinityTarget | LsdTarget | LabelsTarget | MaskTarget | ImageTarget,
+        BoundaryTarget
+        | AffinityTarget
+        | LsdTarget
+        | LabelsTarget
+        | MaskTarget
+        | ImageTarget
+        | UnknownTarget,
         Field(discriminator="kind"),
     ],
     shorthand("kind", str),
@@ -274,7 +286,8 @@ class DataSection(Strict):
     )
     target: Target = Field(
         default=BoundaryTarget(kind="boundary"),
-        description="What the network learns: boundary, affinity, lsd, labels, mask or image.",
+        description="What the network learns: boundary, affinity, lsd, labels, mask or image; unknown where a network "
+        "that was taken over does not say it.",
     )
     normalize: Normalize = Field(
         default=DeviationNormalize(kind="mean_std"),

@@ -42,6 +42,11 @@ def config_from(
     return _config(document, overrides, Path(folder).resolve() if folder is not None else None)
 
 
+def config_from_text(text: str, folder: str | Path) -> Config:
+    """Validate a config given as YAML text, whose relative paths count from `folder`. Raises as `config_from`."""
+    return _config(read_text(text, "config"), (), Path(folder).resolve())
+
+
 def load_network_section(path: str | Path) -> NetworkSection:
     """Load the network of a YAML file that holds a whole config, or a `network` section alone."""
     document = read_file(path)

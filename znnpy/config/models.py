@@ -21,6 +21,7 @@ from znnpy.config.data_section import (
     MaskTarget,
     Source,
     Target,
+    UnknownTarget,
     VolumeSection,
 )
 from znnpy.config.network_section import (
@@ -83,6 +84,7 @@ __all__ = [
     "StepSchedule",
     "Target",
     "TrainingSection",
+    "UnknownTarget",
     "ValidationSection",
     "VolumeSection",
     "WarmupSection",

@@ -16,6 +16,7 @@ from znnpy.config.models import (
     LabelsTarget,
     LsdTarget,
     MaskTarget,
+    UnknownTarget,
     VolumeSection,
 )
 from znnpy.config.normalize_section import (
@@ -265,6 +266,12 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.ImageTarget(1.0, taken, node.channels, ignore)
         case MaskTarget():
             return targets.MaskTarget(1.0, taken, node.channels)
+        case UnknownTarget():
+            raise ConfigError(
+                f"{config.target_place(node.name)}: is unknown, as the file that the network came from does not say "
+                f"what output {node.name!r} learned; say it, such as --set data.target=boundary (or affinity, lsd, "
+                "labels, mask, image), and training.loss with it where the output shows logits"
+            )
         case ImageTarget(scale=scale):
             return targets.ImageTarget(scale, taken, node.channels)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,17 +33,22 @@ def run_of(path: Path) -> Iterator[Path]:
         yield Path(folder) / "run"
 
 
-def write_run(model: ImportedModel, path: Path, *, overwrite: bool = False) -> Config:
+def write_run(
+    model: ImportedModel, path: Path, *, overwrite: bool = False, overrides: Sequence[str] = ()
+) -> Config:
     """Write a run directory and return its config; all weights are read and checked before anything is written.
 
-    The first member is the run's checkpoint after 0 updates; others lie beside it (`train/members.py`). Raises
-    RunError where something is in the way.
+    `overrides`: what the model does not say, each `dotted.key=value`; a mistake there is a ConfigError. The first
+    member is the run's checkpoint after 0 updates; others lie beside it (`train/members.py`). Raises RunError where
+    something is in the way.
     """
     values = {**model.config, "run": {"directory": str(path.absolute())}}
     try:
         config = config_from(values, path.parent)
     except ConfigError as error:
         raise ModelFileError(f"{model.title} cannot be said as a config: {error}") from error
+    if overrides:
+        config = config_from(values, path.parent, overrides)
     contents = contents_of(config)
     for read in [*model.members.values()][1:]:
         _refuse_other(read(), contents, model.title)

@@ -47,7 +47,9 @@ def line_chart(
     points = [point for line in shown for point in line.points]
     if not points:
         return Markup()
-    across, up = _scale([x for x, _ in points], rates), _scale_of(shown, span)
+    places = [x for x, _ in points]
+    across = _scale(places, True) if rates else _iterations(places)
+    up = _scale_of(shown, span)
     drawn = [*_level_marks(up, height), *_iteration_marks(across, height)]
     behind = sorted(shown, key=lambda it: not it.faint)
     curves = [_curve(line, across, up) for line in behind if len(line.points) > 1]
@@ -64,6 +66,7 @@ class _Scale:
     low: float
     high: float
     log: bool
+    least: float = 0.0  # between two marks
 
     def at(self, value: float) -> float:
         """Return where a value lies, from 0 to 1."""
@@ -79,7 +82,7 @@ class _Scale:
             low, high = log10(self.low), log10(self.high)
             decades = [10.0**n for n in range(ceil(low - 1e-9), floor(high + 1e-9) + 1)]
             return decades[:: -(-len(decades) // 5)] or [self.low, self.high]
-        rough = (self.high - self.low) / 4
+        rough = max((self.high - self.low) / 4, self.least)
         unit = 10.0 ** floor(log10(rough))
         step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough * 0.999)
         first = ceil(self.low / step - 1e-9)
@@ -96,6 +99,12 @@ def _scale_of(lines: Sequence[Line], span: tuple[float, float] | None) -> _Scale
         return _scale([*values, *span], False)
     low, high = min(values), max(values)
     return _scale(values, low > 0 and high / low > 10**DECADES)
+
+
+def _iterations(places: Sequence[float]) -> _Scale:
+    """Return the scale of iterations, which are whole numbers; from 0 where there is one alone."""
+    low, high = min(places), max(places)
+    return _Scale(low if low < high else min(0.0, high - 1), high, False, 1.0)
 
 
 def _scale(values: Sequence[float], log: bool) -> _Scale:

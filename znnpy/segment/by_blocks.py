@@ -4,54 +4,106 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 from znnpy.data.class_labels import MOST, label_type
 from znnpy.data.fingerprint import fingerprint
+from znnpy.data.opening import open_volume
+from znnpy.data.process_memory import available_memory
 from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, place_attributes
 from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.journal import Region
 from znnpy.data.writing.preflight import refuse_loss, refuse_output
-from znnpy.dataset_path import split_source
+from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError, reason, refuse_own
 from znnpy.registry import resolved
+from znnpy.scheduler.core_count import available_cores
 from znnpy.segment.job import Request, method_of, refuse_channels
+from znnpy.segment.processes import each
+from znnpy.segment.tile_work import Settings
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a process needs to know to label a block; the prediction has this `fingerprint`."""
+
+    path: Path
+    dataset: str | None
+    allow_filters: tuple[str, ...]
+    fingerprint: str
+    request: Request
+    channels: tuple[int, ...]
+    destination: Destination
+    spec: OutputSpec
 
 
 def write_by_blocks(
-    destination: Destination, volume: Volume, request: Request, memory: int | None = None
+    destination: Destination, volume: Volume, request: Request, settings: Settings | None = None
 ) -> OutputSpec:
     """Write the labels of a prediction; blocks that an earlier process wrote are kept. Return what was written.
 
-    Blocks are small beside `memory` bytes, or of 64 MiB of the prediction. Raises VolumeError for predictions that are
-    no probabilities, options that the method does not take, outputs in the way and disks that fail.
+    Blocks are small beside the `memory` of the settings, or of 64 MiB of the prediction. Raises VolumeError for
+    predictions that are no probabilities, options that the method does not take, outputs in the way and disks that
+    fail.
     """
+    settings = settings or Settings()
     channels = _channels(volume, request)
     refuse_output(destination)
     refuse_loss(destination, [volume])
+    memory = settings.memory
     size = SLAB if memory is None else min(SLAB, memory // PARTS)
-    spec = _spec(volume, request, channels, size)
+    work = _work(destination, volume, request, channels, settings, size)
+    blocks = work.spec.blocks()
     try:
-        with suppress(Finished), open_output(destination, spec) as output:
-            for lower, upper in spec.blocks():
-                if (lower, upper) not in output.done:
-                    values = volume.read(lower, upper)
-                    values = values[list(channels)] if request.channels else values
-                    # After reading: a file that changes meanwhile would give a block of both.
-                    volume.verify()
-                    output.write(lower, _labels(values, request)[None])
-                    # Not kept while the next one is read.
-                    del values
+        with suppress(Finished), open_output(destination, work.spec) as output:
+            left = [region for region in blocks if region not in output.done]
+            done = count(len(blocks) - len(left) + 1)
+
+            def write(region: Region) -> int:
+                return output.put(region[0], _labels(work, volume, region))
+
+            def acknowledge(region: Region, checksum: int) -> None:
+                output.acknowledge(region, checksum)
+                settings.show("blocks written", next(done), len(blocks))
+
+            there = write if settings.client is None else partial(_put, work)
+            each(left, there, acknowledge, settings.client, _threads(settings))
             output.finish()
     except OSError as error:
         refuse_own(error)
         raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
-    return spec
+    return work.spec
 
 
-def _labels(values: Array, request: Request) -> Array:
+def _threads(settings: Settings) -> int:
+    """Return how many blocks are labelled at once."""
+    free = available_memory() if settings.memory is None else settings.memory
+    return settings.threads or max(1, min(available_cores(), free // (PARTS * SLAB)))
+
+
+def _put(work: _Work, region: Region) -> int:
+    """Label a block in a worker; return the checksum of what is on the disk."""
+    with (
+        open_volume(work.path, work.dataset, allow_filters=work.allow_filters) as volume,
+        open_output(work.destination, work.spec, attached=True) as output,
+    ):
+        if fingerprint(volume, work.path) != work.fingerprint:
+            raise VolumeError(f"{volume.name} is another file now than when the job began")
+        return output.put(region[0], _labels(work, volume, region))
+
+
+def _labels(work: _Work, volume: Volume, region: Region) -> Array:
+    values, request = volume.read(*region), work.request
+    # After reading: a file that changes meanwhile would give a block of both.
+    volume.verify()
+    values = values[list(work.channels)] if request.channels else values
     assert request.method is not None
     found: Array = resolved(method_of(request.method).blocks)(values, request.first)
-    return found
+    return found[None]
 
 
 def _channels(volume: Volume, request: Request) -> tuple[int, ...]:
@@ -76,12 +128,29 @@ def _channels(volume: Volume, request: Request) -> tuple[int, ...]:
     return channels
 
 
-def _spec(volume: Volume, request: Request, channels: tuple[int, ...], size: int) -> OutputSpec:
-    path, _ = split_source(volume.name)
+def _work(
+    destination: Destination,
+    volume: Volume,
+    request: Request,
+    channels: tuple[int, ...],
+    settings: Settings,
+    size: int,
+) -> _Work:
+    path, dataset = split_source(volume.name)
+    path = path if address(path) else path.resolve()
+    found = fingerprint(volume, path)
+    spec = _spec(volume, request, channels, size, found)
+    place = replace(destination, path=destination.path.resolve())
+    return _Work(path, dataset, settings.allow_filters, found, request, channels, place, spec)
+
+
+def _spec(
+    volume: Volume, request: Request, channels: tuple[int, ...], size: int, prediction: str
+) -> OutputSpec:
     z, y, x = volume.extent
     shape: Shape4 = (1, z, y, x)
     job = {
-        "prediction": fingerprint(volume, path),
+        "prediction": prediction,
         "method": request.method,
         "channels": list(channels),
         "first": request.first,

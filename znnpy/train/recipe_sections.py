@@ -18,7 +18,8 @@ class Seen:
 
     `extent` (z, y, x) of the image, None if it is not known, `resolution` in nanometres; `classes`: numbers from 0 on
     that the labels have; `shares`: of their voxels, by name; `greys`: mean and deviation of each channel of an image of
-    bytes, none of others; `cores` and bytes of `memory` of this machine.
+    bytes, none of others; `cores` and bytes of `memory` of this machine; `updates`: so many are wanted, with the words
+    that say why; None: as many as is usual.
     """
 
     image: str = "train.h5:raw"
@@ -31,6 +32,7 @@ class Seen:
     greys: tuple[tuple[float, float], ...] = ()
     cores: int = 1
     memory: int = 1 << 40
+    updates: tuple[int, str] | None = None
 
     @property
     def ratio(self) -> float:
@@ -155,22 +157,49 @@ def unet_section(
     return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Length:
+    """How long is trained: updates, and the lines of a config that follow from their number."""
+
+    updates: int
+    words: str
+    warmup: int
+    every: int
+    saved: int
+
+    @classmethod
+    def of(cls, seen: Seen, usual: int, *, warmup: int, looks: int) -> Length:
+        """Return as many updates as are wanted, else the usual ones.
+
+        `warmup`: what share of them the rate rises for, as a divisor; `looks`: validations.
+        """
+        updates, words = seen.updates or (usual, "more are better, if slowly")
+        every = max(1, updates // looks)
+        saved = 500 if seen.updates is None else every
+        return cls(updates, words, max(1, updates // warmup), every, saved)
+
+    @property
+    def line(self) -> str:
+        """The key `iterations`."""
+        return f"  iterations: {self.updates:<25}# {self.words}"
+
+
 def training_section(
-    patch: Triple, iterations: int, batch: int, score: str, loss: str = "", *, norm: bool = True
+    patch: Triple, length: Length, batch: int, score: str, loss: str = "", *, norm: bool = True
 ) -> str:
     """Return `training`; `norm`: whether the net has one."""
     # Without a norm one patch early on can push a net to where it says the same of all voxels for good.
     clip = "" if norm else "  clip_norm: 1                         # no single patch undoes all\n"
     return f"""\
 training:
-  iterations: {iterations:<25}# more are better, if slowly
+{length.line}
   output_shape: {list(patch)}
   batch: {batch}
 {loss}  optimizer: adamw
   learning_rate: 0.003
-{clip}  schedule: {{kind: cosine, warmup: {max(1, iterations // 40)}}}
+{clip}  schedule: {{kind: cosine, warmup: {length.warmup}}}
   ema: 0.99                            # the mean of the last hundred weights is validated and predicted from
-  validation: {{every: {max(1, iterations // 8)}, score: {score}}}"""
+  validation: {{every: {length.every}, score: {score}}}"""
 
 
 def batch_of(seen: Seen) -> int:
@@ -178,7 +207,8 @@ def batch_of(seen: Seen) -> int:
     return min(4, max(1, seen.cores // 16))
 
 
-def last_sections(window: Triple | None) -> str:
+def last_sections(window: Triple | None, length: Length) -> str:
     """Return `inference`, where there is a window, and `run`."""
     lines = [] if window is None else ["inference:", f"  window: {list(window)}", ""]
-    return "\n".join([*lines, "run: {directory: run, checkpoint: {every: 500}}", ""])
+    run = f"run: {{directory: run, checkpoint: {{every: {length.saved}}}}}"
+    return "\n".join([*lines, run, ""])

@@ -11,6 +11,7 @@ from math import prod
 
 from znnpy.registry import Registry
 from znnpy.train.recipe_sections import (
+    Length,
     Seen,
     batch_of,
     data_section,
@@ -56,12 +57,13 @@ def _of_volumes(
     patch = patch_of(seen, wanted, steps)
     # Wider than in training: fewer voxels near a border.
     window = patch_of(seen, (min(patch[0], SLICES), patch[1] * 2, patch[2] * 2), steps)
+    length = Length.of(seen, ITERATIONS, warmup=40, looks=8)
     parts = (
         f"# {what}",
         unet_section(seen, steps, outputs, norm=norm, plane=plane),
         data_section(seen, patch, target, fixed=fixed),
-        training_section(patch, ITERATIONS, batch_of(seen), score, loss, norm=norm),
-        last_sections(window),
+        training_section(patch, length, batch_of(seen), score, loss, norm=norm),
+        last_sections(window, length),
     )
     return "\n\n".join(parts)
 
@@ -135,25 +137,26 @@ def _classification(seen: Seen) -> str:
     layers.append("    - dropout: 0.5")
     layers.append(f"    - conv: {{channels: {seen.classes}, size: 1}}")
     channels_in = [f"  input: {seen.channels}"] if seen.channels > 1 else []
+    length = Length.of(seen, 2000, warmup=20, looks=4)
     network = "\n".join(["network:", *channels_in, "  layers:", *layers])
     parts = (
         f"# Images, slices along z, with a label each: numbers from 0 to {seen.classes - 1}",
         network,
         data_section(seen, (1, 1, 1), "labels"),
         "augment: {enabled: false}              # flipped digits are others",
-        """\
+        f"""\
 training:
-  iterations: 2000
+{length.line}
   batch: 64
   order: shuffled                      # each image once an epoch
   output_shape: 1
   loss: softmax
   optimizer: adamw
   learning_rate: 0.003
-  schedule: {kind: cosine, warmup: 100}
+  schedule: {{kind: cosine, warmup: {length.warmup}}}
   ema: 0.99
-  validation: {every: 500, patches: 1000, score: accuracy}""",
-        last_sections(None),
+  validation: {{every: {length.every}, patches: 1000, score: accuracy}}""",
+        last_sections(None, length),
     )
     return "\n\n".join(parts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -57,6 +59,40 @@ def test_lower_resolution_of_one_voxel_is_its_value() -> None:
     image = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
     assert np.ptp(coarser(image, (1.0, 64.0, 64.0))) == 0
     assert np.array_equal(coarser(image, (1.0, 1.0, 1.0)), image)
+
+
+@pytest.mark.parametrize("change", [contrasted, brightened, bent])
+def test_sections_are_changed_as_images_of_their_own(image: np.ndarray, change: Any) -> None:
+    numbers = np.linspace(0.6, 1.4, image.shape[1])
+    found = change(image, numbers)
+    for z, number in enumerate(numbers):
+        wanted = change(image[:, z : z + 1], float(number))
+        np.testing.assert_allclose(found[:, z : z + 1], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("wide", [0.0, 0.9])
+def test_sections_are_blurred_each_by_itself(image: np.ndarray, wide: float) -> None:
+    sigmas = np.linspace(0, 2, image.shape[1])
+    found = blurred(image, (0.0, sigmas, wide * sigmas))
+    for z, sigma in enumerate(sigmas):
+        for channel, seen in zip(image, found, strict=True):
+            exact = channel[z].astype(np.float64)
+            wanted = ndimage.gaussian_filter(exact, (sigma, wide * sigma), mode="nearest")
+            np.testing.assert_allclose(seen[z], wanted, atol=1e-6)
+
+
+def test_blur_wider_than_the_image() -> None:
+    image = np.random.default_rng(0).normal(size=(1, 2, 3, 5)).astype(np.float32)
+    wanted = ndimage.gaussian_filter(image[0].astype(np.float64), (4, 4, 4), mode="nearest")
+    np.testing.assert_allclose(blurred(image, (4, 4, 4))[0], wanted, atol=1e-6)
+
+
+def test_sections_have_lower_resolution_each_by_itself(image: np.ndarray) -> None:
+    factors = np.array([1.0, 1.2, 1.5, 2.0, 2.4, 3.0, 4.0, 8.0, 64.0])
+    found = coarser(image, (1.0, factors, np.sqrt(factors)))
+    for z, factor in enumerate(factors):
+        wanted = coarser(image[:, z : z + 1], (1.0, float(factor), float(np.sqrt(factor))))
+        np.testing.assert_allclose(found[:, z : z + 1], wanted, atol=1e-5)
 
 
 def test_noise_has_its_deviation_and_is_seeded(image: np.ndarray) -> None:

@@ -74,24 +74,25 @@ def test_values_and_labels_are_those_of_scipy_on_the_whole_volume(
 ) -> None:
     upper = tuple(a + n for a, n in zip(LOWER, EXTENT, strict=True))
     found = drawn(keys, seed)
-    places = found.places(LOWER, upper)
-    assert places is not None
+    placed = found.places(LOWER, upper)
+    assert placed is not None
+    places = placed.places
     assert found.warp is not None
     room = room_of(found.warp)
-    low, high = region_of(places, room)
+    low, high = region_of(placed.low, placed.high, room)
     index = [np.arange(a, b) for a, b in zip(low, high, strict=True)]
     padded = np.pad(IMAGE, 60, mode="reflect")
     read = padded[np.ix_(*(it + 60 for it in index))]
     wanted = map_coordinates(IMAGE.astype(np.float64), places, order=3, mode="mirror")
     values = interpolated(np.stack([read, -2 * read]), low, places, found.warp.flat)
     np.testing.assert_allclose(values, [wanted, -2 * wanted], atol=4e-5)
-    assert (np.array(region_of(places)[0]) - room == low).all()
+    assert (np.array(region_of(placed.low, placed.high)[0]) - room == low).all()
     assert found.warp.flat == (room[0] == 0)
     inside = np.stack([(a + 0.5 >= 0) & (a + 0.5 < n) for a, n in zip(places, SHAPE, strict=True)])
     small = (BIG % 1000).astype(np.uint16)
     flat = map_coordinates(small, places, order=0, mode="nearest")
     voxels = np.pad(small, 60, mode="edge")[np.ix_(*(it + 60 for it in index))]
-    kept = nearest(np.stack([voxels, voxels + 1]), low, places)
+    kept = nearest([np.stack([voxels, voxels + 1])], low, places)[0]
     np.testing.assert_array_equal(kept[0][inside.all(0)], flat[inside.all(0)])
     np.testing.assert_array_equal(kept[1], kept[0] + 1)
 
@@ -174,8 +175,9 @@ def test_displacements_are_cubic_b_splines() -> None:
 
 def test_only_planes_are_deformed_where_axes_say_so() -> None:
     keys = {"elastic": {"probability": 1.0, "deviation": [2, 3], "axes": "yx"}}
-    places = drawn(keys).places((0, 0, 0), (3, 4, 5))
-    assert places is not None
+    placed = drawn(keys).places((0, 0, 0), (3, 4, 5))
+    assert placed is not None
+    places = placed.places
     assert (places[0] == np.arange(3)[:, None, None]).all()
     assert drawn(keys).warp.flat  # type: ignore[union-attr]
     assert (places[1] != np.arange(4)[:, None]).any()
@@ -216,11 +218,11 @@ def test_labels_that_lie_within_the_image_move_with_it(flips: str) -> None:
 
 
 def test_numbers_of_objects_stay_whole_beyond_what_doubles_hold() -> None:
-    places = drawn(ROTATE).places(LOWER, (12, 14, 16))
-    assert places is not None
-    low, high = region_of(places)
+    placed = drawn(ROTATE).places(LOWER, (12, 14, 16))
+    assert placed is not None
+    low, high = region_of(placed.low, placed.high)
     index = [np.arange(a, b).clip(0, n - 1) for a, b, n in zip(low, high, SHAPE, strict=True)]
-    found = nearest(BIG[np.ix_(*index)], low, places)
+    (found,) = nearest([BIG[np.ix_(*index)]], low, placed.places)
     assert found.dtype == np.uint64
     assert np.isin(found, BIG).all()
 
@@ -264,14 +266,29 @@ def test_samples_are_the_same_whatever_threads_draw_them() -> None:
             assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
+def test_places_within_those_that_are_known_are_not_made_again() -> None:
+    found = drawn(ROTATE)
+    wide = found.places((1, 2, 3), (11, 22, 33))
+    inner = found.places((2, 3, 4), (10, 21, 32))
+    far = found.places((2, 3, 4), (3, 21, 32))  # a tenth of them
+    assert wide is not None and inner is not None and far is not None  # noqa: PT018
+    assert inner.places is wide.places
+    assert far.places is not wide.places
+    for it, lower, upper in ((inner, (2, 3, 4), (10, 21, 32)), (far, (2, 3, 4), (3, 21, 32))):
+        own = drawn(ROTATE).places(lower, upper)
+        assert own is not None
+        np.testing.assert_array_equal(it.places[:, *it.cut], own.places)
+
+
 def test_a_step_is_read_by_the_warp() -> None:
     """Sections that move are warped from where they are read."""
     keys = {"step": {"probability": 1.0, "shift": 5}, **AFFINE}
     found = drawn(keys, 2)
     assert found.warp is not None
     ((span, (down, across)),) = found.moved
-    places = found.places(LOWER, (18, 14, 15))
-    assert places is not None
+    placed = found.places(LOWER, (18, 14, 15))
+    assert placed is not None
+    places = placed.places
     z, y, x = (np.arange(a, b) for a, b in zip(LOWER, (18, 14, 15), strict=True))
     first = span[0] - LOWER[0]
     assert 0 < first < 10

@@ -11,7 +11,7 @@ from PIL import Image
 from small_run import write_config, znnpy
 
 from znnpy.errors import RunError
-from znnpy.train.display.comparison import MOST, compare, panels
+from znnpy.train.display.comparison import MOST, compare, figure_of_runs, panels
 
 
 def run_of(path: Path, updates: int, *, scores: tuple[str, ...] = ()) -> Path:
@@ -44,6 +44,17 @@ def test_runs_of_the_command_are_compared(tmp_path: Path) -> None:
     assert "exists already" in znnpy(*line, tmp_path / "out.png", code=1).stderr
     znnpy(*line, tmp_path / "out.png", "--overwrite")
     assert ".html or .png" in znnpy(*line, tmp_path / "out.pdf", code=2).stderr
+
+
+@pytest.mark.parametrize("updates", [1, 3])
+def test_few_updates_have_whole_marks(tmp_path: Path, updates: int) -> None:
+    figure = figure_of_runs(compare([run_of(tmp_path / "run", updates)]))
+    figure.canvas.draw()
+    axis = figure.axes[0]
+    low, high = axis.get_xlim()
+    marks = [n for n in axis.get_xticks() if low <= n <= high]
+    assert marks == ([0, 1] if updates == 1 else [1, 2, 3])
+    assert low < updates < high
 
 
 def test_curves_have_the_colour_of_their_run_wherever_they_are(tmp_path: Path) -> None:

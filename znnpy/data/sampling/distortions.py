@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from znnpy.config.augment_section import AugmentSection
 from znnpy.config.distortion_section import Distortion, ShiftSection, Whole
 from znnpy.data.sampling.intensities import (
     Float32,
+    Number,
     bent,
     blurred,
     brightened,
@@ -21,13 +22,43 @@ from znnpy.data.sampling.intensities import (
     contrasted,
     noisy,
 )
-from znnpy.data.sampling.warps import Warp, draw_warp
+from znnpy.data.sampling.warps import Doubles, Region, Warp, draw_warp
 from znnpy.data.volume import Triple, Triple64
 
 Span = tuple[int, int]
 Shift = tuple[int, int]
-Region = tuple[Triple, Triple]
-Change = Callable[[Float32, float, Triple64], Float32]
+Change = Callable[[Float32, Number, Triple64], Float32]
+
+MORE = (
+    1.5  # times the voxels of a region: reading so many costs less than to find their places again
+)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where voxels are read: `places` (3, z, y, x) in voxels of the scene, of which `cut` are those asked for.
+
+    `low`, `high`: the least and the largest along z, y and x.
+    """
+
+    places: Doubles
+    low: Doubles
+    high: Doubles
+    cut: tuple[slice, ...] = (slice(None),) * 3
+
+    @classmethod
+    def of(cls, places: Doubles) -> Placed:
+        """Return places of which all are asked for."""
+        lines = places.reshape(3, -1)
+        return cls(places, lines.min(axis=1), lines.max(axis=1))
+
+    def inside(self, corner: Triple) -> Placed:
+        """Return them in voxels of the volume that lies at `corner` of the scene."""
+        if not any(corner):
+            return self
+        by = np.array(corner, np.float64)
+        moved = self.places - by.reshape(3, 1, 1, 1)
+        return replace(self, places=moved, low=self.low - by, high=self.high - by)
 
 
 @dataclass(frozen=True)
@@ -35,8 +66,8 @@ class Drawn:
     """How one patch is distorted. Places are voxels z, y, x of the scene, before the patch is turned.
 
     `moved`: sections and how far along y and x they read beside their place. `missing`: sections; `dark`: a section,
-    factor and shift; `boxes`: what is left out; `warp`: where all is read. `random` draws what is done to values, image
-    by image.
+    factor and shift; `boxes`: what is left out; `warp`: where all is read, and `made`: places that are known. `random`
+    draws what is done to values, image by image.
     """
 
     settings: AugmentSection
@@ -46,6 +77,7 @@ class Drawn:
     dark: tuple[int, float, float] | None = None
     boxes: tuple[Region, ...] = ()
     warp: Warp | None = None
+    made: dict[Region, Placed] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -87,15 +119,28 @@ class Drawn:
         warp = draw_warp(settings, random, lower, extent, resolution)
         return cls(settings, random, tuple(moved), missing, dark, tuple(boxes), warp)
 
-    def places(self, lower: Triple, upper: Triple) -> NDArray[np.float64] | None:
-        """Return where the voxels of a region are read, (3, z, y, x) in voxels of the scene; None without a warp."""
+    def places(self, lower: Triple, upper: Triple) -> Placed | None:
+        """Return where the voxels of a region of the scene are read; None without a warp.
+
+        Places of a region a little larger that were asked for before are returned again.
+        """
         if self.warp is None:
             return None
+        for (first, last), found in self.made.items():
+            inside = all(a <= b for a, b in zip((*first, *upper), (*lower, *last), strict=True))
+            if inside and found.places[0].size <= MORE * prod(np.subtract(upper, lower).tolist()):
+                begins = np.subtract(lower, first).tolist()
+                ends = np.subtract(upper, first).tolist()
+                return replace(found, cut=tuple(map(slice, begins, ends)))
+        self.made[lower, upper] = found = Placed.of(self._lattice(self.warp, lower, upper))
+        return found
+
+    def _lattice(self, warp: Warp, lower: Triple, upper: Triple) -> Doubles:
         y, x = (
             np.arange(a, b, dtype=np.float64) for a, b in zip(lower[1:], upper[1:], strict=True)
         )
         parts = [
-            self.warp.over(np.arange(first, last, dtype=np.float64), y + down, x + across)
+            warp.over(np.arange(first, last, dtype=np.float64), y + down, x + across)
             for (first, last), (down, across) in self.runs(lower[0], upper[0])
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
@@ -113,7 +158,12 @@ class Drawn:
         smallest = min(resolution)
         sides = [smallest / size for size in resolution]
         for whole, numbers, change in self._changes():
-            image = self._by(whole, numbers, change, image, (sides[0], sides[1], sides[2]))
+            # Sections with numbers of their own are changed along y and x alone.
+            apart = whole.by == "section" or (whole.by == "mixed" and bool(self.random.integers(2)))
+            number: Number = self.random.uniform(
+                numbers[0], numbers[1], size=image.shape[1] if apart else None
+            )
+            image = change(image, number, (0.0 if apart else sides[0], sides[1], sides[2]))
         noise = _chosen(self.settings.noise, self.random)
         if noise:
             image = noisy(image, _between(noise.deviation, self.random), self.random)
@@ -132,25 +182,6 @@ class Drawn:
         for section, key, change in entries:
             if found := _chosen(section, self.random):
                 yield found, getattr(found, key), change
-
-    def _by(
-        self,
-        whole: Whole,
-        numbers: Sequence[float],
-        change: Change,
-        image: Float32,
-        sides: Triple64,
-    ) -> Float32:
-        """Change the whole image, or each section with a number of its own, along y and x alone."""
-        apart = whole.by == "section" or (whole.by == "mixed" and bool(self.random.integers(2)))
-        if not apart:
-            return change(image, _between(numbers, self.random), sides)
-        flat = (0.0, sides[1], sides[2])
-        sections = [
-            change(image[:, z : z + 1], _between(numbers, self.random), flat)
-            for z in range(image.shape[1])
-        ]
-        return np.concatenate(sections, axis=1)
 
     def _without(self, image: Float32, lower: Triple) -> Float32:
         """Darken and leave out what is to be."""
@@ -186,8 +217,8 @@ def _shift(section: ShiftSection, random: np.random.Generator) -> Shift:
     return int(y), int(x)
 
 
-def _factors(factor: float, sides: Triple64) -> Triple64:
-    z, y, x = (max(1.0, factor * side) for side in sides)
+def _factors(factor: Number, sides: Triple64) -> tuple[Number, Number, Number]:
+    z, y, x = (np.maximum(1.0, np.multiply(factor, side)) for side in sides)
     return (z, y, x)
 
 

@@ -1,58 +1,138 @@
-"""Changes of an image's values, float32 (channel, z, y, x), with numbers that are given: contrast, gamma, blur ..."""
+"""Changes of an image's values, float32 (channel, z, y, x), with numbers that are given: contrast, gamma, blur ...
+
+A number is one for the whole image, or an array (z,) of one for each section, which is changed as an image of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
+from znnpy_kernels.data.coarsening import coarser_sections
+from znnpy_kernels.data.smoothing import smoothed_lines
 
 from znnpy.data.volume import Triple64
 
 Float32 = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Number = float | Doubles
+"""Of a whole image, or of each section."""
 SPACE = (1, 2, 3)
+CUT = 4  # sigmas from which on a Gaussian is left out
 
 
-def contrasted(image: Float32, factor: float) -> Float32:
+def contrasted(image: Float32, factor: Number) -> Float32:
     """Return the image with distances from each channel's mean multiplied."""
-    mean = image.mean(SPACE, keepdims=True, dtype=np.float64).astype(np.float32)
-    changed: Float32 = (image - mean) * np.float32(factor) + mean
+    mean = image.mean(_space(factor), keepdims=True, dtype=np.float64).astype(np.float32)
+    changed: Float32 = (image - mean) * _spread(factor) + mean
     return changed
 
 
-def brightened(image: Float32, shift: float) -> Float32:
+def brightened(image: Float32, shift: Number) -> Float32:
     """Return the image with a number added."""
-    changed: Float32 = image + np.float32(shift)
+    changed: Float32 = image + _spread(shift)
     return changed
 
 
-def bent(image: Float32, power: float) -> Float32:
+def bent(image: Float32, power: Number) -> Float32:
     """Return the image with each channel, scaled to 0 to 1 over its range, raised to a power and scaled back."""
-    low = image.min(SPACE, keepdims=True)
-    width = np.maximum(image.max(SPACE, keepdims=True) - low, np.float32(1e-7))
-    changed: Float32 = ((image - low) / width) ** np.float32(power) * width + low
+    space = _space(power)
+    low = image.min(space, keepdims=True)
+    width = np.maximum(image.max(space, keepdims=True) - low, np.float32(1e-7))
+    changed: Float32 = ((image - low) / width) ** _spread(power) * width + low
     return changed
 
 
 def noisy(image: Float32, deviation: float, random: np.random.Generator) -> Float32:
     """Return the image with Gaussian noise."""
-    noise = random.standard_normal(image.shape, np.float32)
-    changed: Float32 = image + np.float32(deviation) * noise
-    return changed
+    # Seeded by the other, whose normal numbers take half as long again.
+    fast = np.random.Generator(np.random.SFC64(random.integers(2**63)))
+    noise = fast.standard_normal(image.shape, np.float32)
+    noise *= np.float32(deviation)
+    noise += image
+    return noise
 
 
-def blurred(image: Float32, sigmas: Triple64) -> Float32:
+def _space(number: Number) -> tuple[int, ...]:
+    """Return the axes of what is changed alike."""
+    return SPACE[1:] if isinstance(number, np.ndarray) else SPACE
+
+
+def _spread(number: Number) -> Any:
+    """Return numbers as they multiply (channel, z, y, x)."""
+    if isinstance(number, np.ndarray):
+        return number.astype(np.float32)[:, None, None]
+    return np.float32(number)
+
+
+def blurred(image: Float32, sigmas: tuple[Number, Number, Number]) -> Float32:
     """Return the image blurred by Gaussians, sigmas z y x in voxels; the border goes on beyond it."""
-    changed = np.empty_like(image)
-    for channel, found in zip(image, changed, strict=True):
-        ndimage.gaussian_filter(channel, sigmas, output=found, mode="nearest")
+    source = np.ascontiguousarray(image)
+    channels, depth, height, width = source.shape
+    for axis, sigma in enumerate(sigmas):
+        if not np.any(sigma):
+            continue
+        weights = _gaussians(np.atleast_1d(np.asarray(sigma, np.float64)))
+        blocks, count, apart = (
+            (channels, depth, height * width),
+            (channels * depth, height, width),
+            (channels * depth * height, width, 1),
+        )[axis]
+        weights = np.ascontiguousarray(np.tile(weights, (channels, 1)))
+        found = np.empty_like(source)
+        smoothed_lines(
+            found.ctypes.data, source.ctypes.data, blocks, count, apart, weights.ctypes.data,
+            weights.shape[1] // 2, blocks // len(weights),
+        )  # fmt: skip
+        source = found
+    return source
+
+
+def _gaussians(sigmas: Doubles) -> Float32:
+    """Return the weights of Gaussians, float32 (number, 2 radius + 1), 0 beyond the own radius of each."""
+    own = (CUT * sigmas + 0.5).astype(np.int64)[:, None]
+    places = np.arange(-own.max(), own.max() + 1)
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+        found = np.exp(-0.5 * (places / sigmas[:, None]) ** 2)
+    found[(abs(places) > own) | ~np.isfinite(found)] = 0
+    found[:, own.max()] = 1
+    weights: Float32 = (found / found.sum(1, keepdims=True)).astype(np.float32)
+    return weights
+
+
+def coarser(image: Float32, factors: tuple[Number, Number, Number]) -> Float32:
+    """Return the image with voxels larger by factors z y x, at least 1: nearest ones are kept, cubics between."""
+    if not any(isinstance(factor, np.ndarray) for factor in factors):
+        return _coarser(image, factors)  # type: ignore[arg-type]
+    source = np.ascontiguousarray(image)
+    changed = np.empty_like(source)
+    depth, height, width = source.shape[1:]
+    rows, columns = (
+        [_kept(n, max(1, round(n / by))) for by in np.broadcast_to(factor, depth).tolist()]
+        for n, factor in zip((height, width), factors[1:], strict=True)
+    )
+    words = np.array(
+        [
+            (y.kept.size, x.kept.size, y.at[0], x.at[0], y.at[1], x.at[2])
+            for y, x in zip(rows, columns, strict=True)
+        ],
+        np.int64,
+    )
+    room = np.empty((height, width), np.float32)
+    for channel, found in zip(source, changed, strict=True):
+        coarser_sections(
+            found.ctypes.data, channel.ctypes.data, depth, height, width, words.ctypes.data,
+            room.ctypes.data,
+        )  # fmt: skip
     return changed
 
 
-def coarser(image: Float32, factors: Triple64) -> Float32:
-    """Return the image with voxels larger by factors z y x, at least 1: nearest ones are kept, cubics between."""
+def _coarser(image: Float32, factors: Triple64) -> Float32:
     shape = image.shape[1:]
     small = [max(1, round(n / factor)) for n, factor in zip(shape, factors, strict=True)]
     if small == list(shape):
@@ -93,6 +173,32 @@ def _zoomed(before: int, after: int, order: int) -> NDArray[np.float64]:
 @lru_cache(maxsize=256)
 def _interpolation(before: int, after: int) -> Float32:
     return _zoomed(before, after, 3).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Voxels of a line that are kept, and the matrix (n, kept) that interpolates between them, and its transpose.
+
+    `at`: the addresses of all three.
+    """
+
+    kept: NDArray[np.int64]
+    matrix: Float32
+    transposed: Float32
+    at: tuple[int, int, int]
+
+
+@lru_cache(maxsize=256)
+def _kept(before: int, after: int) -> _Kept:
+    """Return which voxels of a line of `before` are kept, `after` of them."""
+    kept = _nearest(before, after)
+    matrix = np.eye(before, dtype=np.float32)
+    if after != before:
+        matrix = np.ascontiguousarray(_interpolation(after, before))
+    transposed = np.ascontiguousarray(matrix.T)
+    return _Kept(
+        kept, matrix, transposed, (kept.ctypes.data, matrix.ctypes.data, transposed.ctypes.data)
+    )
 
 
 @lru_cache(maxsize=256)

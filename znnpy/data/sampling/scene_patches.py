@@ -48,16 +48,17 @@ class Material:
                     images[node] = norm.apply(turn.apply(raw))
                 continue
             corner = scene.corner(volume)
-            places = drawn.places(plus(lower, corner), plus(upper, corner))
-            if places is None:
+            placed = drawn.places(plus(lower, corner), plus(upper, corner))
+            if placed is None:
                 parts = moved(drawn, lower, upper, corner)
                 values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
             else:
                 assert drawn.warp is not None
-                places -= np.reshape(corner, (3, 1, 1, 1))
-                region = region_of(places, room_of(drawn.warp))
+                placed = placed.inside(corner)
+                region = region_of(placed.low, placed.high, room_of(drawn.warp))
                 read = normalised(norm, volume, *region)
-                values = interpolated(read, region[0], places, drawn.warp.flat)
+                values = interpolated(read, region[0], placed.places, drawn.warp.flat)
+                values = values[:, *placed.cut]
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -82,18 +83,21 @@ class Material:
         region = minus(lower, wide), plus(plus(lower, extent), wide)
         mask, shift = scene.masks.get(node), mask_shift(scene, node)
         corner = scene.corner(labels)
-        places = drawn and drawn.places(plus(region[0], corner), plus(region[1], corner))
-        if places is not None:
-            places -= np.reshape(corner, (3, 1, 1, 1))
-            region = region_of(places)
-        parts = moved(drawn, *region, corner) if drawn and places is None else [region]
+        placed = None
+        if drawn is not None:
+            placed = drawn.places(plus(region[0], corner), plus(region[1], corner))
+        if placed is not None:
+            placed = placed.inside(corner)
+            region = region_of(placed.low, placed.high)
+        parts = moved(drawn, *region, corner) if drawn and placed is None else [region]
         found = [read_taken(output.target, labels, mask, *part, shift) for part in parts]
         values, known = found[0]
         if len(found) > 1:
             values = np.concatenate([it for it, _ in found], axis=1)
             known = np.concatenate([it for _, it in found], axis=0)
-        if places is not None:
-            values, known = (nearest(it, region[0], places) for it in (values, known))
+        if placed is not None:
+            values, known = nearest([values, known], region[0], placed.places)
+            values, known = values[:, *placed.cut], known[placed.cut]
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)

@@ -148,13 +148,13 @@ def _affine(
     return matrix
 
 
-def region_of(places: Doubles, room: Triple = (0, 0, 0)) -> Region:
-    """Return the region lower <= (z, y, x) < upper that holds the voxels nearest to places, and `room` more."""
-    lines = places.reshape(3, -1)
-    z, y, x = (floor(n + 0.5) - more for n, more in zip(lines.min(axis=1), room, strict=True))
-    bottom, height, width = (
-        floor(n + 0.5) + 1 + more for n, more in zip(lines.max(axis=1), room, strict=True)
-    )
+def region_of(low: Doubles, high: Doubles, room: Triple = (0, 0, 0)) -> Region:
+    """Return the region lower <= (z, y, x) < upper that holds the voxels nearest to places, and `room` more.
+
+    `low`, `high`: the least and the largest of the places along z, y and x.
+    """
+    z, y, x = (floor(n + 0.5) - more for n, more in zip(low, room, strict=True))
+    bottom, height, width = (floor(n + 0.5) + 1 + more for n, more in zip(high, room, strict=True))
     return (z, y, x), (bottom, height, width)
 
 
@@ -178,9 +178,9 @@ def interpolated(values: NDArray[np.float32], lower: Triple, places: Doubles, fl
     return found
 
 
-def nearest(values: Array, lower: Triple, places: Doubles) -> Array:
-    """Return arrays (..., z, y, x), the first voxel of which is `lower`, at the voxels nearest to places."""
-    *lead, _, height, width = values.shape
+def nearest(arrays: Sequence[Array], lower: Triple, places: Doubles) -> list[Array]:
+    """Return arrays (..., z, y, x), the first voxels of which are `lower`, at the voxels nearest to places."""
+    height, width = arrays[0].shape[-2:]
     voxels = np.empty(places.shape[1:], np.int64)
     nearest_voxels(_at(voxels), _at(places), voxels.size, *lower, height, width)
-    return values.reshape(*lead, -1).take(voxels, axis=-1)
+    return [it.reshape(*it.shape[:-3], -1).take(voxels, axis=-1) for it in arrays]

@@ -13,8 +13,10 @@ from znnpy.interop.bioimageio.normalising import normalize_key
 from znnpy.interop.bioimageio.package import Package, is_package, opened
 from znnpy.interop.bioimageio.tensors import tensors
 from znnpy.interop.bioimageio.weights import net_of
+from znnpy.interop.described import Described
+from znnpy.interop.learned import Learned
 from znnpy.interop.model import ImportedModel
-from znnpy.interop.operators.described import Described
+from znnpy.interop.operators.described import Described as Net
 
 is_model = is_package
 
@@ -40,14 +42,31 @@ def _read(package: Package) -> ImportedModel:
     flat = "z" not in inputs[0].axes
     normalize, more = normalize_key(inputs[0].steps, image.channels, flat)
     title = package.said.values.get("name")
+    learned = _learned(package)
+    try:
+        training = learned.training(found.network)
+    except ModelFileError as error:
+        raise ModelFileError(f"{package.said.where}: config: znnpy: {error}") from error
     return assembled(
         f"bioimage.io {title if isinstance(title, str) else package.title}: {kind}"[:160], found,
-        {"normalize": normalize}, window=_window(found, inputs[0].fixed), notes=[*notes, *more],
+        {"normalize": normalize, **learned.data()}, window=_window(found, inputs[0].fixed), training=training,
+        notes=[*notes, *more],
         where=package.said.where,
     )  # fmt: skip
 
 
-def _window(found: Described, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
+def _learned(package: Package) -> Learned:
+    """Return what a package that `znnpy export` wrote says of targets and loss."""
+    config = package.said.values.get("config")
+    own = config.get("znnpy") if isinstance(config, dict) else None
+    if not isinstance(own, dict) or "targets" not in own:
+        return Learned()
+    said = Described(own, f"{package.said.where}: config: znnpy")
+    loss = said.inside("loss").values if "loss" in said else None
+    return Learned(said.listed("targets"), loss)
+
+
+def _window(found: Net, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
     """Return the output's size where the input has one size alone."""
     if fixed is None:
         return None

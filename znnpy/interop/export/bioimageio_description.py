@@ -53,6 +53,7 @@ def description(
         "description": f"{trained.title}. Images go in prepared: {normalisation_words(data)}.",
         "documentation": parts["README"].said(),
         "tags": ["znnpy", "3d"],
+        "config": {"znnpy": trained.learned()},
         "inputs": [
             {
                 "id": name,

@@ -23,7 +23,8 @@ Write = Callable[[BinaryIO], object]
 class ExportFormat:
     """One format; what it names as "module:name" is imported when it is needed.
 
-    `summary`: for help. `suffixes`: of the files that are written, the one that users name first.
+    `summary`: for help. `suffixes`: of the files that are written, the one that users name first. `also`: others that
+    users may name it by.
     `weights_alone`: not what is computed with them.
     `prepare(trained)`: returns a `Write` for each suffix; all that may be refused is refused there, by ExportError.
     """
@@ -32,7 +33,13 @@ class ExportFormat:
     summary: str
     suffixes: tuple[str, ...]
     prepare: Any
+    also: tuple[str, ...] = ()
     weights_alone: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Suffixes that users may name."""
+        return (self.suffixes[0], *self.also)
 
 
 FORMATS = Registry[ExportFormat](
@@ -55,6 +62,7 @@ FORMATS = Registry[ExportFormat](
             summary="weights for torch.load (.pth), by the names of nnU-Net's class where the network is one, else of "
             "the module that torch writes",
             suffixes=(".pth",),
+            also=(".pt",),
             prepare="znnpy.interop.export.weight_files:state_dict_files",
             weights_alone=True,
         ),
@@ -75,6 +83,16 @@ FORMATS = Registry[ExportFormat](
 )
 
 
+def format_named(path: Path) -> str:
+    """Return the name of the format that a file's suffix stands for; ExportError names the choices."""
+    suffix = path.suffix.lower()
+    for name, it in FORMATS.items():
+        if suffix in it.named:
+            return name
+    known = ", ".join(f"{' or '.join(it.named)} ({name})" for name, it in FORMATS.items())
+    raise ExportError(f"{path}: a file is written by its suffix, {known}; or say --format")
+
+
 def export(
     trained: Trained, name: str, path: Path | None, *, overwrite: bool = False
 ) -> list[Path]:
@@ -90,9 +108,10 @@ def export(
     wanted = chosen.suffixes[0]
     if path is None:
         path = Path(f"{trained.saved.path.resolve().name}{wanted}")
-    if path.suffix.lower() != wanted:
-        raise ExportError(f"{path}: the name of a file of format {name} ends in {wanted}")
-    paths = [path if suffix == wanted else path.with_suffix(suffix) for suffix in chosen.suffixes]
+    if path.suffix.lower() not in chosen.named:
+        ends = " or ".join(chosen.named)
+        raise ExportError(f"{path}: the name of a file of format {name} ends in {ends}")
+    paths = [path, *map(path.with_suffix, chosen.suffixes[1:])]
     _refuse_taken(paths, overwrite)
     writes: Sequence[Write] = resolved(chosen.prepare)(trained)
     with explained(path, ExportError), ExitStack() as stack:

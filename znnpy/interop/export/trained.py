@@ -25,6 +25,7 @@ from znnpy.interop.export.computation import Computation, Tensor
 from znnpy.interop.export.description import described
 from znnpy.interop.export.state_dict import state_dict
 from znnpy.interop.nnunet.recognition import recognised
+from znnpy.learning.losses import loss_of
 from znnpy.network import training_losses
 from znnpy.train.members import further_members
 from znnpy.train.run_directory import ORIGIN, read_object
@@ -103,6 +104,7 @@ class Trained:
             "period": lattice.period,
             "field_of_view": lattice.views,
             "logits": self.logits,
+            **self.learned(),
         }
         if data.prepare is not None:
             values["prepare"] = data.prepare.model_dump(mode="json")
@@ -110,6 +112,19 @@ class Trained:
         values |= {"input_shapes": geometry.input_shapes, "output_shapes": geometry.output_shapes}
         said = {key: json.dumps(value) for key, value in values.items()}
         return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
+
+    def learned(self) -> dict[str, Any]:
+        """Return what each output learned, in their order, and by which loss, as a config says it; else nothing."""
+        config, outputs = self.saved.config, self.saved.weights.network.outputs
+        targets = [config.target(node.name) for node in outputs]
+        if any(target.kind == "unknown" for target in targets):
+            return {}
+        said = [target.model_dump(mode="json", exclude_none=True) for target in targets]
+        loss = config.training.loss
+        ways = [reading for reading in loss_of(loss).readings if reading.functions]
+        if self.logits and len(ways) > 1:  # nothing in the file tells which of them its logits are
+            return {"targets": said}
+        return {"targets": said, "loss": loss.model_dump(mode="json", exclude_none=True)}
 
     def notes(self, weights_alone: bool = False) -> Sequence[str]:
         """Return what the written network, or its weights, do not do of what `znnpy predict` does."""

@@ -59,4 +59,5 @@ def _own(title: str, found: Described, own: OwnFile) -> ImportedModel:
     # A resize by voxels more is read as the ratio that it has at one size, and does not fit others.
     window = smallest(found.network, own.window)
     note = OWN if window == own.window else RESIZED.format(list(own.window), list(window))
-    return assembled(title, found, own.data, window=window, notes=[note])
+    learned = own.learned.training(found.network)
+    return assembled(title, found, own.data, window=window, training=learned, notes=[note])

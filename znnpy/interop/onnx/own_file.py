@@ -1,14 +1,15 @@
-"""What an ONNX file that `znnpy export` wrote says of its run: how images are prepared, and the window."""
+"""What an ONNX file that `znnpy export` wrote says of its run: preparation, window, targets and loss."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from znnpy.errors import ModelFileError
+from znnpy.interop.learned import Learned
 
 WRITTEN_BY = "znnpy_version"
 MOST = 1 << 16  # characters of a fact
@@ -16,10 +17,11 @@ MOST = 1 << 16  # characters of a fact
 
 @dataclass(frozen=True)
 class OwnFile:
-    """Keys of `data`, unchecked, and the voxels (z, y, x) of a window."""
+    """Keys of `data`, unchecked, the voxels (z, y, x) of a window, and what the network learned."""
 
     data: Mapping[str, Any]
     window: tuple[int, int, int]
+    learned: Learned = field(default_factory=Learned)
 
 
 def own_file(facts: Mapping[str, str]) -> OwnFile | None:
@@ -32,18 +34,36 @@ def own_file(facts: Mapping[str, str]) -> OwnFile | None:
         raise ModelFileError(
             "its metadata output_shapes are empty, and hold a window of each output as a rule"
         )
-    return OwnFile(data, max(sizes, key=prod))
+    loss = _object(facts, "loss") if "loss" in facts else None
+    learned = Learned(_listed(facts, "targets") if "targets" in facts else (), loss)
+    return OwnFile({**data, **learned.data()}, max(sizes, key=prod), learned)
 
 
 def _object(facts: Mapping[str, str], key: str) -> dict[str, Any]:
+    found = _read(facts, key)
+    if not isinstance(found, dict):
+        raise _wrong(facts, key, "an object")
+    return found
+
+
+def _listed(facts: Mapping[str, str], key: str) -> list[Any]:
+    found = _read(facts, key)
+    if not isinstance(found, list):
+        raise _wrong(facts, key, "a list")
+    return found
+
+
+def _read(facts: Mapping[str, str], key: str) -> Any:
     text = facts.get(key, "")
     try:
-        found = json.loads(text) if len(text) <= MOST else None
+        return json.loads(text) if len(text) <= MOST else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ModelFileError(f"its metadata {key} are {text[:60]!r}, and must be an object of JSON")
-    return found
+        return None
+
+
+def _wrong(facts: Mapping[str, str], key: str, needs: str) -> ModelFileError:
+    text = facts.get(key, "")[:60]
+    return ModelFileError(f"its metadata {key} are {text!r}, and must be {needs} of JSON")
 
 
 def _size(shape: Any) -> tuple[int, int, int]:

@@ -41,9 +41,9 @@ def loss_for(network: Network) -> str:
 
 
 def target_for(network: Network) -> Any:
-    """Return a target that the outputs go with: class numbers for softmax, else a mask of as many channels."""
+    """Return a target that the outputs go with: class numbers for softmax, else unknown."""
     classes = all(node.function == "softmax" for node in network.outputs)
-    return {"kind": "labels"} if classes else "mask"
+    return "labels" if classes else "unknown"
 
 
 def _refuse_apart(found: Described) -> None:

@@ -82,6 +82,7 @@ def write_png(path: Path, runs: Sequence[Compared]) -> None:
 def figure_of_runs(runs: Sequence[Compared]) -> Figure:
     """Return a figure of matplotlib with all charts, drawn nowhere yet."""
     from matplotlib.figure import Figure  # takes a second
+    from matplotlib.ticker import MaxNLocator
 
     shown = list(panels(runs))
     columns = 1 if len(shown) == 1 else 2
@@ -95,6 +96,10 @@ def figure_of_runs(runs: Sequence[Compared]) -> Figure:
             axis.plot(*zip(*line.points, strict=True), label=line.name, marker=few, **style)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("iteration", fontsize=9)
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        places = {x for line in lines for x, _ in line.points}
+        if len(places) == 1:
+            axis.set_xlim(0, 1.05 * max(places))
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(fontsize=8)
