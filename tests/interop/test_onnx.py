@@ -17,6 +17,7 @@ from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
+from znnpy.network import training_losses
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
 
@@ -360,3 +361,24 @@ def test_axes_of_any_size(tmp_path: Path) -> None:
     found = read_model(written(tmp_path / "a.onnx", *NET, shape=shape)).config["training"]
     assert found["output_shape"] == [64, 64, 12]
     check(written(tmp_path / "a.onnx", *NET, shape=shape))
+
+
+def test_outputs_of_several_kinds_have_losses_of_their_own(tmp_path: Path) -> None:
+    """Classes, a boundary and values: each learns by the loss that its function goes with; values stay."""
+    net = [("Conv", "x a", "p"), ("Softmax", "p", "kinds", {"axis": 1}), ("Conv", "x b", "q"),
+           ("Sigmoid", "q", "edge"), ("Conv", "x b", "far")]  # fmt: skip
+    weights = {"a": drawn(3, 2, 1, 1, 1), "b": drawn(1, 2, 1, 1, 1)}
+    path = written(tmp_path / "net.onnx", net, weights, outputs=("kinds", "edge", "far"))
+    check(path)
+    write_run(read_model(path), tmp_path / "run")
+    run = read_run(tmp_path / "run", Quiet())
+    config = run.config
+    losses = {name: own.loss.kind for name, own in config.training.outputs.items() if own.loss}
+    assert losses == {"kinds": "softmax", "edge": "binomial_cross_entropy", "far": "square"}
+    assert {name: config.target(name).kind for name in losses} == {
+        "kinds": "labels",
+        "edge": "mask",
+        "far": "mask",
+    }
+    read = {name: it.reading.name for name, it in training_losses(config, run.network).items()}
+    assert read == {"kinds": "classes", "edge": "logits", "far": "values"}
