@@ -19,6 +19,14 @@ class NetworkError(ZnnpyError):
     """A network is not a valid graph, or its sizes do not fit together."""
 
 
+class OutputError(NetworkError):
+    """What a network has at one output does not suit the loss there; `output` is its name."""
+
+    def __init__(self, text: str, output: str = "") -> None:
+        super().__init__(text)
+        self.output = output
+
+
 class ShapeError(ZnnpyError):
     """An array, filter or patch has a shape that does not fit."""
 

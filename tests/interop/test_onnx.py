@@ -17,6 +17,7 @@ from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
+from znnpy.network import training_losses
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
 
@@ -168,6 +169,31 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
          ("HardSwish", "e", "h"), ("PRelu", "h p", "q"), ("Softmax", "q", "y", {"axis": 1})],
         {**WEIGHTS, "p": drawn(4, 1, 1, 1)},
     ),
+    "voxels of a resize along two axes": (
+        [FEWER, ("Gather", "f i", "a", {"axis": 3}), ("Gather", "a j", "b", {"axis": -1}), ("Relu", "b", "y")],
+        {"i": np.arange(8) // 2, "j": np.arange(6) * 4 // 6},
+    ),
+    "voxels of a resize that are read between axes": (
+        [FEWER, ("Gather", "f i", "z", {"axis": 3}), ("Gather", "z j", "y", {"axis": 4})],
+        {"i": np.arange(8) // 2, "j": (2 * np.arange(6) + 1) * 4 // 12},
+    ),
+    "voxels of two resizes along one axis": (
+        [FEWER, ("Gather", "f i", "a", {"axis": 3}), ("Gather", "a j", "y", {"axis": 3})],
+        {"i": np.arange(6) * 4 // 6, "j": np.arange(4) * 6 // 4},
+    ),
+    "voxels of two resizes that round otherwise": (
+        [FEWER, ("Gather", "f i", "a", {"axis": 3}), ("Gather", "a j", "b", {"axis": 4}),
+         ("MaxPool", "b", "y", {"kernel_shape": [1, 3, 1], "strides": [1, 3, 1]})],
+        {"i": np.arange(6) * 4 // 6, "j": (2 * np.arange(6) + 1) * 4 // 12},
+    ),
+    "voxels after a resize by lines": (
+        [FEWER, ("Resize", "f - s", "u", {"mode": "linear"}), ("Gather", "u j", "y", {"axis": 4})],
+        {"s": np.array([1, 1, 1, 2, 1], np.float32), "j": np.arange(6) * 4 // 6},
+    ),
+    "voxels and channels by number": (
+        [("Gather", "x i", "a", {"axis": 3}), ("Gather", "a j", "y", {"axis": 1})],
+        {"i": np.arange(2, 7) - 8, "j": np.array([1, 0, -1])},
+    ),
     "an output that is read": ([CONV, ("Relu", "c", "y"), ("Add", "y c", "z")], WEIGHTS),
     "shapes of shapes": (
         [("Conv", "x c.weight c.bias", "c", {"pads": [1] * 6, "strides": [2, 1, 2]}), ("Shape", "c", "s"),
@@ -181,10 +207,13 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+READ = ("an output that is read", "voxels of a resize that are read between axes")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_values(case: str, tmp_path: Path) -> None:
     nodes, weights = CASES[case]
-    outputs = ("y", "z") if case == "an output that is read" else ("y",)
+    outputs = ("y", "z") if case in READ else ("y",)
     check(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
 
 
@@ -360,3 +389,64 @@ def test_axes_of_any_size(tmp_path: Path) -> None:
     found = read_model(written(tmp_path / "a.onnx", *NET, shape=shape)).config["training"]
     assert found["output_shape"] == [64, 64, 12]
     check(written(tmp_path / "a.onnx", *NET, shape=shape))
+
+
+def test_outputs_of_several_kinds_have_losses_of_their_own(tmp_path: Path) -> None:
+    """Classes, a boundary and values: each learns by the loss that its function goes with; values stay."""
+    net = [("Conv", "x a", "p"), ("Softmax", "p", "kinds", {"axis": 1}), ("Conv", "x b", "q"),
+           ("Sigmoid", "q", "edge"), ("Conv", "x b", "far")]  # fmt: skip
+    weights = {"a": drawn(3, 2, 1, 1, 1), "b": drawn(1, 2, 1, 1, 1)}
+    path = written(tmp_path / "net.onnx", net, weights, outputs=("kinds", "edge", "far"))
+    check(path)
+    write_run(read_model(path), tmp_path / "run")
+    run = read_run(tmp_path / "run", Quiet())
+    config = run.config
+    losses = {name: own.loss.kind for name, own in config.training.outputs.items() if own.loss}
+    assert losses == {"kinds": "softmax", "edge": "binomial_cross_entropy", "far": "square"}
+    assert {name: config.target(name).kind for name in losses} == {
+        "kinds": "labels",
+        "edge": "unknown",
+        "far": "unknown",
+    }
+    read = {name: it.reading.name for name, it in training_losses(config, run.network).items()}
+    assert read == {"kinds": "classes", "edge": "logits", "far": "values"}
+
+
+def test_voxels_of_two_axes_are_one_resize(tmp_path: Path) -> None:
+    """Unless something reads what is between them."""
+    edges = []
+    for case in (
+        "voxels of a resize along two axes",
+        "voxels of a resize that are read between axes",
+    ):
+        nodes, weights = CASES[case]
+        outputs = ("y", "z") if case in READ else ("y",)
+        found = read_model(written(tmp_path / "a.onnx", nodes, weights, outputs=outputs, opset=20))
+        network = load_network(found.config["network"])
+        kinds = [edge.kind for edge in network.edges if edge.kind in ("resize", "upsample")]
+        edges.append(kinds)
+    assert edges == [["resize"], ["upsample", "resize"]]
+
+
+@pytest.mark.parametrize(
+    ("axis", "places", "words"),
+    [
+        (
+            3,
+            [0, 2, 1],
+            r"takes voxels \[0, 2, 1\] ... of 8, which are neither a slice nor those of a resize",
+        ),
+        (3, [0, 8], r"indices \[0, 8\] are not among 8"),
+        (3, [-9], r"indices \[-1\] are not among 8"),
+        (3, [[0, 1]], r"of indices \(1, 2\) along axis 3 is not supported: a list is"),
+        (3, 1, r"of indices \(\) along axis 3 is not supported"),
+        (5, [0], r"along axis 5 is not supported"),
+        (0, [0, 0], r"of samples is not supported"),
+        (3, [], r"indices \[\] are not among 8"),
+    ],
+)
+def test_other_voxels_are_refused(axis: int, places: Any, words: str, tmp_path: Path) -> None:
+    nodes = [("Gather", "x i", "y", {"axis": axis})]
+    path = written(tmp_path / "a.onnx", nodes, {"i": np.array(places, np.int64)}, opset=20)
+    with pytest.raises(ModelFileError, match=rf"a.onnx: .*Gather.*{words}"):
+        read_model(path)

@@ -17,6 +17,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.errors import ConfigError, ZnnpyError
 from znnpy.geometry.finest_outputs import finest
+from znnpy.interactive.run import open_run
 from znnpy.network import trained_network, training_losses
 from znnpy.train.patch_sources import make_sampler
 from znnpy.train.session import train
@@ -213,3 +214,31 @@ def test_weights_are_not_negative(folder: Path) -> None:
     data["training"]["outputs"]["side"]["weight"] = -1
     with pytest.raises(ConfigError, match=r"training\.outputs\.side\.weight"):
         config_from(data)
+
+
+def test_a_coarser_output_has_a_loss_of_its_own(folder: Path) -> None:
+    """One patch, as large as the volume: the terms follow from values before training and every second label."""
+    given = ["output_shape=[6, 24, 24]", "learning_rate=1e-30", "validation.patches=1"]
+    own = "outputs={side: {weight: 0.25, loss: square}, out: {loss: binomial_cross_entropy}}"
+    config = load_config("config.yaml", [f"training.{key}" for key in (*given, own)])
+    train(config)
+    records = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    run = open_run("run")
+    with h5py.File("data.h5") as file:
+        raw, labels = file["raw"][()], file["labels"][()].astype(float)
+    raw = (raw - raw.mean()) / raw.std()
+    losses = {"side": "square", "out": "square"}  # which take values as they are
+    with Model(
+        trained_network(run.config), (6, 24, 24), loss=losses, threads=1, conv="direct"
+    ) as model:
+        model.set_parameters(run.parameters)
+        found: Any = model.forward(raw[None, None])
+    cross = np.logaddexp(0, found["out"][0, 0]) - labels * found["out"][0, 0]
+    wanted = {
+        "loss.side": 0.25 * np.mean((found["side"][0, 0] - labels[:, ::2, ::2]) ** 2),
+        "loss.out": cross.mean(),
+    }
+    for record in (records[0], records[-1]["validation"]):
+        for key, loss in wanted.items():
+            assert record[key] == pytest.approx(loss, rel=1e-4)
+        assert record["loss"] == pytest.approx(sum(wanted.values()), rel=1e-4)

@@ -128,6 +128,31 @@ def test_of_several_outputs_rates_are_watched() -> None:
     assert heard(nets, "training.learning_rate=0.003") == ""
 
 
+HEADS = "network={unet: {widths: [8, 16], norm: batch, function: elu, heads: {noise: 1, none: 1}}}"
+TRUE, NOISE = "v.h5:labels", "v.h5:noise"
+
+
+@pytest.mark.parametrize("weight", [0.25, 0.0])
+def test_of_several_outputs_each_loss_is_watched(
+    volume: tuple[np.ndarray, np.ndarray], weight: float
+) -> None:
+    """One learns what it sees, one noise, and one has no labels; what weighs 0 is not said to learn nothing."""
+    with h5py.File("v.h5", "r+") as file:
+        file["noise"] = np.random.default_rng(0).random(volume[1].shape).astype(np.float32)
+        file["none"] = np.zeros(volume[1].shape, np.float32)
+    sources = f"{{output: {TRUE!r}, noise: {NOISE!r}, none: 'v.h5:none'}}"
+    own = "loss: square, target: {kind: image}"
+    found = heard(
+        HEADS,
+        f"data.train=[{{image: 'v.h5:raw', labels: {sources}}}]",
+        f"training.outputs={{noise: {{{own}, weight: {weight}}}, none: {{{own}}}}}",
+    )
+    assert ("the loss of output 'noise' is 0.08" in found) == bool(weight)
+    assert "all targets of output 'none' were 0: the labels hold nothing" in found
+    assert "look at training.outputs.none.target and the labels" in found
+    assert "output 'output'" not in found
+
+
 def test_labels_without_boundary(volume: tuple[np.ndarray, np.ndarray]) -> None:
     raw, labels = volume
     write(raw, np.ones_like(labels))

@@ -7,6 +7,7 @@ from typing import Any
 
 from znnpy.backends.shaped_models import ComputedHere, ShapedModels
 from znnpy.interop.run import run_of
+from znnpy.network import losses_of
 from znnpy.train.members import members_of
 from znnpy.train.progress import Notes
 from znnpy.train.start import Which, read_run
@@ -40,7 +41,7 @@ class PatchPredictor(ComputedHere):
                 members,
                 precision=training.precision,
                 conv=training.conv,
-                loss=training.loss,
+                loss=losses_of(saved.config, weights.network),
                 threads=saved.config.run.threads if threads is None else threads,
             )
         )

@@ -32,6 +32,7 @@ from znnpy.network import (
     Network,
     build_network,
     doubtful_outputs,
+    losses_of,
     parameter_shapes,
     trained_network,
     training_losses,
@@ -259,7 +260,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
             else [f"{nothing_in('data.train')}: this is a look at the network alone"]
         )
         + ([text.removeprefix("warning: ") for text in first.notes()] if first else [])
-        + doubtful_outputs(network, training.loss)
+        + doubtful_outputs(network, losses_of(config, network))
         + left_out(training, network)
         + unused_windows(config, predicted),
     }

@@ -55,7 +55,7 @@ def predict(
         typer.Option(
             metavar="FILE[:DATASET]",
             help="HDF5 file, OME-Zarr, N5 or precomputed folder (.zarr, .n5, .precomputed) or image (.nii.gz, .nrrd, "
-            ".mha, .mrc, .tif) to write; for a folder of cases, a folder.",
+            ".mha, .mrc, .tif) to write; for a folder of cases, a folder. Folders of chunks also at s3:// and gs://.",
         ),
     ],
     node: Annotated[

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 def standing(destination: Destination, spec: OutputSpec) -> str:
     """Return as text what exists at an output's place, and what writing would do with it."""
-    path, overwrite = destination.path, destination.overwrite
+    path, overwrite, stands = destination.path, destination.overwrite, destination.stands()
     journal = journal_of(path)
     head = read_head(journal)
-    replaced = f"{path} exists and would be replaced" if path.exists() else ""
-    if path.exists() and not overwrite and not (head and read_done(journal)[1]):
-        return f"{path} exists: would be refused; name another file, or add --overwrite"
+    replaced = f"{destination.place} exists and would be replaced" if stands else ""
+    if stands and not overwrite and not (head and read_done(journal)[1]):
+        return (
+            f"{destination.place} exists: would be refused; name another file, or add --overwrite"
+        )
     if head is None:
-        return replaced or f"{path} does not exist yet"
+        return replaced or f"{destination.place} does not exist yet"
     done, all_done = read_done(journal)
     try:
         refuse_other(partial_of(path), head, spec.head(destination.dataset))
@@ -37,7 +39,7 @@ def standing(destination: Destination, spec: OutputSpec) -> str:
             return f"{partial_of(path)} is of another job and would be begun anew"
         return f"would be refused: {error}"
     if all_done:
-        return f"{path} was written by an earlier process: would only be moved to its place"
+        return f"{destination.place} was written by an earlier process: would only be moved to its place"
     count = f"{done} of {len(spec.blocks())} blocks are written"
     return f"{partial_of(path)} was begun: would go on, {count}"
 

@@ -157,12 +157,26 @@ class Config(Strict):
         own = self.training.outputs.get(output)
         return self.data.target if own is None or own.target is None else own.target
 
-    def target_place(self, output: str) -> str:
-        """Return file, line and name of the key that says what an output learns."""
-        own = self.training.outputs.get(output)
-        if own is None or own.target is None:
-            return self.place("data", "target")
-        return self.place("training", "outputs", output, "target")
+    def target_place(self, output: str, *key: str) -> str:
+        """Return file, line and name of the key that says what an output learns, or of one within it."""
+        return self.place(*self._key_of("target", output), *key)
+
+    def target_key(self, output: str) -> str:
+        """Return the name of the key that says what an output learns."""
+        return ".".join(self._key_of("target", output))
+
+    def loss_place(self, output: str) -> str:
+        """Return file, line and name of the key that says by which loss an output learns."""
+        return self.place(*self._key_of("loss", output))
+
+    def loss_key(self, output: str) -> str:
+        """Return the name of the key that says by which loss an output learns."""
+        return ".".join(self._key_of("loss", output))
+
+    def _key_of(self, what: Literal["target", "loss"], output: str) -> tuple[str, ...]:
+        if getattr(self.training.outputs.get(output), what, None) is not None:
+            return "training", "outputs", output, what
+        return ("data" if what == "target" else "training"), what
 
     @model_validator(mode="before")
     @classmethod

@@ -155,7 +155,7 @@ training:
   oversample_foreground: 0         # share of the patches that are centred on foreground, of any class alike
   output_shape: [4, 32, 32]        # the input patch follows from it
   loss: binomial_cross_entropy     # <loss names>
-<losses>  # outputs: {output: {weight: 1}}  # of several outputs: factors of their losses (default 1 each)
+<losses>  # outputs: {output: {weight: 1, loss: square}}  # of several: factors (default 1), own losses
   rebalance: none                  # none, patch or volume
 <optimizers>  learning_rate: 0.01
   # base_batch: 8                  # batch that this rate is meant for: times batch / base_batch (linear scaling)

@@ -24,6 +24,7 @@ from znnpy.fields import (
     shown,
     wrong,
 )
+from znnpy.learning.loss import LossKeys
 from znnpy.learning.losses import AnyLoss
 from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Sgd
 from znnpy.learning.voxelwise import BINOMIAL
@@ -66,6 +67,10 @@ class OutputSection(Strict):
     weight: Factor = Field(default=1.0, description="Weight of this output's loss in the sum.")
     target: Target | None = Field(
         default=None, description="What this output learns (default: data.target), such as lsd."
+    )
+    loss: AnyLoss | None = Field(
+        default=None,
+        description="Loss of this output, by name or with keys, as training.loss is, which is the default.",
     )
 
 
@@ -125,11 +130,12 @@ class TrainingSection(Strict):
     loss: AnyLoss = Field(
         default=BINOMIAL.keys(kind=BINOMIAL.name),
         description="Loss, by name, or a mapping of its kind and keys; the cross-entropies take a linear output as "
-        "logits, a logistic or softmax one as probabilities.",
+        "logits, a logistic or softmax one as probabilities. Of all outputs that have none of their own.",
     )
     outputs: dict[str, OutputSection] = Field(
         default={},
-        description="Outputs by node name, each with its target, and the weight of its loss in the sum (default: 1).",
+        description="Outputs by node name, each with its target, its loss, and the weight of that in the sum "
+        "(default: 1).",
     )
     rebalance: Literal["none", "patch", "volume"] = Field(
         default="none",
@@ -220,6 +226,16 @@ class TrainingSection(Strict):
     def weight(self, output: str) -> float:
         """Return the weight of an output's loss."""
         return self.outputs[output].weight if output in self.outputs else 1.0
+
+    def loss_of(self, output: str) -> LossKeys:
+        """Return an output's loss: its own, or else `loss`."""
+        own = self.outputs.get(output)
+        return self.loss if own is None or own.loss is None else own.loss
+
+    @property
+    def losses_apart(self) -> bool:
+        """Whether any output has a loss of its own, so that each one's is told beside their sum."""
+        return any(own.loss is not None for own in self.outputs.values())
 
 
 class CheckpointSection(Strict):

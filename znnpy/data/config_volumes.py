@@ -42,7 +42,7 @@ from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.errors import ConfigError
 from znnpy.learning.loss import Objective
-from znnpy.network import blamed_on_loss, training_losses
+from znnpy.network import blamed_on_loss, losses_of, training_losses
 from znnpy.network.objectives import refuse_untrainable
 from znnpy.network.types import Network, Node
 
@@ -210,7 +210,7 @@ def mode_of(data: DataSection) -> Mode:
 def make_targets(config: Config, network: Network) -> dict[str, targets.Target]:
     """Return the target of each output node; raise ConfigError when a node has too few or too many channels for it."""
     with blamed_on_loss(config):
-        refuse_untrainable(network, config.training.loss)
+        refuse_untrainable(network, losses_of(config, network))
     losses, made = training_losses(config, network), {}
     for node in network.outputs:
         target = _target(config, node, losses[node.name])
@@ -243,14 +243,14 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.BoundaryTarget(thickness)
         case AffinityTarget() if objective.reading.whole_voxels:
             raise ConfigError(
-                f"{config.place('training', 'loss')}: {loss} lets one channel of a voxel win, but several "
+                f"{config.loss_place(node.name)}: {loss} lets one channel of a voxel win, but several "
                 "affinities may be 1; take binomial_cross_entropy"
             )
         case AffinityTarget(offsets=offsets):
             return targets.AffinityTarget(offsets)
         case LsdTarget() if objective.reading.whole_voxels:
             raise ConfigError(
-                f"{config.place('training', 'loss')}: {loss} lets one channel of a voxel win, but shape descriptors "
+                f"{config.loss_place(node.name)}: {loss} lets one channel of a voxel win, but shape descriptors "
                 "are ten values; take square or binomial_cross_entropy"
             )
         case LsdTarget(sigma=sigma):
@@ -259,7 +259,7 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
             return targets.ClassesTarget(node.channels, ignore=ignore, first=first)
         case LabelsTarget(first=first) if first:
             raise ConfigError(
-                f"{config.place('data', 'target', 'first')}: {loss} takes labels for values, not for numbers of "
+                f"{config.target_place(node.name, 'first')}: {loss} takes labels for values, not for numbers of "
                 "classes; take loss: softmax, with an output channel for each class"
             )
         case LabelsTarget(ignore=ignore):
@@ -283,7 +283,7 @@ def _refuse_other_neighbours(config: Config, output: str, objective: Objective) 
     if joined and joined != given:
         found = "is no affinity" if given is None else f"has offsets {_listed(given)}"
         raise ConfigError(
-            f"{config.place('training', 'loss')}: {objective.loss.name} joins voxels at offsets "
+            f"{config.loss_place(output)}: {objective.loss.name} joins voxels at offsets "
             f"{_listed(joined)}, but the target of {output!r} {found}"
         )
 

@@ -84,10 +84,16 @@ def _transfer(url: str) -> Transfer:
         from znnpy.data.http_transfer import HttpTransfer
 
         return HttpTransfer()
+    return FsspecTransfer(system_of(url))
+
+
+def system_of(url: str) -> Any:
+    """Return fsspec's file system of an address of s3 or gs; VolumeError where its package is missing."""
+    scheme = url.partition(":")[0]
     package, extra = PACKAGES[scheme]
     required(package, package, extra, f"{scheme}://")
     fsspec = required("fsspec", "fsspec", extra, f"{scheme}://")
-    return FsspecTransfer(fsspec.filesystem(scheme, use_listings_cache=False))
+    return fsspec.filesystem(scheme, use_listings_cache=False)
 
 
 class FsspecTransfer:

@@ -17,6 +17,7 @@ from znnpy.engine.progress import Report
 from znnpy.engine.settings import GROUPS, Execution, Training, place, refuse_unknown
 from znnpy.errors import ConfigError
 from znnpy.fields import Int, Strict, of_python, shown
+from znnpy.learning.loss import LossKeys
 from znnpy.plan import Plan
 from znnpy.scheduler.core_count import available_cores
 
@@ -43,7 +44,10 @@ class _Own(Strict):
 
 @dataclass(frozen=True)
 class Arguments:
-    """Sections of a config, and what there is beside them. `threads`: 0 for the serial executor."""
+    """Sections of a config, and what there is beside them. `threads`: 0 for the serial executor.
+
+    `losses`: the loss of all outputs, or of each by name.
+    """
 
     learning: TrainingSection
     running: RunSection
@@ -53,6 +57,7 @@ class Arguments:
     record: int
     optimizer: Optimizer
     factors: Mapping[str, float]
+    losses: LossKeys | Mapping[str, LossKeys]
     plan: Record | None
     report: Report | None
     ranks: World | None
@@ -72,9 +77,14 @@ class Arguments:
         flat = {**given, **_of_groups(given)}
         factors = _mapping("factors", "output nodes to numbers", flat["factors"])
         outputs = {name: {"weight": factor} for name, factor in factors.items()}
+        apart = _losses_apart(flat["loss"])
+        for name, loss in apart.items():
+            outputs[name] = {**outputs.get(name, {}), "loss": loss}
         # The section needs some output shape; the real one may be a mapping and is checked by
         # `fit`.
         settings = {"output_shape": 1, "outputs": outputs} | {key: flat[key] for key in LEARNING}
+        if apart:
+            del settings["loss"]
         learning = _checked(TrainingSection, settings)
         own = _checked(_Own, {key: flat[key] for key in _Own.model_fields})
         ranks, report = flat["ranks"], flat["report"]
@@ -92,7 +102,8 @@ class Arguments:
             own.cut_for,
             own.record,
             Optimizer.of(flat["optimizer"]),
-            {name: output.weight for name, output in learning.outputs.items()},
+            {name: learning.weight(name) for name in factors},
+            {name: learning.loss_of(name) for name in apart} or learning.loss,
             None if flat["plan"] is None else _plan(flat["plan"]),
             report,
             ranks,
@@ -134,10 +145,25 @@ def _checked(section: type[Section], values: Mapping[str, Any]) -> Section:
 
 
 def _key(key: Key) -> Key:
-    """Return a key of a config's section as `Model` takes it; outputs have nothing but factors here."""
+    """Return a key of a config's section as `Model` takes it; outputs have nothing but factors and losses here."""
     if not key or key[0] != "outputs":
         return (*place(str(key[0])), *key[1:]) if key else key
-    return (*place("factors"), *(part for part in key[1:] if part != "weight"))
+    output, *rest = key[1:]
+    if rest[:1] == ["loss"]:
+        return ("loss", output, *rest[1:])
+    return (*place("factors"), output, *(part for part in rest if part != "weight"))
+
+
+def _losses_apart(given: Any) -> Mapping[Any, Any]:
+    """Return losses by output; nothing where one is given for all: its name, or its keys, one of which is `kind`."""
+    if not isinstance(given, Mapping) or "kind" in given:
+        return {}
+    for name, loss in given.items():
+        if loss is None:
+            raise ConfigError(
+                f"{WHO}: loss.{name}: must be a loss, by name or with keys; found None"
+            )
+    return given
 
 
 def _plan(given: Any) -> Record:

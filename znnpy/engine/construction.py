@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,15 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
     """Return all parts of a model; what cannot be is refused before planning, which may take long."""
     learning, training = arguments.learning, arguments.training
     network = load_network(given)
+    _refuse_other_outputs(network, arguments)
     if training:
-        refuse_untrainable(network, learning.loss)
-    logits = logits_network(network, learning.loss)
+        refuse_untrainable(network, arguments.losses)
+    logits = logits_network(network, arguments.losses)
     # Folding rounds filters once more, and running statistics still move in training; so prediction
     # alone folds.
     run = logits if training else folded(logits)
-    losses = _weighed_objectives(run, network, arguments)
+    factors = arguments.factors
+    losses = objectives(run, arguments.losses, lambda name: factors.get(name, 1.0))
     # Refused in the order of what it costs to find out: kernels, sizes, ranks, memory, and only
     # then plans.
     if learning.precision == "float32":
@@ -100,16 +103,15 @@ def made(given: Any, output_shape: Any, arguments: Arguments) -> Made:
     )
 
 
-def _weighed_objectives(run: Network, network: Network, arguments: Arguments) -> Objectives:
-    """Return the loss of each output with its factor (default 1); ZnnpyError for unknown outputs or factors all 0."""
+def _refuse_other_outputs(network: Network, arguments: Arguments) -> None:
+    """Raise ZnnpyError for factors or losses of outputs that there are not, and for factors that are all 0."""
     names, factors = [node.name for node in network.outputs], arguments.factors
-    if unknown := sorted(set(factors) - set(names)):
-        raise ZnnpyError(
-            f"training.factors: there is no output {unknown[0]!r}; this network has {names}"
-        )
+    losses = arguments.losses if isinstance(arguments.losses, Mapping) else {}
+    for key, given in (("training.factors", factors), ("loss", losses)):
+        if unknown := sorted(set(given) - set(names)):
+            raise ZnnpyError(f"{key}: there is no output {unknown[0]!r}; this network has {names}")
     if arguments.training and not any(factors.get(name, 1.0) for name in names):
         raise ZnnpyError("training.factors: all are 0, so that nothing is learned")
-    return objectives(run, arguments.learning.loss, lambda name: factors.get(name, 1.0))
 
 
 def _refuse_untrainable_sizes(

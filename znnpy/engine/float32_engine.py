@@ -388,4 +388,5 @@ class SingleEngine:
 def _added(results: Mapping[str, tuple[float, float]], losses: Objectives) -> StepResult:
     """Return loss and error of all outputs together."""
     totals, errors = zip(*results.values(), strict=True)
-    return StepResult(float(sum(totals)), float(sum(errors)) / total_factor(losses))
+    each = {name: float(loss) for name, (loss, _) in results.items()}
+    return StepResult(float(sum(totals)), float(sum(errors)) / total_factor(losses), each)

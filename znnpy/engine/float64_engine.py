@@ -115,7 +115,8 @@ class DoubleEngine:
         # alone.
         gradients = {name: added([own[name] for _, own in found]) for name in found[0][1]}
         loss = added([total for total, _ in found])
-        return StepResult(loss, self._error(parts, values)), gradients
+        each = self._losses(parts, values, whole)
+        return StepResult(loss, self._error(parts, values), each), gradients
 
     def _microbatches(self, arrays: ByName) -> list[dict[str, Doubles]]:
         """Return views of the samples of each microbatch."""
@@ -145,6 +146,24 @@ class DoubleEngine:
             ]
             found[name] = [added(each) for each in zip(*own, strict=True)]
         return found
+
+    def _losses(
+        self,
+        parts: Sequence[_Microbatch],
+        values: Sequence[ByName],
+        whole: Mapping[str, Sequence[float]],
+    ) -> dict[str, float]:
+        """Return the loss of each output, times its factor."""
+        return {
+            name: added(
+                [
+                    objective.value(of[name], part.targets[name], part.weights.get(name), own)
+                    for part, of in zip(parts, values, strict=True)
+                ]
+            )
+            for name, own in whole.items()
+            for objective in [self.settings.losses[name]]
+        }
 
     def _gradients_of(
         self, part: _Microbatch, whole: Mapping[str, Sequence[float]]

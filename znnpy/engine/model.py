@@ -51,9 +51,9 @@ class Model(Closing):
     (z, y, x), one number for all three, or a dict by output node. `batch`: samples of an update or a forward pass.
     `threads`: workers (default: all cores this process may use; 0: the serial executor). `seed`: of initial
     parameters and dropout. `conv`: auto, direct, fft, spectral. `plan`: a `plan_record` to repeat instead.
-    `loss`: its name or a dict of its kind and keys, as in a config; the cross-entropies take the values of a linear
-    output as logits, those of a logistic or softmax one as probabilities. `optimizer`: an Optimizer, or as in a
-    config its name or a dict (default: sgd).
+    `loss`: its name or a dict of its kind and keys, as in a config, or a dict of such for each output node; the
+    cross-entropies take the values of a linear output as logits, those of a logistic or softmax one as probabilities.
+    `optimizer`: an Optimizer, or as in a config its name or a dict (default: sgd).
     `training`: more about updates, in a `Training`; False reserves no gradients. `hardware`: precision, memory and
     ranks, in a `Hardware`. `execution`: scheduling and recording of tasks, in an `Execution`.
 
@@ -88,7 +88,7 @@ class Model(Closing):
         self.network: Network = parts.network
         self.geometry: Geometry = parts.geometry
         self.plan: Plan = parts.plan
-        self.losses, self.loss = parts.losses, arguments.learning.loss
+        self.losses, self.loss = parts.losses, arguments.losses
         self.batch, self.seed = arguments.learning.batch, arguments.learning.seed
         self.microbatch, self.threads = parts.microbatch, arguments.threads
         self._logits, self._settings, self._layout = parts.run, parts.settings, parts.layout

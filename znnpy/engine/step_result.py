@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from znnpy.errors import ZnnpyError
 
@@ -15,10 +16,12 @@ class StepResult:
     """Loss and share of wrong voxels of one step, both weighted means over voxels.
 
     With several outputs: the sum of losses times their factors, and the mean of shares weighted by these factors.
+    `losses`: the terms of that sum, by output node.
     """
 
     loss: float
     error: float
+    losses: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 def refuse_ticket(ticket: int, submitted: int) -> None:

@@ -24,6 +24,7 @@ from znnpy.infer.plan_limits import pinned_plan, plan_room
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.tiling import Tiling
 from znnpy.infer.together import Helpers
+from znnpy.network import losses_of
 from znnpy.network.freezing import frozen
 from znnpy.network.parameters import learned, parameter_shapes
 from znnpy.network.types import Network, Triple
@@ -90,7 +91,7 @@ def _trained(
         threads=run.threads,
         seed=training.seed,
         conv=training.conv,
-        loss=training.loss,
+        loss=losses_of(config, network),
         optimizer=Optimizer.trained(training),
         plan=plan,
         training=Training(
@@ -152,7 +153,7 @@ def patch_model(
         threads=config.run.threads,
         seed=config.training.seed,
         conv=config.training.conv,
-        loss=config.training.loss,
+        loss=losses_of(config, network),
         plan=plan,
         training=False,
         hardware=Hardware(precision=precision, max_memory=most if precision == "float32" else None),

@@ -23,9 +23,9 @@ def indivisible(config: Config, network: Network) -> str | None:
     for node in network.nodes:
         if node.norm is not None and node.norm.kind == "batch":
             return f"node {node.name!r} normalises"
-    for objective in training_losses(config, network).values():
+    for name, objective in training_losses(config, network).items():
         if isinstance(objective.keys, OverlapKeys) and objective.keys.batch:
-            return "training.loss takes one fraction"
+            return f"{config.loss_key(name)} takes one fraction"
     return None
 
 

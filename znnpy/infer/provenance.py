@@ -83,5 +83,5 @@ def _numbers(norm: Normalisation) -> dict[str, Any]:
 def _values_record(weights: Weights, request: Request) -> str:
     if request.logits:
         return "as they are"
-    kind = weights.config.training.loss.kind
+    kind = weights.config.training.loss_of(request.node.name).kind
     return kind if request.first is None else f"class numbers from {request.first} by {kind}"

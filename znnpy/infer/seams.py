@@ -49,7 +49,7 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     largest, where, scale = 0.0, (0, 0, 0), 1.0
     with (
         open_volume(
-            destination.path, destination.dataset or None, max_bytes=job.spec.nbytes
+            destination.place, destination.dataset or None, max_bytes=job.spec.nbytes
         ) as written,
         predicting(job, grid=grid) as prediction,
     ):

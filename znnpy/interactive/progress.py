@@ -98,8 +98,8 @@ class NotebookBar:
         loss, error = self._smooth.add(status)
         left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
         words = (
-            f"{status.iteration} of {self._total}, {shown(loss, error)}, {status.updates_per_s:.1f} updates/s, "
-            f"{clock(left)} left"
+            f"{status.iteration} of {self._total}, {shown(loss, error, self._smooth.losses)}, "
+            f"{status.updates_per_s:.1f} updates/s, {clock(left)} left"
         )
         self._at = status.iteration / self._total, words
         self._training.draw(*self._at)

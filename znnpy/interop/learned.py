@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,10 @@ from znnpy.network.types import Network
 
 @dataclass(frozen=True)
 class Learned:
-    """Targets of outputs, in their order, and the loss, unchecked, of an exported network; nothing if not said."""
+    """Targets and losses of the outputs of an exported network, in their order, unchecked; empty if not said."""
 
     targets: Sequence[Any] = ()
-    loss: Mapping[str, Any] | None = None
+    losses: Sequence[Any] = ()
 
     def data(self) -> dict[str, Any]:
         """Return keys of `data`."""
@@ -23,15 +23,17 @@ class Learned:
 
     def training(self, network: Network) -> dict[str, Any]:
         """Return keys of `training`; ModelFileError unless the network has as many outputs."""
-        keys: dict[str, Any] = {} if self.loss is None else {"loss": dict(self.loss)}
-        if not self.targets:
-            return keys
-        names = [node.name for node in network.outputs]
-        if len(self.targets) != len(names):
-            raise ModelFileError(
-                f"targets are {len(self.targets)}, and the network has {len(names)} outputs"
-            )
-        if any(target != self.targets[0] for target in self.targets):
-            named = zip(names, self.targets, strict=True)
-            keys["outputs"] = {name: {"target": target} for name, target in named}
-        return keys
+        keys: dict[str, Any] = {"loss": self.losses[0]} if self.losses else {}
+        outputs: dict[str, dict[str, Any]] = {node.name: {} for node in network.outputs}
+        for key, names, said in (
+            ("target", "targets", self.targets),
+            ("loss", "losses", self.losses),
+        ):
+            if said and len(said) != len(outputs):
+                raise ModelFileError(
+                    f"{names} are {len(said)}, and the network has {len(outputs)} outputs"
+                )
+            if any(it != said[0] for it in said):
+                for own, it in zip(outputs.values(), said, strict=True):
+                    own[key] = it
+        return keys | ({"outputs": outputs} if any(outputs.values()) else {})

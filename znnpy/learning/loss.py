@@ -154,14 +154,33 @@ class Objective:
         first channel is read only. `whole`: the `part_weights` of all samples, where these are some of them.
         Raises ShapeError when shapes differ.
         """
-        parts = self._whole_parts(values, target, weight)
-        weights = [part.weight for part in parts] if whole is None else whole
-        counted = [(part, of) for part, of in zip(parts, weights, strict=True) if of]
+        counted = self._counted(values, target, weight, whole)
         gradient = np.zeros(values.shape)
         for part, of in counted:
             gradient += part.gradient() / of
-        total = sum(part.total / of for part, of in counted)
-        return self.factor * total, self.factor * gradient
+        return self.factor * _total(counted), self.factor * gradient
+
+    def value(
+        self,
+        values: Doubles,
+        target: Doubles,
+        weight: Doubles | None = None,
+        whole: Sequence[float] | None = None,
+    ) -> float:
+        """The loss of an output, times its factor; see `value_and_gradient`."""
+        return self.factor * _total(self._counted(values, target, weight, whole))
+
+    def _counted(
+        self,
+        values: Doubles,
+        target: Doubles,
+        weight: Doubles | None,
+        whole: Sequence[float] | None,
+    ) -> list[tuple[Part, float]]:
+        """The parts that weigh anything, and by what each is divided."""
+        parts = self._whole_parts(values, target, weight)
+        weights = [part.weight for part in parts] if whole is None else whole
+        return [(part, of) for part, of in zip(parts, weights, strict=True) if of]
 
     def part_weights(
         self, values: Doubles, target: Doubles, weight: Doubles | None = None
@@ -221,6 +240,10 @@ class Objective:
             )
         channels = 1 if self.reading.whole_voxels else shape[1]
         return np.broadcast_to(weight[:, :channels], (shape[0], channels, *shape[2:]))
+
+
+def _total(counted: Sequence[tuple[Part, float]]) -> float:
+    return float(sum(part.total / of for part, of in counted))
 
 
 def samples(values: Array) -> float:

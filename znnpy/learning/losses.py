@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     AnyLoss = LossKeys
 else:  # the keys of one of all losses, or its name alone
     AnyLoss = registered(LOSSES, _any_loss)
+
+
+Losses = str | LossKeys | Mapping[str, LossKeys]
+"""The loss of all outputs, or that of each by the name of its node."""
 
 
 def loss_of(keys: LossKeys) -> Loss:

@@ -18,13 +18,14 @@ from typing import Any
 from znnpy.config import Config, load_network_section, network_section_from
 from znnpy.config.network_section import EdgeSection, LayerSection, NetworkSection, NodeSection
 from znnpy.config.unet_section import UnetSection
-from znnpy.errors import ConfigError, NetworkError
+from znnpy.errors import ConfigError, NetworkError, OutputError
 from znnpy.fields import Strict, shown
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.keys import TransferKeys, init_data, init_of
 from znnpy.layers.normalization import biased, norm_data, norm_of
 from znnpy.layers.types import EdgeKindName
+from znnpy.learning.loss import LossKeys
 from znnpy.network.check import checked_network
 from znnpy.network.objectives import Objectives, logits_network, objectives
 from znnpy.network.types import Edge, Network, Node
@@ -82,7 +83,7 @@ def trained_network(config: Config) -> Network:
     network = build_network(config.network)
     _refuse_other_outputs(config, [node.name for node in network.outputs])
     with blamed_on_loss(config):
-        return logits_network(network, config.training.loss)
+        return logits_network(network, losses_of(config, network))
 
 
 def _refuse_other_outputs(config: Config, names: list[str]) -> None:
@@ -100,16 +101,22 @@ def _refuse_other_outputs(config: Config, names: list[str]) -> None:
 
 @contextmanager
 def blamed_on_loss(config: Config) -> Iterator[None]:
-    """Turn a NetworkError of the block into a ConfigError at the line of the loss."""
+    """Turn a NetworkError of the block into a ConfigError at the line of the loss, that of its output if it has one."""
     try:
         yield
     except NetworkError as error:
-        raise ConfigError(f"{config.place('training', 'loss')}: {error}") from None
+        output = error.output if isinstance(error, OutputError) else ""
+        raise ConfigError(f"{config.loss_place(output)}: {error}") from None
+
+
+def losses_of(config: Config, network: Network) -> dict[str, LossKeys]:
+    """Return the keys of each output's loss, by name."""
+    return {node.name: config.training.loss_of(node.name) for node in network.outputs}
 
 
 def training_losses(config: Config, network: Network) -> Objectives:
     """Return the loss of each output of a config's `trained_network`, by name."""
-    return objectives(network, config.training.loss, config.training.weight)
+    return objectives(network, losses_of(config, network), config.training.weight)
 
 
 def _node(name: str, node: NodeSection) -> Node:

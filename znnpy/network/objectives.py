@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from znnpy.errors import NetworkError
+from znnpy.errors import OutputError
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import edge_kind
 from znnpy.learning.loss import LossKeys, Objective
-from znnpy.learning.losses import LOSSES, loss_keys, loss_of
+from znnpy.learning.losses import LOSSES, Losses, loss_keys, loss_of
 from znnpy.learning.readings import Reading
 from znnpy.network.types import Network, Node, Triple
 
@@ -24,18 +24,28 @@ Objectives = dict[str, Objective]
 
 
 def objectives(
-    network: Network, loss: str | LossKeys, factor: Callable[[str], float] = lambda output: 1.0
+    network: Network, loss: Losses, factor: Callable[[str], float] = lambda output: 1.0
 ) -> Objectives:
     """Return the loss at each output of a network, or of its `logits_network`, with its factor in the sum.
 
-    Raises NetworkError for an output with an activation function that belongs to other losses: its values would
-    be taken for logits.
+    Raises OutputError for an output with an activation function that belongs to other losses: its values would
+    be taken for logits; and for one that a mapping of losses does not name.
     """
-    keys = loss_keys(loss)
     return {
         node.name: Objective(loss_of(keys), keys, _reading(node, keys), factor(node.name))
         for node in network.outputs
+        for keys in [_keys_at(loss, node.name)]
     }
+
+
+def _keys_at(loss: Losses, output: str) -> LossKeys:
+    if not isinstance(loss, Mapping):
+        return loss_keys(loss)
+    if output not in loss:
+        raise OutputError(
+            f"output {output!r} has no loss; there are those of {sorted(loss)}", output
+        )
+    return loss[output]
 
 
 def total_factor(losses: Objectives) -> float:
@@ -52,13 +62,14 @@ def _reading(node: Node, keys: LossKeys) -> Reading:
     own = [reading.functions[0] for reading in readings if reading.functions]
     what = f"output {node.name!r} has the function {shown}"
     if len(own) > 1:
-        raise NetworkError(
-            f"{what}, but loss {keys.kind} needs one that says what it is: {_or(own)}"
+        raise OutputError(
+            f"{what}, but loss {keys.kind} needs one that says what it is: {_or(own)}", node.name
         )
     if own and (others := _meant_by(shown)):
-        raise NetworkError(
+        raise OutputError(
             f"{what}, which fits loss {others[0]}, not loss {keys.kind}: choose that loss, or the "
-            f"function {own[0]} or linear"
+            f"function {own[0]} or linear",
+            node.name,
         )
     return readings[0]
 
@@ -76,7 +87,7 @@ def _meant_by(function: str) -> list[str]:
     ]
 
 
-def logits_network(network: Network, loss: str | LossKeys) -> Network:
+def logits_network(network: Network, loss: Losses) -> Network:
     """Return the network whose outputs are what the loss is computed from; itself if nothing changes.
 
     Output nodes with a function that the loss applies itself become linear and keep it as `shown`.
@@ -95,7 +106,7 @@ def logits_network(network: Network, loss: str | LossKeys) -> Network:
     return Network(tuple(nodes), network.edges)
 
 
-def doubtful_outputs(network: Network, loss: str | LossKeys) -> list[str]:
+def doubtful_outputs(network: Network, loss: Losses) -> list[str]:
     """Return a warning for each output whose activation function hinders training by its loss, with what fits."""
     found = objectives(network, loss)
     return [
@@ -136,7 +147,7 @@ def _shown(network: Network, node: Node) -> Iterator[Node]:
 def refuse_apart(
     losses: Objectives, strides: Mapping[str, Triple], shapes: Mapping[str, Triple]
 ) -> None:
-    """Raise NetworkError if a loss compares neighbouring voxels that a patch does not have or that lie apart.
+    """Raise OutputError if a loss compares neighbouring voxels that a patch does not have or that lie apart.
 
     `strides`, `shapes` by output: its stride in input voxels and the shape of its patch, (z, y, x).
     """
@@ -145,30 +156,35 @@ def refuse_apart(
         neighbours = loss.neighbours(objective.keys)
         if neighbours and strides[name] != (1, 1, 1):
             apart = " x ".join(map(str, strides[name]))
-            raise NetworkError(
-                f"{loss.name} joins neighbours, but voxels of output {name!r} lie {apart} apart"
+            raise OutputError(
+                f"{loss.name} joins neighbours, but voxels of output {name!r} lie {apart} apart",
+                name,
             )
         for offset in neighbours:
             if any(abs(step) >= size for step, size in zip(offset, shape, strict=True)):
-                raise NetworkError(
+                raise OutputError(
                     f"{loss.name} joins voxels at offset {list(offset)}, but a patch of output {name!r} has "
-                    f"{' x '.join(map(str, shape))} voxels (z, y, x), no two of which lie so far apart"
+                    f"{' x '.join(map(str, shape))} voxels (z, y, x), no two of which lie so far apart",
+                    name,
                 )
 
 
-def refuse_untrainable(network: Network, loss: str | LossKeys) -> None:
-    """Raise NetworkError for outputs whose number of channels does not suit their loss.
+def refuse_untrainable(network: Network, loss: Losses) -> None:
+    """Raise OutputError for outputs whose number of channels does not suit their loss.
 
     One channel for classes, for instance: its probability is 1 whatever the network learns.
     """
+    found = objectives(network, loss)
     for node in network.outputs:
-        objective = objectives(network, loss)[node.name]
+        objective = found[node.name]
         if why := objective.loss.refused(objective.keys, objective.reading, node.channels):
-            raise NetworkError(
-                f"{objective.loss.name} {why}, but output {node.name!r} has {node.channels} channels"
+            raise OutputError(
+                f"{objective.loss.name} {why}, but output {node.name!r} has {node.channels} channels",
+                node.name,
             )
         if objective.reading.whole_voxels and node.channels < 2:
-            raise NetworkError(
+            raise OutputError(
                 f"{objective.loss.name} needs a channel for each class, at least 2, but output "
-                f"{node.name!r} has {node.channels}; binomial_cross_entropy is for a single channel"
+                f"{node.name!r} has {node.channels}; binomial_cross_entropy is for a single channel",
+                node.name,
             )

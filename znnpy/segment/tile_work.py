@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def work_of(
     z, y, x = volume.extent
     block = _cut_off(settings.block or tiling.tile, volume.extent)
     spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
-    place = Destination(destination.path.resolve(), destination.dataset, destination.overwrite)
+    place = replace(destination, path=destination.path.resolve())
     store = TileStore.beside(destination.path)
     allowed = settings.allow_filters
     return Work(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from znnpy.config.models import AffinityTarget, Config
 from znnpy.data.sampling.sample import Patch
 from znnpy.errors import RunError
-from znnpy.learning.loss import Objective
+from znnpy.learning.loss import LossKeys, Objective
 from znnpy.learning.readings import CLASSES, LOGITS
 from znnpy.network import Network, training_losses
 from znnpy.train.checkpoint import Arrays
@@ -48,11 +48,18 @@ def _recalibrates(config: Config, output: str) -> bool:
     return not isinstance(config.target(output), AffinityTarget) if wanted is None else wanted
 
 
-def weighs(config: Config, network: Network) -> bool:
-    """Return whether training weighs classes, by `rebalance` or by its loss."""
-    keys = [it.keys for it in training_losses(config, network).values()]
-    own = [getattr(it, "class_weights", None) or getattr(it, "alpha", None) for it in keys]
-    return config.training.rebalance != "none" or any(it is not None for it in own)
+def weighed_outputs(config: Config, network: Network) -> list[str]:
+    """Return the outputs whose classes training weighs, by `rebalance` or by their loss."""
+    names = [node.name for node in network.outputs]
+    if config.training.rebalance != "none":
+        return names
+    keys = {name: config.training.loss_of(name) for name in names}
+    return [name for name in names if _weighs(keys[name])]
+
+
+def _weighs(keys: LossKeys) -> bool:
+    own = getattr(keys, "class_weights", None) or getattr(keys, "alpha", None)
+    return own is not None
 
 
 def found_shifts(config: Config, network: Network, source: Source) -> Shifts:
@@ -61,9 +68,9 @@ def found_shifts(config: Config, network: Network, source: Source) -> Shifts:
     Known are those of cross-entropies of targets of 0 and 1, for an output with a bias and without a norm, all of whose
     classes are among the patches.
     """
-    losses = training_losses(config, network)
-    sound = {name: it for name, it in losses.items() if _is_sound(network, name, it)}
-    if not sound or not weighs(config, network):
+    losses, weighed = training_losses(config, network), weighed_outputs(config, network)
+    sound = {name: losses[name] for name in weighed if _is_sound(network, name, losses[name])}
+    if not sound:
         return {}
     if config.training.rebalance == "none":
         plain = {name: np.ones(network.node(name).channels) for name in sound}
@@ -157,16 +164,17 @@ def kept_shifts(run: Path, network: Network) -> Shifts:
 
 def remark(config: Config, network: Network, shifts: Shifts) -> str | None:
     """Return what users should know of weighted classes, None where none are."""
-    if not weighs(config, network):
+    weighed = weighed_outputs(config, network)
+    if not weighed:
         return None
-    key = "training.loss"
+    key = " and ".join(dict.fromkeys(map(config.loss_key, weighed)))
     if config.training.rebalance != "none":
         key = f"training.rebalance: {config.training.rebalance}"
     # Values to regress are no probabilities.
     asked = [
         it
         for it in recalibrated_outputs(config, network)
-        if config.target(it).kind not in ("lsd", "image")
+        if it in weighed and config.target(it).kind not in ("lsd", "image")
     ]
     unknown = [it for it in asked if it not in shifts]
     if not asked:

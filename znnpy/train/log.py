@@ -14,7 +14,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ Record = dict[str, Any]
 LINE = 1 << 16  # bytes that a record is well below
 # Every record begins with its iteration, so an unfinished line may still tell it.
 _BEGUN = re.compile(rb'\{"iteration": (\d{1,18})[,}]')
+OUTPUT = "loss."  # and an output's name: the key of its loss, times its weight
 CHANGED = "changed"  # the key of a text: what the config changed with which a run goes on
 TIME = "time"  # the key of when a record was written, its last one: seconds since 1970
 DAMAGED = ".damaged-"  # and a checksum, after the log's name: where damage is set aside
@@ -57,6 +58,11 @@ class Survey:
     end: int = 0
     damaged: int = 0
     checksum: int = 0
+
+
+def by_output(losses: Mapping[str, float]) -> Record:
+    """Return the part of a record that holds the loss of each output."""
+    return {f"{OUTPUT}{name}": loss for name, loss in losses.items()}
 
 
 def up_to(path: Path, iteration: int) -> Iterator[Record]:

@@ -221,7 +221,7 @@ class Loop:
                 self._diverged(f"the loss is {outcome.loss} at iteration {iteration}")
             self._keeper.record(iteration, outcome)
             if self._watch:
-                self._watch.heard(outcome.loss)
+                self._watch.heard(outcome.losses)
 
     def _pause_if_due(self) -> None:
         if self._watch and self._watch.due():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import ParamSpec, Protocol, TextIO
 
@@ -37,7 +37,8 @@ Words = ParamSpec("Words")
 class Status:
     """One finished update: loss, error and speed of the last ones (voxels: of outputs).
 
-    `error`: None where outputs are values, none of them right or wrong.
+    `error`: None where outputs are values, none of them right or wrong. `losses`: the terms of the loss, by output,
+    where they are told.
     """
 
     iteration: int
@@ -45,6 +46,7 @@ class Status:
     error: float | None
     updates_per_s: float
     voxels_per_s: float
+    losses: Mapping[str, float] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
@@ -121,7 +123,7 @@ class Plain:
             # 1e-9: no division by 0 before a rate is known; `clock` bounds what comes of it.
             left = (self._total - status.iteration) / max(status.updates_per_s, 1e-9)
             self.note(
-                f"iteration {status.iteration}/{self._total}  {shown(loss, error)}  "
+                f"iteration {status.iteration}/{self._total}  {shown(loss, error, self._smooth.losses)}  "
                 f"{status.updates_per_s:.2f} updates/s  {status.voxels_per_s:,.0f} voxels/s  "
                 f"ETA {clock(left)}"
             )
@@ -196,7 +198,7 @@ class Bar:
         self._progress.update(
             self._task,
             completed=status.iteration,
-            shown=shown(loss, error),
+            shown=shown(loss, error, self._smooth.losses),
             rate=status.updates_per_s,
             voxels=status.voxels_per_s,
         )
@@ -223,6 +225,7 @@ class Smooth:
 
     def __init__(self) -> None:
         self._weight = self._loss = self._error = 0.0
+        self._losses: dict[str, float] = {}
 
     def add(self, status: Status) -> tuple[float, float | None]:
         """Return the means after one more update, corrected for the start as in Adam."""
@@ -231,10 +234,17 @@ class Smooth:
         keep = min(SMOOTHING, 1 - 1 / (1 + status.iteration))
         self._weight = keep * self._weight + 1 - keep
         self._loss = keep * self._loss + (1 - keep) * status.loss
+        for name, loss in status.losses.items():
+            self._losses[name] = keep * self._losses.get(name, 0.0) + (1 - keep) * loss
         if status.error is None:
             return self._loss / self._weight, None
         self._error = keep * self._error + (1 - keep) * status.error
         return self._loss / self._weight, self._error / self._weight
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """The mean of each output's loss, of those that are told."""
+        return {name: loss / self._weight for name, loss in self._losses.items()}
 
 
 class Rate:
@@ -254,9 +264,11 @@ class Rate:
         return (len(self._times) - 1) / (now - first) if now > first else 0.0
 
 
-def shown(loss: float, error: float | None) -> str:
-    """Return loss and error as text, without an error that is None."""
-    return f"loss {loss:.4f}" + ("" if error is None else f"  error {error:.4f}")
+def shown(loss: float, error: float | None, losses: Mapping[str, float]) -> str:
+    """Return loss and error as text, without an error that is None; with the losses by output, if any."""
+    each = ", ".join(f"{name} {value:.4f}" for name, value in losses.items())
+    found = f"loss {loss:.4f} ({each})" if each else f"loss {loss:.4f}"
+    return found + ("" if error is None else f"  error {error:.4f}")
 
 
 def choose_reporter(*, quiet: bool = False) -> Reporter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ import numpy as np
 from znnpy.train.best import Best
 from znnpy.train.checkpoint import BEST, Arrays, Checkpoint, prune_best, save, save_best
 from znnpy.train.drift import Drift
-from znnpy.train.log import Record, RunLog
+from znnpy.train.log import Record, RunLog, by_output
 from znnpy.train.progress import Rate, Reporter, Status
 
 # By the clock, not by updates: an update may take a millisecond or a minute.
@@ -31,6 +31,10 @@ class StepOutcome(Protocol):
     @property
     def error(self) -> float:
         """The fraction of wrong voxels."""
+
+    @property
+    def losses(self) -> Mapping[str, float]:
+        """The terms of the loss, by output."""
 
 
 class Stateful(Protocol):
@@ -117,8 +121,8 @@ class RunKeeper:
     `verify` raises ChangedError before a state is saved that was trained on files which changed; it takes and
     returns the name of what is not finite, if anything. `timings` are added to the lines of timings.jsonl. `written`
     is called after each checkpoint. `best`: of the validations so far. `network`: the digest that checkpoints carry
-    (`Contents`). `errors`: whether fractions of wrong voxels mean anything. `display`: shows all of it. `drift`: looks
-    at the records of the log.
+    (`Contents`). `errors`: whether fractions of wrong voxels mean anything. `apart`: whether the loss of each output
+    is told beside their sum. `display`: shows all of it. `drift`: looks at the records of the log.
     """
 
     def __init__(
@@ -136,12 +140,13 @@ class RunKeeper:
         best: Best | None = None,
         network: str = "",
         errors: bool = True,
+        apart: bool = False,
         display: Shown | None = None,
         drift: Drift | None = None,
     ) -> None:
         self._drift = drift or Drift()
         self.saved, self._written, self._errors = saved, written, errors
-        self._display = display
+        self._display, self._apart = display, apart
         self._network, self._best = network, best or Best()
         self._checkpoints, self._pace, self._learning_rate = checkpoints, pace, learning_rate
         self._log, self._timings = logs
@@ -171,13 +176,15 @@ class RunKeeper:
         """Log the update if one is due, and show it."""
         rate = self._rate.add()
         error = outcome.error if self._errors else None
-        status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels)
+        losses = outcome.losses if self._apart else {}
+        status = Status(iteration, outcome.loss, error, rate, rate * self._pace.voxels, losses)
         # The first one always: a run of a few updates has a log, too.
         if due(iteration, self._pace.log_every) or iteration == 1:
             self._note(
                 {
                     "iteration": iteration,
                     "loss": outcome.loss,
+                    **by_output(losses),
                     **({} if error is None else {"error": error}),
                     # The rate by which this update was made.
                     "learning_rate": self._learning_rate(iteration - 1),

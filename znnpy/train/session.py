@@ -20,7 +20,13 @@ from znnpy.evaluation.volume import Evaluation, refuse_labels
 from znnpy.geometry.finest_outputs import finest, trained_geometry
 from znnpy.infer.config_model import frozen_of, training_model
 from znnpy.infer.tiling import Tiling, unused_windows
-from znnpy.network import doubtful_outputs, self_contained, trained_network, training_losses
+from znnpy.network import (
+    doubtful_outputs,
+    losses_of,
+    self_contained,
+    trained_network,
+    training_losses,
+)
 from znnpy.network.dense_conversion import densest
 from znnpy.plan.choose import left_out
 from znnpy.train.averages import by_averages
@@ -141,9 +147,9 @@ class _Session:
 
     def run(self) -> Outcome:
         training, done, best = self._config.training, self._standing.iteration, self._standing.best
-        for text in doubtful_outputs(self._network, training.loss) + left_out(
-            training, self._network
-        ):
+        for text in doubtful_outputs(
+            self._network, losses_of(self._config, self._network)
+        ) + left_out(training, self._network):
             self._reporter.note(f"warning: {text}")
         if self._left():
             # Tells the others to train; None tells them that there is nothing left to do.
@@ -296,6 +302,7 @@ class _Session:
             best=standing.best,
             network=contents_of(config).network,
             errors=self._errors,
+            apart=training.losses_apart,
             display=self._display,
             drift=Drift(up_to(run / LOG, model.iteration)),
         )
@@ -332,6 +339,7 @@ class _Session:
             training.validation.patches,
             self._stop,
             errors=self._errors,
+            apart=training.losses_apart,
             metric=metric_of(self._config, self._network),
             during=partial(by_averages, model, self._world) if training.ema else nullcontext,
             seen=self._display.patch_seen if self._display else None,

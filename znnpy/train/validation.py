@@ -15,7 +15,7 @@ from znnpy.evaluation.loss_totals import Tally
 from znnpy.learning.loss import Objective
 from znnpy.metrics.metric import Compared, Metric
 from znnpy.network.objectives import Objectives, total_factor
-from znnpy.train.log import Record
+from znnpy.train.log import Record, by_output
 from znnpy.train.signals import Stop
 
 Forward = Callable[[dict[str, Float32]], Any]
@@ -54,9 +54,10 @@ class Validation:
     """Mean loss and error over the first `patches` samples of a sampler that does not augment; accuracy of classes.
 
     Several outputs are combined as in a training step (`StepResult`). Stops early, with None, on a signal.
-    `forward`: returns the values of a batch by output, or of its only one. `errors`: whether fractions of
-    wrong voxels mean anything. `metric`: of voxels, which scores the first output too. `during`: entered around
-    each validation, as what puts other weights in place. `seen`: called with the first patch of each validation.
+    `forward`: returns the values of a batch by output, or of its only one. `errors`: whether fractions of wrong voxels
+    mean anything. `apart`: whether the loss of each output is told beside their sum. `metric`: of voxels, which scores
+    the first output too. `during`: entered around each validation, as what puts other weights in place. `seen`: called
+    with the first patch of each validation.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Validation:
         stop: Stop,
         *,
         errors: bool = True,
+        apart: bool = False,
         metric: Metric | None = None,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
         seen: Seen | None = None,
@@ -77,7 +79,7 @@ class Validation:
         self._forward, self._sampler, self._losses = forward, sampler, losses
         self._batch, self._stop = batch, stop
         self._patches, self._errors, self._metric = patches, errors, metric
-        self._during = during
+        self._during, self._apart = during, apart
 
     def __call__(self) -> Record | None:
         """Validate the model's present weights once; None if a signal stopped it."""
@@ -110,7 +112,8 @@ class Validation:
                     gathered.add(*counted)
         found = [(tally, tally.objective.factor) for tally in tallies.values()]
         # As a training step combines outputs: losses are added, errors averaged.
-        record = {"loss": sum(factor * tally.loss for tally, factor in found)}
+        losses = {name: tally.objective.factor * tally.loss for name, tally in tallies.items()}
+        record = {"loss": sum(losses.values()), **(by_output(losses) if self._apart else {})}
         if self._errors:
             wrong = sum(factor * tally.error for tally, factor in found)
             record["error"] = wrong / total_factor(self._losses)

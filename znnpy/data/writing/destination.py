@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from zlib import crc32
 
-from znnpy.data.writing.output_format import OutputFormat, by_suffix, output_format
+from znnpy.data.formats import FORMATS
+from znnpy.data.remote_chunks import PACKAGES
+from znnpy.data.writing.folder_files import RemoteFiles
+from znnpy.data.writing.output_format import OUTPUTS, OutputFormat, by_suffix, output_format
 from znnpy.dataset_path import address, joined, split_source
 from znnpy.errors import VolumeError
 
@@ -15,13 +19,15 @@ from znnpy.errors import VolumeError
 class Destination:
     """A dataset in a new HDF5 file, or in a new Zarr folder (.zarr), where "" is the folder's own image.
 
-    `overwrite`: what exists there is replaced, once the new one is complete. Raises VolumeError for a dataset's name
-    that leads out of groups.
+    `overwrite`: what exists there is replaced, once the new one is complete. `url`: the address (s3, gs) of a folder of
+    chunks; what is kept until it is complete then lies beside `path`, in the current folder. Raises VolumeError for a
+    dataset's name that leads out of groups.
     """
 
     path: Path
     dataset: str
     overwrite: bool = False
+    url: str = ""
 
     def __post_init__(self) -> None:
         parts = self.dataset.strip("/").split("/") if self.dataset else []
@@ -32,11 +38,11 @@ class Destination:
     def named(cls, source: str, usual: str, overwrite: bool = False) -> Self:
         """Return the destination FILE[:DATASET]; without a dataset, HDF5 files get the `usual` one.
 
-        Raises VolumeError for names of other formats.
+        Raises VolumeError for names of other formats, and addresses at which nothing can be written.
         """
         path, dataset = split_source(source)
         if url := address(path):
-            raise VolumeError(f"{url} is read, not written: name a file here, and copy it there")
+            return cls(_kept(url), dataset or "", overwrite, url)
         if dataset is None and ":" in path.name and by_suffix(path) is None:
             file, _, rest = path.name.partition(":")
             raise VolumeError(
@@ -48,17 +54,46 @@ class Destination:
     @property
     def name(self) -> str:
         """The name by which `opening.open_volume` finds what was written."""
-        return joined(self.path, self.dataset)
+        return joined(self.url or self.path, self.dataset)
 
     @property
     def format(self) -> OutputFormat:
         """The format of the output, by its suffix."""
         return output_format(self.path)
 
+    @property
+    def place(self) -> Path | str:
+        """The path or the address."""
+        return self.url or self.path
+
+    def stands(self) -> bool:
+        """Return whether something exists there."""
+        if not self.url:
+            return self.path.exists()
+        return RemoteFiles(self.url).has(mark for it in FORMATS.values() for mark in it.marks)
+
     def refuse_standing(self) -> None:
         """Raise VolumeError if something exists there that may not be replaced."""
-        if self.path.exists() and not self.overwrite:
-            raise VolumeError(f"{self.path} exists already; name another file, or add --overwrite")
+        if not self.overwrite and self.stands():
+            raise VolumeError(f"{self.place} exists already; name another file, or add --overwrite")
+
+
+def _kept(url: str) -> Path:
+    """Return the path here that stands for an address; VolumeError where nothing can be written."""
+    name, scheme = Path(url).name, url.partition(":")[0]
+    if scheme not in PACKAGES:
+        raise VolumeError(f"{url} is read, not written: name a file here, and copy it there")
+    written = by_suffix(Path(name))
+    if written is None or not written.folder:
+        suffixes = ", ".join(
+            suffix for it in OUTPUTS.values() if it.folder for suffix in it.suffixes
+        )
+        raise VolumeError(
+            f"{url}: over the network folders of chunks are written ({suffixes}): name one, or name a file here, and "
+            "copy it there"
+        )
+    # The same from command to command, and another one for each address.
+    return Path.cwd() / f"{Path(name).stem}-{crc32(url.encode()):08x}{Path(name).suffix}"
 
 
 def partial_of(path: Path) -> Path:

@@ -6,17 +6,17 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from znnpy.atomic_files import beside, explained, sync, write_whole
+from znnpy.atomic_files import beside, explained, sync
 from znnpy.data.volume import Array, Triple, Triple64
 from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.chunk_folders import checksum_of, chunk_size, read_bytes, remove, triple_of
-from znnpy.data.writing.destination import Destination
+from znnpy.data.writing.destination import Destination, partial_of
+from znnpy.data.writing.folder_files import FolderFiles, LocalFiles, RemoteFiles, fetched
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.journaled_output import JournaledOutput
 from znnpy.data.writing.pyramid import Level, coarser, levels_of
@@ -51,10 +51,12 @@ class FolderOutput(JournaledOutput):
         if not self._channels and spec.shape[0] != 1:
             path = destination.path
             raise ShapeError(f"{path}: {spec.shape[0]} channels for an array (z, y, x)")
-        self._lasting: set[Path] = set()  # folders that this process found synced in theirs
         self._resolution = triple_of(spec.attributes.get("resolution", (1.0, 1.0, 1.0)))
         self._offset = triple_of(spec.attributes.get("offset", (0.0, 0.0, 0.0)))
         self._levels = levels_of(spec.shape, self._resolution)
+        partial = partial_of(destination.path)
+        self._remote = RemoteFiles(destination.url) if destination.url else None
+        self._chunk_files: FolderFiles = self._remote or LocalFiles(partial)
         super().__init__(destination, spec, attached=attached)
 
     @abstractmethod
@@ -93,6 +95,8 @@ class FolderOutput(JournaledOutput):
         self._refuse_offsets()
         if self._partial.is_dir() and not resolved(self.destination.format.owns)(self._partial):
             raise VolumeError(f"{self._partial} is in the way: a folder of something else")
+        if self._remote and self.destination.overwrite and self.destination.stands():
+            self._remote.clear()
         new = beside(self._partial)
         for old in (new, self._partial):
             remove(old)
@@ -113,6 +117,8 @@ class FolderOutput(JournaledOutput):
 
     def _scrap(self) -> None:
         remove(self._partial)
+        if self._remote:
+            self._remote.clear()
 
     def _put(self, region: Region, data: Array) -> int:
         return self._store(0, region, data)
@@ -125,36 +131,45 @@ class FolderOutput(JournaledOutput):
                 for a, b, first in zip(lower, upper, region[0], strict=True)
             )
             text = self._encoded(level, (lower, upper), data[(slice(None), *at)])
-            place = self._partial / name
             if text:
-                self._make(place.parent)
-                write_whole(place, lambda file, text=text: file.write(text))  # type: ignore[misc]
-            elif place.exists():
-                place.unlink()
-                sync(place.parent)
+                self._chunk_files.put(name, text)
+            else:
+                self._chunk_files.remove(name)
             found = crc32(text, found)
         return found
-
-    def _make(self, folder: Path) -> None:
-        """Create a folder durably, whoever made it, with those above it up to the output's own."""
-        if folder in self._lasting or folder == self._partial:
-            return
-        self._make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync(folder.parent)
-        self._lasting.add(folder)
 
     def _checksum(self, region: Region) -> int:
         found = 0
         for name, _ in self._files(0, region):
-            found = crc32(read_bytes(self._partial / name), found)
+            found = crc32(self._chunk_files.get(name), found)
         return found
 
     def _settle(self) -> None:
         for number in range(1, len(self._levels)):
-            level, stored = self._levels[number], self._stored(number - 1)
-            for region in replace(self.spec, shape=level.shape, phase=(0, 0, 0)).blocks():
-                self._store(number, region, self._coarser(level, stored, region))
+            for region in self._grid(number):
+                self._store(number, region, self._made(number, region))
+
+    def _made(self, number: int, region: Region) -> Array:
+        """Return a block of a level, made of the level before."""
+        if self._remote is None:
+            return self._coarser(self._levels[number], self._stored(number - 1), region)
+        with fetched(self._remote, self._sources(number, region), self._partial):
+            return self._coarser(self._levels[number], self._stored(number - 1), region)
+
+    def _grid(self, number: int) -> list[Region]:
+        """Return the blocks of a level."""
+        return replace(self.spec, shape=self._levels[number].shape, phase=(0, 0, 0)).blocks()
+
+    def _sources(self, number: int, region: Region) -> list[str]:
+        """Return the files of the level before, by which a block of a level is made."""
+        step = self._levels[number].step
+        lower, upper = ([at * by for at, by in zip(end, step, strict=True)] for end in region)
+        return [
+            name
+            for low, high in self._grid(number - 1)
+            if all(a < to and b > at for a, b, at, to in zip(low, high, lower, upper, strict=True))
+            for name, _ in self._files(number - 1, (low, high))
+        ]
 
     def _coarser(self, level: Level, stored: Any, region: Region) -> Array:
         """Return a block of a level, made a few planes at a time."""
@@ -171,6 +186,9 @@ class FolderOutput(JournaledOutput):
         return found
 
     def _replace(self) -> None:
+        if self._remote:
+            self._publish(self._remote)
+            return
         aside = self.path.with_name(f".{self.path.name}.old")
         if self.path.exists():
             remove(aside)
@@ -178,6 +196,13 @@ class FolderOutput(JournaledOutput):
         self._partial.rename(self.path)
         sync(self.path.parent)
         remove(aside)
+
+    def _publish(self, remote: RemoteFiles) -> None:
+        """Put the metadata, those last by which readers know a volume: without them there is none."""
+        documents = self._documents()
+        for name in sorted(documents, key=lambda name: name.count("/"), reverse=True):
+            remote.put(name, documents[name])
+        remove(self._partial)
 
     def _chunks(self, level: int, region: Region) -> Iterator[tuple[Triple, Region]]:
         """Yield the number z, y, x of each chunk of a block, and the voxels that it holds."""

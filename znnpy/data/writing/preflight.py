@@ -11,7 +11,7 @@ from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_format
-from znnpy.dataset_path import split_source
+from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
 from znnpy.registry import resolved
 
@@ -50,7 +50,7 @@ def refuse_place(path: Path) -> None:
 
 def refuse_loss(destination: Destination, volumes: Iterable[Volume]) -> None:
     """Raise VolumeError if the output would replace what a volume is read from, or other data beside its own."""
-    _refuse_inputs(destination.path, volumes)
+    _refuse_inputs(destination, volumes)
     if destination.overwrite:
         _refuse_other_data(destination.path, destination.dataset)
 
@@ -75,11 +75,13 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
         )
 
 
-def _refuse_inputs(path: Path, volumes: Iterable[Volume]) -> None:
+def _refuse_inputs(destination: Destination, volumes: Iterable[Volume]) -> None:
     """Raise VolumeError if the output would replace a file or folder that a volume is read from."""
+    path = destination.path
     for volume in volumes:
         source, _ = split_source(volume.name)
-        if path.exists() and source.exists() and path.samefile(source):
+        url = destination.url and destination.url == address(source)
+        if url or (path.exists() and source.exists() and path.samefile(source)):
             raise VolumeError(
-                f"{path} holds {volume.name}, which is read; an output is a new file, name another"
+                f"{destination.place} holds {volume.name}, which is read; an output is a new file, name another"
             )

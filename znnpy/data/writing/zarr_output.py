@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class ZarrOutput(FolderOutput):
         parts = self._group.split("/") if self._group else []
         groups = ["/".join(parts[:count]) for count in range(len(parts) + 1)]
         made = {name: _group_document({}) for name in groups}
-        name = parts[-1] if parts else self.path.stem
+        name = parts[-1] if parts else Path(self.destination.place).stem
         places = [
             (str(level), found.resolution(self._resolution), self._first(level))
             for level, found in enumerate(self._levels)

@@ -62,8 +62,7 @@ def _learned(package: Package) -> Learned:
     if not isinstance(own, dict) or "targets" not in own:
         return Learned()
     said = Described(own, f"{package.said.where}: config: znnpy")
-    loss = said.inside("loss").values if "loss" in said else None
-    return Learned(said.listed("targets"), loss)
+    return Learned(said.listed("targets"), said.listed("losses") if "losses" in said else ())
 
 
 def _window(found: Net, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pydantic import BaseModel
+
 import znnpy
 from znnpy.config.data_section import DataSection
 from znnpy.config.normalize_section import (
@@ -25,6 +27,7 @@ from znnpy.interop.export.computation import Computation, Tensor
 from znnpy.interop.export.description import described
 from znnpy.interop.export.state_dict import state_dict
 from znnpy.interop.nnunet.recognition import recognised
+from znnpy.learning.loss import LossKeys
 from znnpy.learning.losses import loss_of
 from znnpy.network import training_losses
 from znnpy.train.members import further_members
@@ -114,17 +117,16 @@ class Trained:
         return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
 
     def learned(self) -> dict[str, Any]:
-        """Return what each output learned, in their order, and by which loss, as a config says it; else nothing."""
+        """Return what each output learned, in their order, and by which loss, as a config says them; else nothing."""
         config, outputs = self.saved.config, self.saved.weights.network.outputs
         targets = [config.target(node.name) for node in outputs]
         if any(target.kind == "unknown" for target in targets):
             return {}
-        said = [target.model_dump(mode="json", exclude_none=True) for target in targets]
-        loss = config.training.loss
-        ways = [reading for reading in loss_of(loss).readings if reading.functions]
-        if self.logits and len(ways) > 1:  # nothing in the file tells which of them its logits are
-            return {"targets": said}
-        return {"targets": said, "loss": loss.model_dump(mode="json", exclude_none=True)}
+        said = {"targets": [_plain(target) for target in targets]}
+        losses = [config.training.loss_of(node.name) for node in outputs]
+        if self.logits and any(_ways(loss) > 1 for loss in losses):
+            return said  # nothing in the file tells which of them its logits are
+        return {**said, "losses": [_plain(loss) for loss in losses]}
 
     def notes(self, weights_alone: bool = False) -> Sequence[str]:
         """Return what the written network, or its weights, do not do of what `znnpy predict` does."""
@@ -177,3 +179,12 @@ def _own_words(own: DeviationNormalize | RangeNormalize | PercentilesNormalize) 
         done = f"from 0 to 1 by its percentiles {own.low:g} and {own.high:g}{cut}"
     zeros = "; of voxels that are not 0, which stay 0" if own.nonzero else ""
     return f"each channel of a {own.per} {done}{zeros}"
+
+
+def _plain(section: BaseModel) -> dict[str, Any]:
+    return section.model_dump(mode="json", exclude_none=True)
+
+
+def _ways(loss: LossKeys) -> int:
+    """Return by how many functions of an output a loss may read it."""
+    return len([reading for reading in loss_of(loss).readings if reading.functions])

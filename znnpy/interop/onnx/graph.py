@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -25,8 +26,9 @@ def network_of(graph: Graph, title: str) -> Described:
     """Return the net of a graph; ModelFileError names the first operator that is not supported."""
     refuse_attention(graph)
     sketch = Sketch()
-    read = {name for op in graph.operators for name in op.inputs}
-    reading = Reading(sketch, graph.constants, graph.opset, frozenset({*read, *graph.outputs}))
+    read = Counter(name for op in graph.operators for name in op.inputs)
+    read.update(graph.outputs)
+    reading = Reading(sketch, graph.constants, graph.opset, read)
     reading.values.update(_input(graph, sketch, title))
     for op in graph.operators:
         sketch.at = op.where

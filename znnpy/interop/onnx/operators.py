@@ -11,6 +11,7 @@ import numpy as np
 from znnpy.interop.onnx import norm_parts
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.function_operators import FUNCTION_OPERATORS
+from znnpy.interop.onnx.gather import gather
 from znnpy.interop.onnx.norm_operators import NORM_OPERATORS
 from znnpy.interop.onnx.reading import Reading, Translation, refuse_extra
 from znnpy.interop.onnx.window_operators import WINDOW_OPERATORS
@@ -229,6 +230,7 @@ OPERATORS: dict[str, Translation] = {
     "Split": split,
     "Expand": expand,
     "Tile": tile,
+    "Gather": gather,
     "Gemm": gemm,
     "MatMul": gemm,
     "Identity": same,

@@ -34,8 +34,8 @@ def own_file(facts: Mapping[str, str]) -> OwnFile | None:
         raise ModelFileError(
             "its metadata output_shapes are empty, and hold a window of each output as a rule"
         )
-    loss = _object(facts, "loss") if "loss" in facts else None
-    learned = Learned(_listed(facts, "targets") if "targets" in facts else (), loss)
+    targets, losses = (_listed(facts, key) if key in facts else () for key in ("targets", "losses"))
+    learned = Learned(targets, losses)
     return OwnFile({**data, **learned.data()}, max(sizes, key=prod), learned)
 
 

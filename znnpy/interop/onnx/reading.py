@@ -20,7 +20,7 @@ from znnpy.network.types import Triple
 @dataclass
 class Reading:
     """Tensors by name. `values`: feature maps; `stored`: the file's constants; `made`: those that were computed.
-    `read`: names of all tensors that anything reads.
+    `read`: how often each tensor is read, as an output too.
 
     `origin`: of a constant that is another one under a new name, the first name.
     `readers`: the operator that read filters first.
@@ -29,7 +29,7 @@ class Reading:
     sketch: Sketch
     stored: Mapping[str, Callable[[], Array]]
     opset: int
-    read: frozenset[str]
+    read: Mapping[str, int]
     values: dict[str, Value] = field(default_factory=dict)
     made: dict[str, Array] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from znnpy.fields import MOST_VOXELS
 from znnpy.interop.onnx.file import Operator
 from znnpy.interop.onnx.reading import Reading
 from znnpy.interop.operators import resizing, windows
+from znnpy.interop.operators.resizing import Said
 from znnpy.interop.operators.value import Value
 from znnpy.layers.types import Interpolation
 from znnpy.network.types import Triple
@@ -64,7 +67,32 @@ def resize(reading: Reading, op: Operator, name: str) -> Value:
     how = _NEAREST.get((where, rounds), "nearest")
     if mode == "linear":
         how = "corners" if where == CORNERS else "linear"
-    return resizing.grown(reading.sketch, name, x, size, how)
+    stem = op.inputs[3].removesuffix(".size") if reading.given(op, 3) else ""
+    said = said_by_export(reading, stem, x, size)
+    return resizing.grown(reading.sketch, name, x, size, how, said)
+
+
+def said_by_export(reading: Reading, stem: str, x: Value, size: Triple) -> Said | None:
+    """Return ratios and voxels more, where constants of these names say them as `znnpy export` does, and give the size.
+
+    Else a file tells sizes alone. Axes whose size stays have none.
+    """
+    names = [f"{stem}.{what}" for what in ("few", "many", "more")]
+    if not stem or not all(name in reading.stored for name in names) or x.spread:
+        return None
+    few, many, more = (reading.stored[name]() for name in names)
+    if not all(it.shape == (3,) and it.dtype.kind == "i" for it in (few, many, more)):
+        return None
+    if min(*few, *many) < 1 or max(*few, *many, *more, *-more) > MOST_VOXELS:
+        return None
+    ratios, added = [Fraction(1)] * 3, [0] * 3
+    for axis, (old, new) in enumerate(zip(x.size, size, strict=True)):
+        if old == new:
+            continue
+        if old // int(few[axis]) * int(many[axis]) + int(more[axis]) != new:
+            return None
+        ratios[axis], added[axis] = Fraction(int(many[axis]), int(few[axis])), int(more[axis])
+    return (ratios[0], ratios[1], ratios[2]), (added[0], added[1], added[2])
 
 
 def _new_size(reading: Reading, op: Operator, x: Value) -> Triple:

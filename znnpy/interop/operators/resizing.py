@@ -13,13 +13,25 @@ from znnpy.layers.types import ONCE, Interpolation, Numbers
 from znnpy.network.types import Triple
 
 Steps = tuple[Fraction, Fraction, Fraction]
+Said = tuple[Steps, Triple]
+"""By how much feature maps grow, z y x, and how many voxels more they have then."""
 
 
-def grown(sketch: Sketch, name: str, x: Value, size: Triple, mode: Interpolation) -> Value:
+def grown(
+    sketch: Sketch,
+    name: str,
+    x: Value,
+    size: Triple,
+    mode: Interpolation,
+    said: Said | None = None,
+    *,
+    alone: bool = False,
+) -> Value:
     """Add a resize; means over all of space become what they are at each voxel.
 
-    Where another feature map has the new size, theirs is taken to be as large as that one, whatever the image: the
-    voxels of both lie equally far apart. Else the size is that of `x` times a fraction.
+    `said`: what the program tells. Else, where another feature map has the new size, theirs is taken to be as large as
+    that one, whatever the image: the voxels of both lie equally far apart; or the size is that of `x` times a fraction.
+    `alone`: nothing else reads `x`, so that resizes of several axes, one after the other, become one.
     """
     sketch.refuse_rearranged(x)
     if x.spread:
@@ -29,8 +41,9 @@ def grown(sketch: Sketch, name: str, x: Value, size: Triple, mode: Interpolation
         return Value(x.node, x.channels, x.size, (x.batch, x.channels, *space))
     if size == x.size:
         return x
-    ratios = _ratios(sketch, x, size)
-    more = [new - int(old * by) for new, old, by in zip(size, x.size, ratios, strict=True)]
+    ratios, more = said or _said(sketch, x, size)
+    if alone and (before := _joined(sketch, x, ratios, more, mode)):
+        x, ratios, more, mode = before
     if not any(more) and all(by.denominator == 1 for by in ratios):
         plain = "nearest" if mode == "nearest_exact" else mode
         factor = [by.numerator for by in ratios]
@@ -42,13 +55,46 @@ def grown(sketch: Sketch, name: str, x: Value, size: Triple, mode: Interpolation
     keys = {
         "factor": [by.numerator for by in ratios],
         "divisor": [by.denominator for by in ratios],
-        "more": more,
+        "more": list(more),
         "mode": mode,
     }
     return sketch.operated(name, x, "resize", {k: v for k, v in keys.items() if v != _USUAL.get(k)})
 
 
 _USUAL = {"factor": [1, 1, 1], "divisor": [1, 1, 1], "more": [0, 0, 0]}
+
+
+def _said(sketch: Sketch, x: Value, size: Triple) -> Said:
+    ratios = _ratios(sketch, x, size)
+    z, y, w = (new - int(old * by) for new, old, by in zip(size, x.size, ratios, strict=True))
+    return ratios, (z, y, w)
+
+
+def _joined(
+    sketch: Sketch, x: Value, ratios: Steps, more: Triple, mode: Interpolation
+) -> tuple[Value, Steps, Triple, Interpolation] | None:
+    """Take back the resize of other axes by nearest voxels that made `x`; return its source, and what both do."""
+    made = [(name, link) for name, link in sketch.links.items() if link.target == x.node]
+    if len(made) != 1 or made[0][1].kind not in ("resize", "upsample"):
+        return None
+    (name, link), keys = made[0], _USUAL | {"mode": "nearest"} | made[0][1].keys
+    whole = not any(more) and all(by.denominator == 1 for by in ratios)  # alike in both modes
+    own = mode if link.kind == "upsample" else keys["mode"]
+    modes = {mode, own} if not whole else {own}
+    grows = [Fraction(a, b) for a, b in zip(keys["factor"], keys["divisor"], strict=True)]
+    free = zip(grows, keys["more"], ratios, more, strict=True)
+    if (
+        not keys["mode"].startswith("nearest")
+        or len(modes) > 1
+        or any((a != 1 or n) and (b != 1 or m) for a, n, b, m in free)
+    ):
+        return None
+    source = sketch.nodes[link.source]
+    seen = (x.batch, x.channels, *source.size[3 - x.dimensions :])
+    del sketch.links[name], sketch.nodes[x.node]
+    z, y, w = (a * b for a, b in zip(grows, ratios, strict=True))
+    i, j, k = (n + m for n, m in zip(keys["more"], more, strict=True))
+    return Value(link.source, x.channels, source.size, seen), (z, y, w), (i, j, k), modes.pop()
 
 
 def _ratios(sketch: Sketch, x: Value, size: Triple) -> Steps:

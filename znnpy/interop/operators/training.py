@@ -13,6 +13,8 @@ from znnpy.network.types import Network, Triple
 
 WIDEST = 64  # voxels along an axis of a patch for training, where the net says none
 LOSSES = {"logistic": "binomial_cross_entropy", "softmax": "softmax"}
+SQUARE = "square"
+CLASSES = {"kind": "labels"}
 
 
 def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
@@ -27,23 +29,41 @@ def training_keys(found: Described, *, fixed: bool) -> dict[str, Any]:
         "output_shape": list(first)
         if not others or all(s == first for s in others)
         else _finest(shapes),
-        "loss": loss_for(found.network),
+        "loss": _common(found.network) or SQUARE,
     }
+    if _common(found.network) is None:
+        keys["outputs"] = _apart(found.network)
     if found.frozen:
         keys["freeze"] = list(found.frozen)
     return keys
 
 
-def loss_for(network: Network) -> str:
-    """Return a loss that the functions of all outputs go with."""
-    functions = {node.function for node in network.outputs}
-    return LOSSES.get(functions.pop(), "square") if len(functions) == 1 else "square"
+def loss_for(network: Network) -> str | dict[str, Any]:
+    """Return a loss that the functions of all outputs go with, or else the keys of one for each output, by name."""
+    return _common(network) or {name: {"kind": loss} for name, loss in _losses(network).items()}
+
+
+def _losses(network: Network) -> dict[str, str]:
+    return {node.name: LOSSES.get(node.function, SQUARE) for node in network.outputs}
+
+
+def _common(network: Network) -> str | None:
+    found = set(_losses(network).values())
+    return found.pop() if len(found) == 1 else None
+
+
+def _apart(network: Network) -> dict[str, Any]:
+    """Return the section of outputs of which some learn classes, and others something else."""
+    return {
+        name: {"loss": loss} | ({"target": CLASSES} if loss == LOSSES["softmax"] else {})
+        for name, loss in _losses(network).items()
+    }
 
 
 def target_for(network: Network) -> Any:
     """Return a target that the outputs go with: class numbers for softmax, else unknown."""
     classes = all(node.function == "softmax" for node in network.outputs)
-    return "labels" if classes else "unknown"
+    return CLASSES if classes else "unknown"
 
 
 def _refuse_apart(found: Described) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from znnpy.errors import RunError, reason
-from znnpy.train.log import CHANGED, LINE, Record, up_to
+from znnpy.train.log import CHANGED, LINE, OUTPUT, Record, up_to
 from znnpy.train.run_directory import LOG, LOOKS, TIMINGS
 
 MOST = 1000  # points of a curve beyond which neighbours are joined: more than a screen shows
@@ -64,12 +64,14 @@ def _mean(points: list[Point]) -> Point:
 class History:
     """What is known of a run's training over iterations; `taken` tells the seconds that training has taken so far.
 
-    `weights` and `gradients` are norms by layer, the whole under "". `changes`: iterations and what the config changed.
+    `losses`: the terms of the loss by output, where they are told. `weights` and `gradients` are norms by layer, the
+    whole under "". `changes`: iterations and what the config changed.
     """
 
     iteration: int = 0
     taken: float = 0.0
     loss: Curve = field(default_factory=Curve)
+    losses: dict[str, Curve] = field(default_factory=dict)
     error: Curve = field(default_factory=Curve)
     learning_rate: Curve = field(default_factory=Curve)
     validation: dict[str, Curve] = field(default_factory=dict)
@@ -89,6 +91,9 @@ class History:
             return
         for name in ("loss", "error", "learning_rate", "living"):
             getattr(self, name).add(iteration, record.get(name))
+        for key, value in record.items():
+            if key.startswith(OUTPUT):
+                self.losses.setdefault(key.removeprefix(OUTPUT), Curve()).add(iteration, value)
         for name in ("validation", "weights", "gradients"):
             curves, values = getattr(self, name), record.get(name)
             for key, value in values.items() if isinstance(values, Mapping) else ():

@@ -18,6 +18,7 @@ from znnpy.pictures.line_charts import Line, line_chart
 from znnpy.pictures.pages import page
 from znnpy.train.display.history import Curve, History, Point
 from znnpy.train.display.norms import WHOLE
+from znnpy.train.log import OUTPUT
 from znnpy.train.progress import clock
 from znnpy.train.run_directory import PICTURE, RESULT, read_object
 
@@ -101,28 +102,22 @@ def _best(curve: Curve | None, higher: bool) -> Point | None:
 
 def charts(facts: Facts, history: History) -> Iterable[Chart]:
     """Yield the charts of a run; of what is not known yet the picture is empty."""
-    losses = history.validation.get("loss", Curve()).points
-    raw = history.loss.points
-    lines = [
-        Line("updates", "blue", raw, faint=True),
-        Line("mean of updates", "blue", smoothed(raw)),
-        Line("validation", "orange", losses, dots=len(losses) <= 100),
-    ]
-    yield _chart("Loss", lines)
-    scores = {name: it for name, it in history.validation.items() if name not in ("loss", "error")}
+    yield _progress("Loss", history.loss, history.validation.get("loss", Curve()))
+    for name, curve in history.losses.items():
+        words = "Times its weight, as it counts in the loss."
+        validated = history.validation.get(f"{OUTPUT}{name}", Curve())
+        yield _progress(f"Loss of output {name}", curve, validated, words)
+    scores = {
+        name: it
+        for name, it in history.validation.items()
+        if name not in ("loss", "error") and not name.startswith(OUTPUT)
+    }
     for name, curve in scores.items():
         points = curve.points
         line = Line(_title(name), "orange", points, dots=len(points) <= 100)
         yield _chart(f"Validation: {_title(name)}", [line])
-    errors = history.validation.get("error", Curve()).points
-    yield _chart(
-        "Share of wrong voxels",
-        [
-            Line("updates", "blue", history.error.points, faint=True),
-            Line("mean of updates", "blue", smoothed(history.error.points)),
-            Line("validation", "orange", errors, dots=len(errors) <= 100),
-        ],
-    )
+    errors = history.validation.get("error", Curve())
+    yield _progress("Share of wrong voxels", history.error, errors)
     rates = history.learning_rate.points
     yield _chart("Learning rate", [Line("learning rate", "violet", rates)])
     speed = history.updates_per_s.points
@@ -144,6 +139,17 @@ def charts(facts: Facts, history: History) -> Iterable[Chart]:
     ):
         points = curves.get(WHOLE, Curve()).points
         yield _chart(title, [Line(title, colour, points, dots=len(points) <= 60)], words)
+
+
+def _progress(title: str, updates: Curve, validation: Curve, words: str = "") -> Chart:
+    """Return the chart of what updates and validations have: their loss, or share of wrong voxels."""
+    raw, validated = updates.points, validation.points
+    lines = [
+        Line("updates", "blue", raw, faint=True),
+        Line("mean of updates", "blue", smoothed(raw)),
+        Line("validation", "orange", validated, dots=len(validated) <= 100),
+    ]
+    return _chart(title, lines, words)
 
 
 def _chart(
