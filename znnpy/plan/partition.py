@@ -82,6 +82,17 @@ class Grain:
         """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""
         return max(1, -(-self._shared(seconds) // pieces))
 
+    def rounds(self, seconds: float, pieces: int) -> int:
+        """Return into how many parts each of so many equal pieces is cut, so that workers end a pass together.
+
+        1 where workers are few or parts would be too short. A hundredth for each part: what all of them do again.
+        """
+        most = int(seconds / self.least / pieces) if self.many else 1
+        return min(
+            range(1, max(1, min(most, self.fewest)) + 1),
+            key=lambda parts: -(-pieces * parts // self.fewest) / parts + parts / 100,
+        )
+
     def _shared(self, seconds: float) -> int:
         return min(self.fewest, int(seconds / self.least))
 
