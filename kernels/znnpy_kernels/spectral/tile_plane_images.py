@@ -4,8 +4,8 @@ Argument words as of `tile_images`, of tiles of several planes that do not overl
 
     plane0, plane1              points of each tile along z, of this task
 
-The planes lie where the spectra did, and nothing but the images is written. Other tasks over disjoint tiles, blocks or
-planes may run concurrently; points of tiles that overlap are written in the order of their numbers, as by `tile_images`.
+The planes lie where the spectra did, and nothing but the images is written. Tasks over disjoint tiles, blocks or planes
+may run concurrently; points of tiles that overlap are written in the order of their numbers, as by `tile_images`.
 """
 
 from __future__ import annotations
