@@ -32,6 +32,9 @@ from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
 
+AGAIN = 0.04
+"""What each part of a column's outputs takes again, as a share of all of them: its transform along y."""
+
 
 class _Group(NamedTuple):
     """Tiles of one image of the batch: z0..z1, all along x, and `rows` of a lattice along y from tile `y0` on."""
@@ -158,7 +161,7 @@ class _Stages:
         columns, blocks = int(plane(FORMS[group.size])), ends.target.blocks
         cuts = self.grain.ranges(columns, seconds)
         beside = len(cuts) * len(self.groups)
-        parts = self.grain.rounds(seconds * len(self.groups), beside)
+        parts = self.grain.rounds(seconds * len(self.groups), beside, AGAIN)
         # Filters lie by pairs of blocks.
         panels = [(2 * low, min(blocks, 2 * high)) for low, high in evenly(-(-blocks // 2), parts)]
         for (low, high), (block0, block1) in product(cuts, panels):
