@@ -17,6 +17,8 @@ from znnpy_kernels.direct.packed_filters import (
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
+from znnpy_kernels.spectral.tile_columns import COLUMN_FLOATS, tile_columns_back
+from znnpy_kernels.spectral.tile_plane_images import tile_plane_images
 from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
 
 AXES = "zyx"
@@ -205,7 +207,10 @@ def check_images(
     bias: bool = False,
     relu: bool = False,
 ) -> None:
-    """`tile_images` in two tasks against NumPy; `bias` and `relu` only where tiles do not overlap."""
+    """`tile_images` in two tasks against NumPy; `bias` and `relu` only where tiles do not overlap.
+
+    Tiles of several planes also in two stages, columns and planes apart: the same bits.
+    """
     rng = np.random.default_rng(seed)
     blocks = -(-channels // LANES)
     tiles = rng.standard_normal((tiling.number, blocks * LANES, *tiling.size))
@@ -218,19 +223,34 @@ def check_images(
     offsets = random_values(rng, blocks * LANES)
     start, strides = lattice_start(target, tiling)
     cut = tiling.number // 2
+    given = {
+        "source": spectra.address, "source_frequency": spectra.frequency,
+        "source_tile": spectra.tile, "source_block": spectra.block, "blocks": blocks,
+        **words("tiles", tiling.tiles), "target_block": target.block,
+        "scale": 0.5 / np.prod(tiling.size), "bias": address(offsets) if bias else 0,
+        "channels": channels, "relu": relu, **words("target", strides),
+        **words("size", tiling.size), **words("first", tiling.first),
+        **words("count", tiling.count), **words("origin", tiling.origin),
+        **words("step", tiling.step), **words("limit", tiling.limits(image)),
+        **scratch.words(),
+    }  # fmt: skip
     for tile0, tile1 in ((0, cut), (cut, tiling.number)):
-        tile_images.run(
-            1, source=spectra.address, source_frequency=spectra.frequency,
-            source_tile=spectra.tile, source_block=spectra.block, blocks=blocks,
-            **words("tiles", tiling.tiles), tile0=tile0, tile1=tile1,
-            target=start, target_block=target.block,
-            scale=0.5 / np.prod(tiling.size), bias=address(offsets) if bias else 0,
-            channels=channels, relu=relu, **words("target", strides),
-            **words("size", tiling.size), **words("first", tiling.first),
-            **words("count", tiling.count), **words("origin", tiling.origin),
-            **words("step", tiling.step), **words("limit", tiling.limits(image)),
-            **scratch.words(),
-        )  # fmt: skip
+        tile_images.run(1, target=start, tile0=tile0, tile1=tile1, **given)
+    if tiling.size[0] > 1:
+        other = Tensor(channels, image, LANES, GUARD)
+        other.write(before)
+        _columns_back(tiling, spectra, blocks)
+        middle = tiling.first[0] + tiling.count[0] // 2
+        # Tiles in the order of their numbers, as they may overlap; the planes of one in any.
+        for tile, (low, high) in product(
+            range(tiling.number), ((middle, tiling.size[0]), (0, middle))
+        ):
+            tile_plane_images.run(
+                1, target=lattice_start(other, tiling)[0], tile0=tile, tile1=tile + 1,
+                plane0=low, plane1=high, **given,
+            )  # fmt: skip
+        np.testing.assert_array_equal(other.read(), target.read())
+        other.check_guards()
     offsets = offsets[:channels] if bias else np.zeros(channels)
     least = 0.0 if relu else -np.inf
     near(
@@ -239,6 +259,27 @@ def check_images(
     )
     target.check_guards()
     scratch.check_guards()
+
+
+def _columns_back(tiling: Tiling, spectra: Spectra, blocks: int) -> None:
+    """Transform spectra back along z in place, by two tasks for each tile."""
+    columns = int(np.prod(tiling.half[1:]))
+    place = spectra.frequency * columns, spectra.frequency, spectra.block
+    scratch = np.full(COLUMN_FLOATS + 16, np.nan, np.float32)
+    given = {
+        f"{end}_{name}": step
+        for end in ("source", "target")
+        for name, step in zip(("point", "column", "vector"), place, strict=True)
+    }
+    for tile, (low, high) in product(
+        range(tiling.number), ((columns // 2, columns), (0, columns // 2))
+    ):
+        here = spectra.address + 4 * tile * spectra.tile
+        tile_columns_back.run(
+            source=here, target=here, **given, parts=LANES, points=tiling.size[0], vectors=blocks,
+            column0=low, column1=high,
+            scratch=address(scratch) + -address(scratch) % 64, scratch_worker=0,
+        )  # fmt: skip
 
 
 def expected_images(

@@ -82,3 +82,24 @@ def test_sums_beside_each_other_have_no_more_leaves_than_workers_need() -> None:
     assert len(ranges(10**6, seconds, beside=BESIDE)) == alone
     assert len(ranges(10**6, seconds, beside=16 * BESIDE)) == alone // 4
     assert len(ranges(10**6, seconds, beside=10**6)) == 1
+
+
+def test_workers_end_a_pass_together() -> None:
+    grain = Grain(1e-5, 1e-6, 64)
+    for pieces in (1, 3, 14, 28, 36, 40, 57, 64, 100, 1000):
+        parts = grain.rounds(1.0, pieces)
+        # Seconds of a pass in those of a piece, by workers that take parts in turn.
+        taken = {n: -(-pieces * n // 64) / n for n in (1, parts)}
+        assert taken[parts] <= taken[1]
+        assert parts == 1 or taken[parts] < 0.9 * taken[1]
+    assert grain.rounds(1.0, 14) == 4
+    assert grain.rounds(1.0, 64) == 1
+    # What each part does again makes fewer of them worth while.
+    assert grain.rounds(1.0, 36, 0.04) < grain.rounds(1.0, 36, 0.001)
+
+
+def test_parts_are_no_shorter_than_tasks_may_be() -> None:
+    grain = Grain(1e-5, 1e-6, 64)
+    assert grain.rounds(16e-6, 8) == 2
+    assert grain.rounds(7e-6, 8) == 1
+    assert Grain.of(1.0, 2).rounds(1.0, 1) == 1

@@ -21,6 +21,8 @@ TARGET_SECONDS = 1e-4
 FEWEST, LEAST_SECONDS = 4, 2e-5
 # At least of tasks that many workers take in turns.
 TURN_SECONDS = 5e-6
+# More parts that bring no more than this are not worth what they do again.
+NEARLY = 1.1
 
 
 def cut_axis(shape: Triple) -> int:
@@ -81,6 +83,20 @@ class Grain:
     def shares(self, seconds: float, pieces: int) -> int:
         """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""
         return max(1, -(-self._shared(seconds) // pieces))
+
+    def rounds(self, seconds: float, pieces: int, again: float = 0.01) -> int:
+        """Return into how many parts each of so many equal pieces is cut, so that workers end a pass together.
+
+        The fewest with which that takes at most NEARLY the least; 1 where workers are few or parts would be too short.
+        `again`: the share of a piece that each part does again.
+        """
+        most = int(seconds / self.least / pieces) if self.many else 1
+        found = {
+            parts: -(-pieces * parts // self.fewest) * (1.0 / parts + again)
+            for parts in range(1, max(1, min(most, self.fewest)) + 1)
+        }
+        enough = NEARLY * min(found.values())
+        return next(parts for parts, rounds in found.items() if rounds <= enough)
 
     def _shared(self, seconds: float) -> int:
         return min(self.fewest, int(seconds / self.least))

@@ -15,6 +15,7 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     between_z, between_y, between_x     the same in voxels
     tiles_z, tiles_y, tiles_x   of the grid, numbered in `turns`
     block0, block1              blocks of lanes of this task
+    plane0, plane1              (tile_lane_planes) planes of this task
     step_z, step_y, step_x      voxels from tile to tile, of which the first begins at voxel (0, 0, 0)
     extent_z, extent_y, extent_x    voxels from the lattice's first on: beyond are zeros
     apart_z, apart_y, apart_x   voxels from point to point of the lattice
@@ -23,7 +24,10 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     scratch, scratch_worker     64-byte aligned; worker w owns `lanes_floats(size)` floats from
                                 w * scratch_worker on
 
-Tasks over disjoint blocks may run concurrently.
+`tile_lane_planes` leaves tiles of several planes transformed along these alone, where their spectra will lie;
+`tile_columns` takes them from there.
+
+Tasks over disjoint blocks or planes may run concurrently.
 """
 
 from __future__ import annotations
@@ -41,7 +45,9 @@ from znnpy_kernels.simd.vectors import below, load_masked, splat, store
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 from znnpy_kernels.spectral.tile_transforms import (
     forward_planes,
+    forward_rows,
     last_axis,
+    plane_to_spectra,
     prepare,
     to_spectra,
     voxel_room,
@@ -54,6 +60,7 @@ AT = words(
     "phases_x phase_z phase_y phase_x between_z between_y between_x size_z size_y size_x target "
     "target_block target_frequency scratch scratch_worker",
 )
+PLANES = words(AT, "plane0 plane1")
 # A table, as addresses and borders are the same for all rows of a block.
 WORDS = 4  # of a lane: address of its first voxel, points inside along z, y, x
 # LANES entries: whole cache lines, so what follows stays aligned.
@@ -130,12 +137,12 @@ def _copy(source: int, step: int, count: int, target: int) -> None:
 
 
 @inlined
-def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
-    """Voxels [z][y][x][lane] of all lanes' tiles; `tile` is room for LANES * LANES floats."""
+def _gathered(args: Any, size: Any, low: int, high: int, table: int, tile: int, room: int) -> None:
+    """Voxels [z][y][x][lane] of planes low..high of all lanes' tiles; `tile` is room for LANES * LANES floats."""
     # Row by row: each lane's row is copied to a row of a tile, which is transposed: so memory is read along x.
     lane = longs(table)
-    for row in range(size[0] * size[1]):
-        z, y = row // size[1], row % size[1]
+    for row in range((high - low) * size[1]):
+        z, y = low + row // size[1], row % size[1]
         target = room + row * size[2] * VECTOR_BYTES
         for first in range(0, size[2], LANES):
             for number in range(LANES):
@@ -148,25 +155,47 @@ def _gathered(args: Any, size: Any, table: int, tile: int, room: int) -> None:
             to_voxels(tile, target + first * VECTOR_BYTES, min(LANES, size[2] - first))
 
 
+@inlined
+def _rooms(args: Any, worker: int, size: Any) -> Any:
+    """Scratch, room of half spectra, table of lanes, room of voxels; steps between voxels."""
+    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    table = voxel_room(scratch, size)
+    steps = size[1] * size[2] * VECTOR_BYTES, size[2] * VECTOR_BYTES, VECTOR_BYTES
+    return scratch, scratch + SPARE_BYTES, table, table + TABLE_BYTES, steps
+
+
 @kernel(AT)
 def tile_lanes(args: Any, worker: int) -> None:
     """Spectra of some blocks of lanes. Words: see the module."""
-    scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    size = args[AT.size_z], args[AT.size_y], args[AT.size_x]
+    scratch, work, table, room, steps = _rooms(args, worker, size)
     prepare(scratch, 0)
-    size, origin, tile = (
-        (args[AT.size_z], args[AT.size_y], args[AT.size_x]),
-        (0, 0, 0),
-        scratch_tile(),
-    )
-    work, table = scratch + SPARE_BYTES, voxel_room(scratch, size)
-    room = table + TABLE_BYTES
-    steps = size[1] * size[2] * VECTOR_BYTES, size[2] * VECTOR_BYTES, VECTOR_BYTES
+    origin, tile = (0, 0, 0), scratch_tile()
     for block in range(args[AT.block0], args[AT.block1]):
         _table(args, block, size, table)
-        _gathered(args, size, table, tile, room)
+        _gathered(args, size, 0, size[0], table, tile, room)
         forward_planes(room, steps, origin, size, size, work, 1.0, scratch, room)
         target = args[AT.target] + 4 * block * args[AT.target_block]
         frequency = 4 * args[AT.target_frequency]
         # From block to block there is nothing to step over: one tile at a time.
         columns = to_spectra(work, size, 1, target, 0, frequency, VECTOR_BYTES, 1.0, scratch)
         forward_lines(size[last_axis(size)[0]], columns, 1.0)
+
+
+@kernel(PLANES)
+def tile_lane_planes(args: Any, worker: int) -> None:
+    """Half transformed planes of some blocks of lanes. Words: see the module."""
+    size = args[AT.size_z], args[AT.size_y], args[AT.size_x]
+    low, high = args[PLANES.plane0], args[PLANES.plane1]
+    scratch, work, table, room, steps = _rooms(args, worker, size)
+    prepare(scratch, 0)
+    origin, tile, frequency = (0, 0, 0), scratch_tile(), 4 * args[AT.target_frequency]
+    for block in range(args[AT.block0], args[AT.block1]):
+        _table(args, block, size, table)
+        _gathered(args, size, low, high, table, tile, room)
+        target = args[AT.target] + 4 * block * args[AT.target_block]
+        for z in range(low, high):
+            here = room + (z - low) * steps[0], (0, steps[1], steps[2])
+            forward_rows(here[0], here[1], origin, size, size, work, 1.0, scratch, 0, size[1])
+            plane = target + z * size[1] * (size[2] // 2 + 1) * frequency
+            plane_to_spectra(work, size, plane, frequency, scratch)

@@ -87,28 +87,29 @@ IMAGES = words(
 
 
 @inlined
-def _triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+def triple(args: Any, z: int, y: int, x: int, unit: int) -> Any:
+    """Return three words, as multiples of a unit."""
     # Numbers of words are constants here, so this is three loads.
     return unit * args[z], unit * args[y], unit * args[x]
 
 
 @inlined
-def _task(args: Any, worker: int) -> Any:
-    """Return scratch, points of a tile, `grid` and `place` as in `_tile`, and the number of members of a task."""
+def task_words(args: Any, worker: int) -> Any:
+    """Return scratch, points of a tile, `grid` and `place` as in `inside_of`, and the number of members of a task."""
     at = TILES
     scratch = args[at.scratch] + 4 * worker * args[at.scratch_worker]
-    size = _triple(args, at.size_z, at.size_y, at.size_x, 1)
+    size = triple(args, at.size_z, at.size_y, at.size_x, 1)
     grid = (
-        _triple(args, at.tiles_z, at.tiles_y, at.tiles_x, 1),
+        triple(args, at.tiles_z, at.tiles_y, at.tiles_x, 1),
         size,
         args[at.tile0],
         args[at.blocks],
     )
     place = (
-        _triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
-        _triple(args, at.step_z, at.step_y, at.step_x, 1),
-        _triple(args, at.count_z, at.count_y, at.count_x, 1),
-        _triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
+        triple(args, at.origin_z, at.origin_y, at.origin_x, 1),
+        triple(args, at.step_z, at.step_y, at.step_x, 1),
+        triple(args, at.count_z, at.count_y, at.count_x, 1),
+        triple(args, at.limit_z, at.limit_y, at.limit_x, 1),
     )
     return scratch, size, grid, place, (args[at.tile1] - args[at.tile0]) * args[at.blocks]
 
@@ -121,7 +122,7 @@ def _turns(member: int, grid: Any, place: Any) -> Any:
 
 
 @inlined
-def _tile(member: int, grid: Any, place: Any) -> Any:
+def inside_of(member: int, grid: Any, place: Any) -> Any:
     """Return the voxel under a tile's first point, and which of its points lie inside.
 
     A member is a block of a tile. `grid`: tiles of the grid, points of a tile, first tile and blocks of the task;
@@ -135,7 +136,7 @@ def _tile(member: int, grid: Any, place: Any) -> Any:
 
 
 @inlined
-def _fresh(member: int, grid: Any, place: Any, first: Any) -> Any:
+def fresh_points(member: int, grid: Any, place: Any, first: Any) -> Any:
     """Return from which point of a tile on, and up to which, nobody has written before; `first`: the first wanted."""
     turns, places = _turns(member, grid, place)
     tiles, size, step, count = grid[0], grid[1], place[1], place[2]
@@ -146,7 +147,7 @@ def _fresh(member: int, grid: Any, place: Any, first: Any) -> Any:
 
 
 @inlined
-def _spectrum(member: int, grid: Any, strides: Any) -> Any:
+def spectrum_at(member: int, grid: Any, strides: Any) -> Any:
     """Return the bytes to the first frequency of a member; `strides`: from tile to tile, from block to block."""
     return (grid[2] + member // grid[3]) * strides[0] + member % grid[3] * strides[1]
 
@@ -155,11 +156,11 @@ def _spectrum(member: int, grid: Any, strides: Any) -> Any:
 def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
     """Members from `start` on whose spectra lie one step apart, and that step."""
     # By difference, as the step changes where a tile ends and the next begins.
-    step = _spectrum(start + 1, grid, strides) - _spectrum(start, grid, strides)
+    step = spectrum_at(start + 1, grid, strides) - spectrum_at(start, grid, strides)
     count = 1
     while count < min(end - start, abreast(size)):
         member = start + count
-        if _spectrum(member, grid, strides) != _spectrum(member - 1, grid, strides) + step:
+        if spectrum_at(member, grid, strides) != spectrum_at(member - 1, grid, strides) + step:
             break
         count += 1
     return count, step
@@ -169,15 +170,15 @@ def _together(start: int, end: int, grid: Any, strides: Any, size: Any) -> Any:
 def tile_spectra(args: Any, worker: int) -> None:
     """Spectra of a range of tiles of some channel blocks. Words: see the module."""
     at = SPECTRA
-    scratch, size, grid, place, end = _task(args, worker)
+    scratch, size, grid, place, end = task_words(args, worker)
     prepare(scratch, 0)
-    steps = _triple(args, at.source_z, at.source_y, at.source_x, 4)
+    steps = triple(args, at.source_z, at.source_y, at.source_x, 4)
     strides = 4 * args[at.target_tile], 4 * args[at.target_block]
     work, room, start = scratch + SPARE_BYTES, voxel_room(scratch, size), 0
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         for member in range(start, start + tiles):
-            origin, first, count = _tile(member, grid, place)
+            origin, first, count = inside_of(member, grid, place)
             block = member % args[at.blocks]
             source, apart = (
                 args[at.source] + 4 * block * args[at.source_block] + offset(origin, steps),
@@ -192,10 +193,10 @@ def tile_spectra(args: Any, worker: int) -> None:
             # Behind the last member there may be no tile: it asks for its own once more.
             then = min(member + 1, end - 1)
             following = args[at.source] + 4 * (then % args[at.blocks]) * args[at.source_block]
-            following += offset(_tile(then, grid, place)[0], steps)
+            following += offset(inside_of(then, grid, place)[0], steps)
             here = work + (member - start) * tile_bytes(size)
             forward_planes(source, apart, first, count, size, here, 1.0, scratch, following)
-        target = args[at.target] + _spectrum(start, grid, strides)
+        target = args[at.target] + spectrum_at(start, grid, strides)
         columns = to_spectra(
             work,
             size,
@@ -215,22 +216,22 @@ def tile_spectra(args: Any, worker: int) -> None:
 def tile_images(args: Any, worker: int) -> None:
     """Wanted points of a range of tiles of some channel blocks. Words: see the module."""
     at = IMAGES
-    scratch, size, grid, place, end = _task(args, worker)
+    scratch, size, grid, place, end = task_words(args, worker)
     prepare(scratch, args[at.relu])
-    steps = _triple(args, at.target_z, at.target_y, at.target_x, 4)
-    wanted = _triple(args, at.first_z, at.first_y, at.first_x, 1)
+    steps = triple(args, at.target_z, at.target_y, at.target_x, 4)
+    wanted = triple(args, at.first_z, at.first_y, at.first_x, 1)
     strides = 4 * args[at.source_tile], 4 * args[at.source_block]
     scale = float_argument(args[at.scale])
     work, start = scratch + SPARE_BYTES, 0
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
-        source = args[at.source] + _spectrum(start, grid, strides)
+        source = args[at.source] + spectrum_at(start, grid, strides)
         columns = from_spectra(
             source, step, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
         )
         backward_lines(size[last_axis(size)[0]], columns, 1.0)
         for member in range(start, start + tiles):
-            origin, skipped, count = _tile(member, grid, place)
+            origin, skipped, count = inside_of(member, grid, place)
             first = added(wanted, skipped)
             target = args[at.target] + 4 * (member % args[at.blocks]) * args[at.target_block]
             # Back by the first wanted point, so that `first` counts from the tile's first point.
@@ -241,6 +242,6 @@ def tile_images(args: Any, worker: int) -> None:
                 set_bias(
                     scratch, args[at.bias] + VECTOR_BYTES * block, args[at.channels] - LANES * block
                 )
-            low, high = _fresh(member, grid, place, wanted)
+            low, high = fresh_points(member, grid, place, wanted)
             inverse_planes(here, size, first, count, target, steps, low, high, scale, scratch)
         start += tiles

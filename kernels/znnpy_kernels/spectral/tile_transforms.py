@@ -211,20 +211,26 @@ def _plane(
     here = work + z * plane_bytes(size)
     # The sign of the imaginary parts makes conjugate spectra, for which the transform along y must be the
     # inverse one (option 1).
-    return _columns(size, here, here, ahead, ahead_row, 0 if sign > 0.0 else 1, spare)
+    plane = _columns_at(here, _row_bytes(size))
+    return _columns(
+        size, plane, plane, _columns_at(ahead, ahead_row), 0 if sign > 0.0 else 1, spare
+    )
 
 
 @inlined
-def _columns(
-    size: Any, source: int, target: int, ahead: int, ahead_row: int, option: int, spare: int
-) -> Any:
+def _columns_at(place: int, row: int) -> Any:
+    """The columns along y of a plane whose rows lie `row` bytes apart."""
+    return End(place, row, COMPLEX_BYTES, 0)
+
+
+@inlined
+def _columns(size: Any, source: End, target: End, ahead: End, option: int, spare: int) -> Any:
     """The columns along y of one plane of half spectra."""
-    row = _row_bytes(size)
     return Lines(
-        source=End(source, row, COMPLEX_BYTES, 0),
-        target=End(target, row, COMPLEX_BYTES, 0),
-        ahead=End(ahead, ahead_row, COMPLEX_BYTES, 0),
-        lines=row // COMPLEX_BYTES,
+        source=source,
+        target=target,
+        ahead=ahead,
+        lines=size[2] // 2 + 1,
         groups=1,
         first=0,
         count=0,
@@ -334,36 +340,72 @@ def inverse_planes(
 
     Points from `low` up to `high` along all axes are stored, the others added to the target.
     """
-    # Rows that other tiles have written are added in whole.
-    none, some = (0, 0), (low[2], high[2] - low[2])
-    end = first[1] + count[1]
     for z in range(first[0], first[0] + count[0]):
         ahead = target + z * steps[0] + first[1] * steps[1] + first[2] * steps[2]
         inverse_columns(work, size, z, ahead, steps[1], spare)
-        fresh = low[0] <= z < high[0]
-        old = min(max(low[1], first[1]), end) if fresh else end
-        late = min(max(high[1], old), end) if fresh else end
-        for part in range(3):
-            y0 = first[1] if part == 0 else old if part == 1 else late
-            y1 = old if part == 0 else late if part == 1 else end
-            if y0 < y1:
-                rows = (first[0], y0, first[2]), (count[0], y1 - y0, count[2])
-                stored = some if part == 1 else none
-                inverse_rows(work, size, rows[0], rows[1], target, steps, stored, scale, spare, z)
+        plane_rows(work, size, first, count, target, steps, low, high, scale, spare, z)
+
+
+@inlined
+def plane_rows(
+    work: int, size: Any, first: Any, count: Any, target: int, steps: Any, low: Any, high: Any,
+    scale: float, spare: int, z: int,
+) -> None:  # fmt: skip
+    """Transform back along x in one plane, as `inverse_planes` does in all that are counted."""
+    # Rows that other tiles have written are added in whole.
+    none, some = (0, 0), (low[2], high[2] - low[2])
+    end = first[1] + count[1]
+    fresh = low[0] <= z < high[0]
+    old = min(max(low[1], first[1]), end) if fresh else end
+    late = min(max(high[1], old), end) if fresh else end
+    for part in range(3):
+        y0 = first[1] if part == 0 else old if part == 1 else late
+        y1 = old if part == 0 else late if part == 1 else end
+        if y0 < y1:
+            rows = (first[0], y0, first[2]), (count[0], y1 - y0, count[2])
+            stored = some if part == 1 else none
+            inverse_rows(work, size, rows[0], rows[1], target, steps, stored, scale, spare, z)
 
 
 @inlined
 def columns_to(work: int, target: int, size: Any, spare: int) -> None:
     """Transform along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
-    row, ahead = _row_bytes(size), target + plane_bytes(size)
-    forward_lines(size[1], _columns(size, work, target, ahead, row, 0, spare), 1.0)
+    row = _row_bytes(size)
+    there, ahead = _columns_at(target, row), _columns_at(target + plane_bytes(size), row)
+    forward_lines(size[1], _columns(size, _columns_at(work, row), there, ahead, 0, spare), 1.0)
 
 
 @inlined
 def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> None:
     """Transform back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
     row = _row_bytes(size)
-    backward_lines(size[1], _columns(size, source, work, ahead, row, 1, spare), 1.0)
+    here, behind = _columns_at(source, row), _columns_at(ahead, row)
+    backward_lines(size[1], _columns(size, here, _columns_at(work, row), behind, 1, spare), 1.0)
+
+
+@inlined
+def _columns_of_spectra(place: int, size: Any, frequency: int) -> Any:
+    """The columns along y of a plane where spectra lie, `frequency` bytes from one to the next."""
+    return End(place, (size[2] // 2 + 1) * frequency, frequency, 0)
+
+
+@inlined
+def plane_to_spectra(work: int, size: Any, target: int, frequency: int, spare: int) -> None:
+    """Transform along y from a plane of scratch to where its spectra will lie, `frequency` bytes apart."""
+    there = _columns_of_spectra(target, size, frequency)
+    source = _columns_at(work, _row_bytes(size))
+    forward_lines(size[1], _columns(size, source, there, there, 0, spare), 1.0)
+
+
+@inlined
+def plane_from_spectra(
+    source: int, size: Any, frequency: int, ahead: int, work: int, spare: int
+) -> None:
+    """Transform back along y from where spectra lay to a plane of scratch; the plane at `ahead` is asked for."""
+    here = _columns_of_spectra(source, size, frequency)
+    behind = _columns_of_spectra(ahead, size, frequency)
+    target = _columns_at(work, _row_bytes(size))
+    backward_lines(size[1], _columns(size, here, target, behind, 1, spare), 1.0)
 
 
 @inlined

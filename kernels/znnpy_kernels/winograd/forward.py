@@ -125,7 +125,7 @@ def _columns(
             # Filters are [z][x][y], so the points of a column lie one behind the other.
             args[AT.filters] + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
         )
-        multiply(many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start)
+        multiply(many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start, 0)
         # In the place of their first rows: what came from there is in `points` by now.
         for block in range(args[AT.blocks]):
             source, target = points + (start + block) * block_step, here + block * ring_step

@@ -175,10 +175,12 @@ def multiply(
     points: int,
     point: int,
     start: int,
+    skipped: int,
 ) -> None:
-    """Products of `count` tiles with all filters, from block `start` on, in the place of the tiles or behind them.
+    """Products of `count` tiles with filters, from block `start` on, in the place of the tiles or behind them.
 
-    Of `many` points, `point` bytes from each other, tiles side by side; `outputs` counts blocks.
+    Of `many` points, `point` bytes from each other, tiles side by side; `outputs` counts blocks. `skipped`: bytes of
+    the filters of other outputs between those of one point and of the next.
     """
     block = many * point
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
@@ -202,3 +204,4 @@ def multiply(
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
                 products(1, here, block, filters, blocks, last, there, block, end - by)
             filters += inputs * VECTOR_BYTES
+        filters += skipped

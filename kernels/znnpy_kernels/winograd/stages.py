@@ -12,6 +12,7 @@ tap along an axis, columns are 6 in place of 36, or rows one a tile.
 Argument words of the first and last: those of `planes`, where y0 is the first tile along y, y1 is not read, and
 
     rows                        tiles along y, `dilation_y` apart
+    row0, row1                  rows of voxels of the group, of this task; of outputs for the last stage
     planes                      what waits of the first block of this task
 
 Of `winograd_columns`: addresses in bytes, 64-byte aligned; counts.
@@ -19,11 +20,13 @@ Of `winograd_columns`: addresses in bytes, 64-byte aligned; counts.
     source, target              what waits of the first block
     inputs, blocks              channels of the source; vectors of output channels
     filters                     of `filters`
+    block0, block1              vectors of output channels of this task, an even one first
     tiles, rows                 along z and x that begin inside; along y
     column0, column1            columns of this task
     scratch, scratch_worker     worker w owns `columns_floats` from w * scratch_worker on: [block][point][tile][lane]
 
-Tasks of one stage may run concurrently if their blocks, or columns, are disjoint.
+Tasks of one stage may run concurrently if their blocks, rows or columns are disjoint; those that sum bias gradients of
+one block take all of its rows.
 """
 
 from __future__ import annotations
@@ -59,9 +62,9 @@ from znnpy_kernels.winograd.products import (
 )
 from znnpy_kernels.winograd.tiles import origin
 
-AT = words(planes.AT, "rows planes")
+AT = words(planes.AT, "rows row0 row1 planes")
 COLUMNS = words(
-    "source target inputs blocks filters tiles rows column0 column1 scratch scratch_worker"
+    "source target inputs blocks filters tiles rows column0 column1 block0 block1 scratch scratch_worker"
 )
 
 
@@ -114,7 +117,7 @@ def _planes(taps: Triple) -> Kernel:
         step = compiled_plane(form) * column
         # Blocks outside, rows within: voxels are read in the order of memory.
         for block in range(cover(args[AT.inputs], LANES)):
-            for row in range(rows):
+            for row in range(args[AT.row0], args[AT.row1]):
                 slot = args[AT.planes] + block * step + row * count * VECTOR_BYTES
                 seen = y + row * args[AT.dilation_y]
                 for tile in range(count):
@@ -154,7 +157,11 @@ def _columns(taps: Triple) -> Kernel:
         at = COLUMNS
         points, inputs = args[at.scratch] + 4 * worker * args[at.scratch_worker], args[at.inputs]
         rows, tiles, blocks = args[at.rows], args[at.tiles], cover(inputs, LANES)
-        _, start = compiled_room(blocks, args[at.blocks])
+        first, outputs = args[at.block0], args[at.block1] - args[at.block0]
+        _, start = compiled_room(blocks, outputs)
+        # Filters of a point lie by pairs of vectors of outputs: those before the task's own, and all others.
+        before_own = first * inputs * VECTOR_BYTES
+        others = (args[at.blocks] - outputs) * inputs * VECTOR_BYTES
         total, many, plane = rows * tiles, form.points_y, compiled_plane(form)
         point = compiled_odd_bytes(total)
         before = compiled_odd_bytes(_seen_rows(form, rows) * tiles)
@@ -164,9 +171,10 @@ def _columns(taps: Triple) -> Kernel:
                 source = args[at.source] + (block * plane + number) * before
                 _to_points(form, source, tiles, total, points + block * many * point, point)
             filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
-            multiply(many, inputs, args[at.blocks], total, filters, points, point, start)
-            for block in range(args[at.blocks]):
-                target = args[at.target] + (block * plane + number) * behind
+            filters += before_own
+            multiply(many, inputs, outputs, total, filters, points, point, start, others)
+            for block in range(outputs):
+                target = args[at.target] + ((first + block) * plane + number) * behind
                 source = points + (start + block) * many * point
                 _to_rows(form, source, point, tiles, total, target)
 
@@ -188,7 +196,7 @@ def _images(taps: Triple) -> Kernel:
         column = compiled_odd_bytes(rows * count)
         step = compiled_plane(form) * column
         for block in range(args[AT.blocks]):
-            for row in range(rows):
+            for row in range(args[AT.row0], args[AT.row1]):
                 slot = args[AT.planes] + block * step + row * count * VECTOR_BYTES
                 made = y + row * args[AT.dilation_y]
                 # Tiles may reach below the target: rows beyond are not finished.

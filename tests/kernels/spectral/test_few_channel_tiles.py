@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from direct_cases import GUARD, Tensor, Triple, random_values
 from tile_cases import Tiling, lattice_start, near, tile_voxels, words
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.few_channel_tiles import lanes_floats, tile_lanes
+from znnpy_kernels.spectral.few_channel_tiles import lanes_floats, tile_lane_planes, tile_lanes
+from znnpy_kernels.spectral.tile_columns import COLUMN_FLOATS, tile_columns
 
 ONE = (1, 1, 1)
 CASES = [
@@ -24,8 +27,13 @@ CASES = [
 ]  # fmt: skip
 
 
-def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.ndarray, np.ndarray]:
-    """What two tasks write, [block][frequency][re, im][lane], and the images in float64."""
+def spectra(
+    tiling: Tiling, image: Triple, images: int, cut: int, planes: list[int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What two tasks write, [block][frequency][re, im][lane], and the images in float64.
+
+    `planes`: where those of tiles are cut, which are transformed along their columns afterwards.
+    """
     values = random_values(np.random.default_rng(0), images, *image)
     tensor = Tensor(images, image, 1, np.nan)
     tensor.write(values)
@@ -34,19 +42,53 @@ def spectra(tiling: Tiling, image: Triple, images: int, cut: int) -> tuple[np.nd
     found = np.full((blocks, int(np.prod(tiling.half)) + 1, 2, LANES), GUARD, np.float32)
     scratch = np.full(lanes_floats(tiling.size) + 16, np.nan, np.float32)
     start = -address(scratch) % 64 // 4
+    given = {
+        "source": source, "source_image": tensor.block, "images": images,
+        **words("tiles", tiling.tiles),
+        "target": found, "target_block": found[0].size, "target_frequency": 2 * LANES,
+        "scratch": address(scratch) + 4 * start, "scratch_worker": 0, **words("source", strides),
+        **words("step", tiling.step), **words("extent", tiling.limits(image)),
+        **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),
+        **words("between", ONE), **words("size", tiling.size),
+    }  # fmt: skip
     for first, last in ((0, cut), (cut, blocks)):
-        tile_lanes.run(
-            source=source, source_image=tensor.block, images=images, block0=first, block1=last,
-            **words("tiles", tiling.tiles),
-            target=found, target_block=found[0].size, target_frequency=2 * LANES, scratch_worker=0,
-            scratch=address(scratch) + 4 * start, **words("source", strides),
-            **words("step", tiling.step), **words("extent", tiling.limits(image)),
-            **words("apart", ONE), **words("phases", ONE), **words("phase", ONE),
-            **words("between", ONE), **words("size", tiling.size),
-        )  # fmt: skip
+        if planes is None:
+            tile_lanes.run(block0=first, block1=last, **given)
+            continue
+        for low, high in pairwise(planes):
+            tile_lane_planes.run(block0=first, block1=last, plane0=low, plane1=high, **given)
+    if planes:
+        _columns(tiling, found)
     assert (found[:, -1] == GUARD).all()
     assert np.isnan(scratch[start + lanes_floats(tiling.size) :]).all()
     return found[:, :-1], values
+
+
+def _columns(tiling: Tiling, found: np.ndarray) -> None:
+    """Transform tiles along z in place, by two tasks."""
+    z, y, x = tiling.half
+    columns, scratch = y * x, np.full(COLUMN_FLOATS + 16, np.nan, np.float32)
+    place = {"point": columns * 2 * LANES, "column": 2 * LANES, "vector": found[0].size}
+    for low, high in ((columns // 3, columns), (0, columns // 3)):
+        tile_columns.run(
+            source=found, target=found, parts=LANES, points=z, vectors=len(found),
+            **{f"{end}_{name}": step for end in ("source", "target") for name, step in place.items()},
+            column0=low, column1=high,
+            scratch=address(scratch) + -address(scratch) % 64, scratch_worker=0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tiling", "image", "images"), [case for case in CASES if case[0].size[0] > 1]
+)
+def test_planes_and_columns_apart_give_the_same_bits(
+    tiling: Tiling, image: Triple, images: int
+) -> None:
+    whole, _ = spectra(tiling, image, images, 1)
+    size = tiling.size[0]
+    for planes in ([0, size], [0, 1, size // 2, size]):
+        cut, _ = spectra(tiling, image, images, 1, planes)
+        np.testing.assert_array_equal(cut, whole)
 
 
 @pytest.mark.parametrize(("tiling", "image", "images"), CASES)

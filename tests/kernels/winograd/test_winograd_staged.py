@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -56,21 +57,30 @@ def emit(given: Pass, group: Any, blocks: Any, tiles: int, rows: int) -> None:
         )
     )
     words = given.words | group | {"scratch": scratch}
-    for block in reversed(range(blocks[0])):
-        own = {"inputs": min(LANES, given.inputs - block * LANES)}
+    form = FORMS[given.taps]
+    seen = form.new_y * rows + form.points_y - form.new_y
+    for block, cut in product(reversed(range(blocks[0])), halves(seen)):
+        own = {"inputs": min(LANES, given.inputs - block * LANES), "row0": cut[0], "row1": cut[1]}
         own["source"] = words["source"] + 4 * block * words["source_block"]
         own["planes"] = address(before) + 4 * block * floats[0]
         PLANES[given.taps].run(**words | own)
-    for column in reversed(range(plane(FORMS[given.taps]))):
+    for column, first in product(reversed(range(plane(form))), range(0, blocks[1], 2)):
         COLUMNS_OF[given.taps].run(
             source=before, target=behind, inputs=given.inputs, blocks=blocks[1],
+            block0=first, block1=min(first + 2, blocks[1]),
             filters=given.filters, tiles=tiles, rows=rows, column0=column, column1=column + 1,
             scratch=scratch, scratch_worker=0,
         )  # fmt: skip
-    for block in reversed(range(blocks[1])):
+    for block, cut in product(reversed(range(blocks[1])), halves(form.new_y * rows)):
         own = {"blocks": 1, "target": words["target"] + 4 * block * words["target_block"]}
+        own |= {"row0": cut[0], "row1": cut[1]}
         own["planes"] = address(behind) + 4 * block * floats[1]
         IMAGES[given.taps].run(**words | own)
+
+
+def halves(rows: int) -> list[tuple[int, int]]:
+    """Rows of two tasks, the last ones first."""
+    return [(rows // 2, rows), (0, rows // 2)]
 
 
 @pytest.mark.quick(4)

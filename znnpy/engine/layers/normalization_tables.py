@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from znnpy_kernels.layers import normalization_statistics
 from znnpy_kernels.simd.lanes import LANES
@@ -88,7 +89,7 @@ class Normed:
         """Return the parameter name of what the node keeps beside its bias."""
         return f"{self.node.name}.{what}"
 
-    @property
+    @cached_property  # asked for by each task of a pass
     def coefficients(self) -> Table:
         """The coefficients by which the pass of the function normalises."""
         return self.table(COEFFICIENTS, self.samples, normalization_statistics.COEFFICIENTS)

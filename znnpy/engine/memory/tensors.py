@@ -116,6 +116,12 @@ class Tensor:
         Padding belongs to the outermost plane. Ranges count rows.
         """
         section = batch * self.all_blocks + self.first_block + block
+        # Nearly all tensors, and large networks have millions of regions.
+        if self.beyond == BARE:
+            rows = self.shape[1 - self.cut]
+            end = rows * (self.shape[self.cut] if high is None else high)
+            behind = 0 if last is None else rows - last
+            return Region(self.buffer, low * rows + first, end - behind, section)
         before, after = self.beyond[self.cut]
         inside, end = self.extent - before - after, self.extent if high is None else high
         # Planes of the frame are written together with the outermost planes, so a view that begins

@@ -54,6 +54,8 @@ class _Run:
     def __init__(self) -> None:
         self._leaves: list[Declared] = []
         self._seconds = 0.0
+        self._noted = 0
+        """Leaves whose regions are in `_reads` and `_writes`: those of a single leaf are not asked for."""
         self._reads = _Regions()
         self._writes = _Regions()
 
@@ -65,23 +67,31 @@ class _Run:
         alike = first.what == task.what and first.stage == task.stage
         if not alike or self._seconds + task.cost > most:
             return False
-        return _joins(first) and _joins(task) and all(map(self._is_known, task.reads))
+        if not (_joins(first) and _joins(task)):
+            return False
+        self._note()
+        return all(map(self._is_known, task.reads))
 
     def add(self, task: Declared) -> None:
         """Add a leaf."""
-        if self._leaves or _joins(task):
+        self._leaves.append(task)
+        self._seconds += task.cost
+
+    def _note(self) -> None:
+        """Note the regions of leaves that were added since."""
+        for task in self._leaves[self._noted :]:
             for region in task.reads:
                 if not self._writes.holds(region):
                     self._reads.add(region)
             for region in task.writes:
                 self._writes.add(region)
-        self._leaves.append(task)
-        self._seconds += task.cost
+        self._noted = len(self._leaves)
 
     def task(self) -> list[Declared]:
         """Return the run as a task, if it has leaves."""
         if len(self._leaves) < 2:
             return self._leaves
+        self._note()
         first, *others = self._leaves
         more = tuple((task.kernel, task.arguments) for task in others)
         reads, writes = self._reads.merged(), self._writes.merged()

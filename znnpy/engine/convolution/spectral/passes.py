@@ -23,13 +23,12 @@ from znnpy.engine.convolution.spectral.buffers import (
 )
 from znnpy.engine.convolution.spectral.columns import emit_column_gradients, emit_column_products
 from znnpy.engine.convolution.spectral.few_channels import (
-    FewSpectra,
     emit_few_column_gradients,
     emit_few_column_products,
     emit_few_products,
     emit_few_weight_products,
-    few_source,
 )
+from znnpy.engine.convolution.spectral.few_source import FewSpectra, few_source
 from znnpy.engine.convolution.spectral.filters import (
     emit_gradients,
     filters_for,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.spectral import blocked_transforms, packed_transforms
+from znnpy.engine.convolution.spectral.planes_apart import columns_first, plane_parts
 from znnpy.engine.convolution.spectral.tile_arguments import ORIGIN
 from znnpy.engine.convolution.tiles import Stretch, TileSpectra, Window, bands_for, squares_of
 from znnpy.engine.memory.allocation import Build
@@ -64,7 +65,11 @@ def emit_images(
     strands, bands = tiling.tiles * spectra.parts, bands_for(build.layout.sharers)
     join(step, spectra.places[group])
     tasks_of = packed_transforms.image_tasks if spectra.packed else blocked_transforms.image_tasks
-    for task in tasks_of(build, spectra, images, count, group):
+    tasks = list(tasks_of(build, spectra, images, count, group))
+    parts = plane_parts(build, spectra, images, count, tasks)
+    if parts > 1:
+        spectra, tasks = columns_first(step, build, spectra, group, tasks, parts, what)
+    for task in tasks:
         first = task.blocks.start * LANES
         step.add(
             task.kernel,

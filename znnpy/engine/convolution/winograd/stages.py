@@ -27,9 +27,13 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd import group_tiles, new_voxels, stage_seconds, tile_layers
+from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
+
+AGAIN = 0.04
+"""What each part of a column's outputs takes again, as a share of all of them: its transform along y."""
 
 
 class _Group(NamedTuple):
@@ -81,6 +85,7 @@ class _Stages:
             seen: blocks * max(it.floats(seen=seen) for it in groups)
             for seen, blocks in ((True, source.blocks), (False, target.blocks))
         }
+        self.rows = max(FORMS[size].new_y * it.rows for it in groups)
         # Groups that lie in the same planes write next to each other.
         self.apart = len({(group.batch, group.planes) for group in groups}) < len(groups)
 
@@ -103,7 +108,9 @@ class _Stages:
     def _emit_planes(self, group: _Group, before: Buffer, seconds: float) -> None:
         ends, source = self.ends, self.ends.source
         seen = ends.seen(*group.planes)
-        for low, high in self.grain.ranges(source.blocks, seconds):
+        form = FORMS[group.size]
+        rows = form.new_y * group.rows + form.points_y - form.new_y
+        for (low, high), (row0, row1), strand in self._by_rows(source.blocks, rows, seconds):
             part = source.part(low, min(source.channels - low * LANES, (high - low) * LANES))
             self.step.add(
                 PLANES[group.size],
@@ -115,13 +122,29 @@ class _Stages:
                     **place_words("source", source, group.batch, low),
                     **place_words("target", ends.target, group.batch),
                     "inputs": part.channels,
+                    "row0": row0,
+                    "row1": row1,
                     "planes": before.address + 4 * low * group.floats(seen=True),
                 },
                 what=ends.task(Part.TILES),
-                cost=seconds * (high - low) / source.blocks,
+                cost=seconds * (high - low) / source.blocks * (row1 - row0) / rows,
                 reads=part.regions(group.batch, *seen),
-                writes=[before.region(low, high)],
+                writes=[before.region(low, high, strand=strand)],
             )
+
+    def _by_rows(
+        self, blocks: int, rows: int, seconds: float, *, whole: bool = False
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:
+        """Yield the blocks and the rows of each task of a stage, and a number of its own among the rows of its blocks.
+
+        Rows are cut where blocks are fewer than the workers, and not needed `whole`.
+        """
+        cuts = self.grain.ranges(blocks, seconds)
+        beside = len(cuts) * len(self.groups)
+        parts = 1 if whole else self.grain.rounds(seconds * len(self.groups), beside)
+        for own in cuts:
+            for strand, part in enumerate(evenly(rows, parts)):
+                yield own, part, strand if parts > 1 else -1
 
     def _emit_columns(self, group: _Group, before: Buffer, behind: Buffer, seconds: float) -> None:
         ends = self.ends
@@ -135,26 +158,33 @@ class _Stages:
             "rows": group.rows,
             **self.columns_scratch,
         }
-        columns = int(plane(FORMS[group.size]))
-        for low, high in self.grain.ranges(columns, seconds):
+        columns, blocks = int(plane(FORMS[group.size])), ends.target.blocks
+        cuts = self.grain.ranges(columns, seconds)
+        beside = len(cuts) * len(self.groups)
+        parts = self.grain.rounds(seconds * len(self.groups), beside, AGAIN)
+        # Filters lie by pairs of blocks.
+        panels = [(2 * low, min(blocks, 2 * high)) for low, high in evenly(-(-blocks // 2), parts)]
+        for (low, high), (block0, block1) in product(cuts, panels):
             self.step.add(
                 COLUMNS_OF[group.size],
-                {**words, "column0": low, "column1": high},
+                {**words, "column0": low, "column1": high, "block0": block0, "block1": block1},
                 what=ends.task(Part.WINOGRAD),
-                cost=seconds * (high - low) / columns,
-                # All blocks: a column's products sum over every input.
+                cost=seconds * (high - low) / columns * (block1 - block0) / blocks,
+                # All blocks of the source: a column's products sum over every input.
                 divides=True,
                 reads=[before.region(), self.points.region()],
                 # Here regions count columns; before them, blocks: rings are gated as a whole, so
                 # units may differ.
-                writes=[behind.region(low, high)],
+                writes=[behind.region(low, high, strand=block0 if len(panels) > 1 else -1)],
             )
 
     def _emit_images(self, number: int, behind: Buffer, seconds: float) -> None:
         ends, target, group = self.ends, self.ends.target, self.groups[number]
-        for low, high in self.grain.ranges(target.blocks, seconds):
-            blocks = range(low, high)
+        rows, summed = FORMS[group.size].new_y * group.rows, self.finish.partials is not None
+        for own, (row0, row1), strand in self._by_rows(target.blocks, rows, seconds, whole=summed):
+            blocks, low = range(*own), own[0]
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
+            beside = number * self.rows + max(0, strand) if self.apart or strand >= 0 else -1
             self.step.add(
                 IMAGES[group.size],
                 {
@@ -165,16 +195,16 @@ class _Stages:
                     **place_words("target", target, group.batch, low),
                     **self.finish.words(group.batch, blocks, number),
                     "blocks": len(blocks),
+                    "row0": row0,
+                    "row1": row1,
                     "planes": behind.address + 4 * low * group.floats(seen=False),
                 },
                 what=ends.task(Part.INVERSE),
-                cost=seconds * len(blocks) / target.blocks,
+                cost=seconds * len(blocks) / target.blocks * (row1 - row0) / rows,
                 divides=True,
                 reads=[behind.region(), *self.finish.reads(group.batch, blocks, *group.planes)],
                 writes=[
-                    *strands(
-                        part.regions(group.batch, *group.planes), number if self.apart else -1
-                    ),
+                    *strands(part.regions(group.batch, *group.planes), beside),
                     *self.finish.leaves_behind(number, blocks),
                 ],
             )

@@ -1,0 +1,118 @@
+"""Passes that are cut further where workers are many: the same bits, and few workers have the tasks that they had."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+import random_networks as rn
+from chains import winograd_chain, winograd_plan
+
+from znnpy import Execution, Model
+from znnpy.engine.convolution.spectral import few_source, transforms
+from znnpy.geometry import fit
+from znnpy.plan import Grain
+from znnpy.plan.partition import FEWEST
+
+WORKERS = (1, 2, 3, 8, 16, 64)
+SPECTRAL = [
+    # Packed and blocked channels, tiles that overlap along all axes, in one layer of tiles along z and in several.
+    ((10, 18, 5), (12, 12, 12), (16, 20, 18), 1),
+    ((16, 33, 32), (10, 8, 12), (12, 11, 21), 2),
+    ((17, 10, 20), (20, 18, 18), (14, 30, 31), 1),
+    # Vectors with tiles of two turns along z, whose planes one task must write.
+    ((3, 5, 3), (6, 6, 6), (24, 6, 7), 1),
+    # Thin volumes are cut along y, flat tiles have no columns.
+    ((10, 18, 16), (6, 12, 12), (3, 24, 24), 1),
+]
+
+
+def gradients(net, output, batch, workers, plan):
+    """Loss, gradients and updated parameters of a graph for so many workers."""
+    with Model(
+        net, output, batch, threads=2, loss="square", plan=plan,
+        execution=Execution(cut_for=workers),
+    ) as model:  # fmt: skip
+        model.set_parameters(rn.random_parameters(net, 1))
+        geometry = fit(net, output)
+        x = rn.random_inputs(net, geometry, 0, batch)
+        target = rn.random_targets(net, geometry, 0, batch)
+        loss, found = model.loss_and_gradients(x, target)
+        outputs = model.forward(x)
+        return [np.float64(loss), *found.values(), np.asarray(outputs)], model.task_graph.size
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Tasks as short as can be, as many as workers ask for."""
+    grain = classmethod(lambda cls, work, workers: cls(1e-7, 1e-7, max(FEWEST, workers)))
+    monkeypatch.setattr(Grain, "of", grain)
+
+
+def spied(monkeypatch, module, name, seen):
+    """Note what a function of a module returns."""
+    own = getattr(module, name)
+
+    def noted(*given, **named):
+        seen.append(own(*given, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(module, name, noted)
+
+
+def spectral_plan(net, tile):
+    passes = ("forward", "gradient", "weight")
+    own = dict.fromkeys(passes, "spectral") | dict.fromkeys((f"{it}_tile" for it in passes), tile)
+    return {edge.name: own | {"reason": ""} for edge in net.edges if edge.kind == "conv"}
+
+
+@pytest.mark.quick(2)
+@pytest.mark.lanes
+@pytest.mark.parametrize(("images", "tile", "output", "batch"), SPECTRAL)
+def test_tiles_by_planes_and_columns(images, tile, output, batch, short, monkeypatch):
+    net, parts, first = winograd_chain(images), [], {}
+    spied(monkeypatch, transforms, "plane_parts", parts)
+    for workers in WORKERS:
+        parts.clear()
+        found, _ = gradients(net, output, batch, workers, spectral_plan(net, tile))
+        first = first or found
+        for mine, other in zip(found, first, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        cut = max(parts) > 1
+        # By many workers alone; never where regions tell no planes apart.
+        assert not cut or workers > FEWEST
+        assert cut or workers < 64 or output[0] < 8 or output == (24, 6, 7)
+
+
+@pytest.mark.lanes
+def test_few_channels_by_planes_and_columns(short, monkeypatch):
+    net, planes, expected = winograd_chain((12, 16, 5)), [], None
+    spied(monkeypatch, few_source, "_emit_lane_planes", planes)
+    for workers in WORKERS:
+        planes.clear()
+        found, _ = gradients(net, (12, 9, 10), 2, workers, spectral_plan(net, (10, 8, 8)))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        assert bool(planes) == (workers > FEWEST)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.lanes
+@pytest.mark.parametrize("images", [(33, 40, 50), (17, 66, 18)])
+def test_staged_columns_by_outputs_and_rows(images, short, monkeypatch):
+    for user in ("winograd", "winograd.passes"):
+        module = import_module(f"znnpy.engine.convolution.{user}")
+        monkeypatch.setattr(module, "is_staged", lambda shape: True)
+    net, sizes, expected = winograd_chain(images), {}, None
+    for workers in WORKERS:
+        found, sizes[workers] = gradients(net, (9, 12, 10), 1, workers, winograd_plan(net))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    monkeypatch.setattr(Grain, "rounds", lambda *_: 1)
+    uncut = {
+        workers: gradients(net, (9, 12, 10), 1, workers, winograd_plan(net))[1]
+        for workers in (2, 64)
+    }
+    assert sizes[2] == uncut[2]
+    assert sizes[64] > uncut[64]
