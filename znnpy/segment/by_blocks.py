@@ -7,34 +7,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from pathlib import Path
 
 from znnpy.data.class_labels import MOST, label_type
-from znnpy.data.fingerprint import fingerprint
-from znnpy.data.opening import open_volume
 from znnpy.data.process_memory import available_memory
 from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, place_attributes
 from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
 from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.journal import Region
 from znnpy.data.writing.preflight import refuse_loss, refuse_output
-from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError, reason, refuse_own
 from znnpy.registry import resolved
 from znnpy.scheduler.core_count import available_cores
 from znnpy.segment.job import Request, method_of, refuse_channels
 from znnpy.segment.processes import each
+from znnpy.segment.source import Source
 from znnpy.segment.tile_work import Settings
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a process needs to know to label a block; the prediction has this `fingerprint`."""
+    """What a process needs to know to label a block."""
 
-    path: Path
-    dataset: str | None
-    allow_filters: tuple[str, ...]
-    fingerprint: str
+    source: Source
     request: Request
     channels: tuple[int, ...]
     destination: Destination
@@ -88,11 +82,9 @@ def _threads(settings: Settings) -> int:
 def _put(work: _Work, region: Region) -> int:
     """Label a block in a worker; return the checksum of what is on the disk."""
     with (
-        open_volume(work.path, work.dataset, allow_filters=work.allow_filters) as volume,
+        work.source.opened() as volume,
         open_output(work.destination, work.spec, attached=True) as output,
     ):
-        if fingerprint(volume, work.path) != work.fingerprint:
-            raise VolumeError(f"{volume.name} is another file now than when the job began")
         return output.put(region[0], _labels(work, volume, region))
 
 
@@ -136,12 +128,10 @@ def _work(
     settings: Settings,
     size: int,
 ) -> _Work:
-    path, dataset = split_source(volume.name)
-    path = path if address(path) else path.resolve()
-    found = fingerprint(volume, path)
-    spec = _spec(volume, request, channels, size, found)
+    source = Source.of(volume, settings.allow_filters)
+    spec = _spec(volume, request, channels, size, source.fingerprint)
     place = replace(destination, path=destination.path.resolve())
-    return _Work(path, dataset, settings.allow_filters, found, request, channels, place, spec)
+    return _Work(source, request, channels, place, spec)
 
 
 def _spec(

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.data.fingerprint import fingerprint
-from znnpy.data.opening import open_volume
 from znnpy.data.volume import Array, Triple
 from znnpy.data.writing.block_output import open_output
 from znnpy.data.writing.journal import Region
-from znnpy.errors import VolumeError
 from znnpy.registry import resolved
 from znnpy.segment.fragments import Labels
 from znnpy.segment.probabilities import scaled
@@ -77,9 +74,7 @@ def put(work: Work, region: Region) -> int:
 @contextmanager
 def _reading(work: Work, highest: list[float]) -> Iterator[Read]:
     """Yield what reads probabilities; `highest` holds the largest that was read."""
-    with open_volume(work.path, work.dataset, allow_filters=work.allow_filters) as volume:
-        if fingerprint(volume, work.path) != work.fingerprint:
-            raise VolumeError(f"{volume.name} is another file now than when the job began")
+    with work.source.opened() as volume:
 
         def read(lower: Triple, upper: Triple) -> Float32:
             stored = volume.read(lower, upper)[list(work.channels)]

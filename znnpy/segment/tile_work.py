@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
-from znnpy.data.fingerprint import fingerprint
 from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.volume import Triple, Volume
 from znnpy.data.writing.block_output import OutputSpec
 from znnpy.data.writing.destination import Destination
-from znnpy.dataset_path import address, split_source
 from znnpy.errors import VolumeError
 from znnpy.scheduler.core_count import available_cores
 from znnpy.segment.bonds import BOND
 from znnpy.segment.job import Meaning, Request, label_attributes
 from znnpy.segment.method import Method
 from znnpy.segment.region_graph import EDGE, FRAGMENT, RegionGraph
+from znnpy.segment.source import Source
 from znnpy.segment.tile_store import TileStore
 from znnpy.segment.tiles import Tiling, tiling_of
 from znnpy.segment.wanted import Wanted
@@ -45,12 +43,9 @@ class Passes:
 
 @dataclass(frozen=True)
 class Work:
-    """What a process needs to know to cut a tile or to fill a block; `prediction` has this `fingerprint`."""
+    """What a process needs to know to cut a tile or to fill a block."""
 
-    path: Path
-    dataset: str | None
-    allow_filters: tuple[str, ...]
-    fingerprint: str
+    source: Source
     channels: tuple[int, ...]
     wanted: Wanted
     passes: Passes
@@ -87,26 +82,20 @@ def work_of(
 ) -> Work:
     """Return what processes need to know to find the objects of a volume, as `settled` chose."""
     shown, method, threshold = chosen
-    path, dataset = split_source(volume.name)
-    if not address(path):
-        path = path.resolve()
+    source = Source.of(volume, settings.allow_filters)
     wanted = Wanted(shown.kind, threshold, shown.offsets, request.min_size)
     tiling = tiling_of(
         method, volume.extent, volume.resolution, wanted.level, settings.tile, settings.halo
     )
     passes = Passes(method.cut, method.meet, method.grow)
-    of_input = fingerprint(volume, path)
-    job = _identity(volume, of_input, request, chosen, tiling)
+    job = _identity(volume, source.fingerprint, request, chosen, tiling)
     attributes = label_attributes(volume, method.name, threshold, request)
     z, y, x = volume.extent
     block = _cut_off(settings.block or tiling.tile, volume.extent)
     spec = OutputSpec((1, z, y, x), np.dtype(np.uint64), block, attributes, job, channels=False)
     place = replace(destination, path=destination.path.resolve())
     store = TileStore.beside(destination.path)
-    allowed = settings.allow_filters
-    return Work(
-        path, dataset, allowed, of_input, shown.channels, wanted, passes, tiling, store, place, spec
-    )
+    return Work(source, shown.channels, wanted, passes, tiling, store, place, spec)
 
 
 def _identity(
