@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from znnpy import Hardware, Model, Optimizer, Training
+from znnpy import Hardware, Model, Optimizer, Training, from_torch
 
 torch = pytest.importorskip("torch")
 
@@ -83,3 +83,55 @@ def test_steps(precision: Any, microbatch: int) -> None:
             for name, kind in ((edge, "weight"), (node, "bias")):
                 wanted = theirs[f"{edge}.{kind}"].detach().numpy()
                 np.testing.assert_allclose(own.parameters[name], wanted, atol=10 * tolerance)
+
+
+class Mixed(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+    """Classes, a boundary, and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = torch.nn.Conv3d(1, 4, 3, padding=1)
+        self.kinds, self.edge, self.far = (torch.nn.Conv3d(4, n, 1) for n in (3, 1, 2))
+
+    def forward(self, x: Any) -> tuple[Any, Any, Any]:
+        """The outputs."""
+        x = torch.nn.functional.relu(self.shared(x))
+        return torch.softmax(self.kinds(x), 1), torch.sigmoid(self.edge(x)), self.far(x)
+
+
+def test_a_module_with_outputs_of_several_kinds() -> None:
+    """Each is trained by the loss that its function goes with, from logits; values are the module's."""
+    torch.manual_seed(0)
+    net, image = Mixed().eval(), torch.randn(1, 1, 4, 6, 8)
+    rng = np.random.default_rng(0)
+    with from_torch(net, image, threads=1, optimizer=Optimizer("sgd", momentum=0.0)) as own:
+        theirs = [it.detach().numpy() for it in net(image)]
+        found = own.forward(image.numpy())
+        names = list(own.losses)
+        kinds = [own.losses[name].loss.name for name in names]
+        assert kinds == ["softmax", "binomial_cross_entropy", "square"]
+        for name, wanted in zip(names, theirs, strict=True):
+            np.testing.assert_allclose(found[name], wanted, atol=1e-6)
+        known = rng.integers(0, 3, (1, 4, 6, 8))
+        targets = [
+            np.moveaxis(np.eye(3)[known], -1, 1),
+            rng.random((1, 1, 4, 6, 8)),
+            rng.normal(size=(1, 2, 4, 6, 8)),
+        ]
+        before = own.parameters
+        result = own.result(
+            own.submit(image.numpy(), dict(zip(names, targets, strict=True)), learning_rate=0.1)
+        )
+        kind, edge, far = net(image)
+        terms = [
+            torch.nn.functional.nll_loss(torch.log(kind), torch.tensor(known)),
+            torch.nn.functional.binary_cross_entropy(
+                edge, torch.tensor(targets[1], dtype=torch.float32)
+            ),
+            torch.nn.functional.mse_loss(far, torch.tensor(targets[2], dtype=torch.float32)),
+        ]
+        for name, term in zip(names, terms, strict=True):
+            assert result.losses[name] == pytest.approx(term.item(), rel=1e-5)
+        sum(terms).backward()
+        moved = own.parameters["shared"] - before["shared"]
+        np.testing.assert_allclose(moved, -0.1 * net.shared.weight.grad.numpy(), atol=1e-6)

@@ -49,6 +49,7 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File("v.h5", "w") as file:
         file["raw"], file["labels"] = raw, labels.astype(np.uint32)
         file["shifted"] = np.roll(labels, (0, 4, 4), (0, 1, 2)).astype(np.uint32)
+        file["none"] = np.zeros(labels.shape, np.float32)
         file["one"] = np.ones(labels.shape, np.uint32)
         file["noise"] = rng.permutation(raw.ravel()).reshape(raw.shape)
     Path("c.yaml").write_text(CONFIG)
@@ -70,6 +71,12 @@ FAULTS = {
     ),
     "fitted the image better when shifted": (
         'data.train=[{image: "v.h5:raw", labels: "v.h5:shifted"}]',
+    ),
+    "all targets of output 'more' were 0": (
+        "network={unet: {widths: [4, 8], norm: instance, function: elu, heads: {more: 1}}}",
+        'data.train=[{image: "v.h5:raw", labels: {output: "v.h5:labels", more: "v.h5:none"}}]',
+        "training.outputs={more: {loss: square, target: {kind: image}}}",
+        "training.output_shape=[4, 8, 8]",
     ),
     "are dead": ("training.learning_rate=0.5",),
     "all filters are where they were": ("training.learning_rate=1e-8",),
