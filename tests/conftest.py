@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from guard import Guard
 from shares import slow_cases
 
+from znnpy import locks
+
 GUARD = pytest.StashKey[Guard]()
 COMPILE = Path(__file__).parents[1] / "scripts" / "compile_kernels"
 # Set in some containers: else what tests start would compile all its modules, or write lines apart from their ends.
@@ -28,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in UNSET:
         os.environ.pop(name, None)
+    # Tests that run beside plan and measure with the same locks: who has to wait for them says nothing of it.
+    locks.PATIENCE = 600.0
     quick = "not slow" in config.option.markexpr
     settings.load_profile("quick" if quick else "untimed")
     config.stash[GUARD] = Guard(os.dup(2))

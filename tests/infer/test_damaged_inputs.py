@@ -33,7 +33,7 @@ from znnpy.errors import ZnnpyError
 from znnpy.infer.block_writer import run_job
 
 ROOM = 1 << 30  # bytes of address space beyond what the process has
-SECONDS = 60
+SECONDS = 300
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,9 @@ from pathlib import Path
 if sys.argv[2:]:
     import pyfftw
 warnings.simplefilter("always")
+from znnpy import locks
 from znnpy.plan import fftw
+locks.PATIENCE = 600.0  # other tests plan, too
 fftw.wisdom_path = lambda: Path(sys.argv[1])
 from znnpy_kernels.fft.images import image_spectra
 from znnpy_kernels.machine.guards import unguarded

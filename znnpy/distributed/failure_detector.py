@@ -27,8 +27,9 @@ BEAT = 1.0  # seconds
 # 15 beats: longer than what a busy host or file system takes from a process now and then, and short beside the
 # time of a run.
 SILENCE = 15  # beats without a word after which a rank counts as dead
-# Long enough for rank 0 to write a line before the launcher kills it for another's exit.
-GRACE = 1.0  # seconds in which rank 0 says why all end; the others stay so long
+# Long enough for rank 0 to notice and to begin a line; then it has until others leave, as the launcher may kill it for
+# their exit.
+GRACE = 1.0  # seconds in which rank 0 begins to say why all end
 # What a user can do next, at the end of each message.
 GO_ON = "the last checkpoint is good; run the same command again to go on"
 # Longer than what rank 0 needs to receive the error, say it and end all.
@@ -124,8 +125,7 @@ class Watch:
             self._over = True
             self._world.fail(DistributedError("another rank has failed"))
             # Rank 0 has a word to say before.
-            # Three times, so that rank 0 has ended by then: it leaves after two at the latest.
-            self._later.after(3 * GRACE, partial(leave, int(status)))
+            self._later.after(FOR_RANK_0, partial(leave, int(status)))
 
     def _end(self, words: str, status: int) -> None:
         """End, in the communication thread, once: later errors are not reported.
@@ -147,7 +147,8 @@ class Watch:
     def _leave(self, status: int) -> None:
         if self._reporting:
             self._reporting = False
-            self._later.after(GRACE, partial(self._leave, status))
+            # Before the others leave, as their launcher may kill this one then.
+            self._later.after(FOR_RANK_0 - 2 * GRACE, partial(self._leave, status))
             return
         if self._words:
             say(self._words, whole=self._debug)

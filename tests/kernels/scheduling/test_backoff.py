@@ -49,14 +49,23 @@ class Asked:
         return self.error
 
 
-def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False):
-    """How many naps a rest takes, and places of complete requests that it ends with."""
+def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False, soon=0.0):
+    """How many naps a rest takes, and places of complete requests that it ends with.
+
+    It has `seconds`, or ends `soon` after it has asked for the first time: to be loaded takes longer.
+    """
     space = np.zeros(native.SLOTS // 8 + native.LINE // 8, np.int64)
     mailbox = space.ctypes.data + -space.ctypes.data % native.LINE
     native.prepare(mailbox)
     if wake:
         native.wake(mailbox)
-    block, test, probe = np.zeros(len(REST), np.int64), TEST(mpi.test), PROBE(mpi.probe)
+
+    def probed(*words):
+        if soon and not mpi.probed:
+            block[REST.until] = time.monotonic_ns() + int(soon * SECOND)
+        return mpi.probe(*words)
+
+    block, test, probe = np.zeros(len(REST), np.int64), TEST(mpi.test), PROBE(probed)
     handles, now = np.array(requests, np.int64), time.monotonic_ns()
     places = np.zeros(len(handles), np.int32)
     values = {
@@ -108,7 +117,7 @@ def test_a_post_ends_it():
 
 
 def test_it_ends_when_it_is_time():
-    assert rested(Asked(), [1], nap=3600 * SECOND, seconds=0.01) == (1, [])
+    assert rested(Asked(), [1], nap=3600 * SECOND, seconds=3600, soon=0.05) == (1, [])
     assert rested(Asked(), [1], seconds=-1) == (0, [])
 
 
