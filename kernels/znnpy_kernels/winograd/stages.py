@@ -164,7 +164,7 @@ def _columns(taps: Triple) -> Kernel:
                 source = args[at.source] + (block * plane + number) * before
                 _to_points(form, source, tiles, total, points + block * many * point, point)
             filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
-            multiply(many, inputs, args[at.blocks], total, filters, points, point, start)
+            multiply(many, inputs, args[at.blocks], total, filters, points, point, start, None)
             for block in range(args[at.blocks]):
                 target = args[at.target] + (block * plane + number) * behind
                 source = points + (start + block) * many * point
