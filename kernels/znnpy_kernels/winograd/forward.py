@@ -29,6 +29,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
+from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -108,9 +109,22 @@ def _rows(
 
 @inlined
 def _columns(
-    form: Any, args: Any, count: int, first: int, points: int, start: int, ring: int
+    form: Any,
+    args: Any,
+    places: Any,
+    count: int,
+    y: int,
+    first: int,
+    points: int,
+    start: int,
+    ring: int,
 ) -> None:
-    """Outputs along y of all columns of a group of tiles, in the place of their first rows."""
+    """Outputs along y of all columns of a group of tiles, in the place of their first rows; asks for the next ones.
+
+    `y`: of their first row.
+    """
+    seen = y + form.points_y * args[AT.dilation_y] - args[AT.before_y]
+    pieces = pieces_a_turn(form, args)
     many, block_step, ring_step = form.points_y, form.points_y * POINT, _ring(form)
     # Column by column, so that what one needs stays in the L1 cache: points of all blocks, then the filters of
     # its 6 points.
@@ -125,7 +139,11 @@ def _columns(
             # Filters are [z][x][y], so the points of a column lie one behind the other.
             args[AT.filters] + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
         )
-        multiply(many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start, 0)
+        before = number * many * turns_of(args[AT.blocks])
+        early = (form, args, places, seen, y, before, pieces[0], pieces[1])
+        multiply(
+            many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start, 0, early
+        )
         # In the place of their first rows: what came from there is in `points` by now.
         for block in range(args[AT.blocks]):
             source, target = points + (start + block) * block_step, here + block * ring_step
@@ -161,7 +179,7 @@ def _march(form: Any, args: Any, places: Any, count: int, scratch: int) -> None:
                 here = ring + (first + row) % form.points_y * SLOT
                 _rows(form, args, places, count, made, seen, scratch, here)
             if more:
-                _columns(form, args, count, first, points, start, ring)
+                _columns(form, args, places, count, y, first, points, start, ring)
             tile, y, before = tile + step, y + form.new_y * step, more
             more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 

@@ -185,10 +185,13 @@ def _pair(form: Any, axes: tuple[int, int]) -> tuple[Axis, Axis]:
     return rows, columns
 
 
-def asking_of(axes: tuple[int, int], *, new: bool = False, write: bool = False) -> Any:
-    """The intrinsic `(form, source, step_row, step_column)` that asks for a plane's new columns, into the L1 cache.
+def asking_of(
+    axes: tuple[int, int], *, new: bool = False, write: bool = False, level: int = 1
+) -> Any:
+    """The intrinsic `(form, source, step_row, step_column)` that asks for a plane's new columns.
 
-    `axes`: those of the plane; `new`: of new rows alone, as outputs have; `write`: to be written.
+    `axes`: those of the plane; `new`: of new rows alone, as outputs have; `write`: to be written; `level`: of the
+    cache that they come to.
     """
 
     def ask(
@@ -202,7 +205,7 @@ def asking_of(axes: tuple[int, int], *, new: bool = False, write: bool = False) 
             along = _along(b, step_column, wide.new)
             rows = range(high.new if new else high.points)
             for row, by in product(_places(b, source, step_row, rows), along):
-                prefetch(b, b.add(row, by), write=write, level=1)
+                prefetch(b, b.add(row, by), write=write, level=level)
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 3), codegen

@@ -28,6 +28,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.winograd.early_requests import ask, turns_of
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
 # 28 sums, a filter and a broadcast of 32 registers; with two vectors 14 * 2 sums and two filters. Of 16: 12
@@ -176,24 +177,28 @@ def multiply(
     point: int,
     start: int,
     skipped: int,
+    early: Any,
 ) -> None:
     """Products of `count` tiles with filters, from block `start` on, in the place of the tiles or behind them.
 
     Of `many` points, `point` bytes from each other, tiles side by side; `outputs` counts blocks. `skipped`: bytes of
-    the filters of other outputs between those of one point and of the next.
+    the filters of other outputs between those of one point and of the next. `early`: what is asked for meanwhile, or
+    None (`early_requests`).
     """
     block = many * point
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
     # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
     # other.
     singles, pairs = cover(count, ROWS[0]), cover(count, ROWS[1])
+    together = turns_of(outputs)
     for number in range(many):
         source = points + number * point
         target = source + start * block
         # Two vectors of outputs at a time, for which a broadcast is used twice.
-        for _ in range(outputs // 2):
+        for pair in range(outputs // 2):
             for part in range(pairs):
                 by, end = part * count // pairs, (part + 1) * count // pairs
+                ask(early, number * together + pair, by, end)
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
                 products(2, here, block, filters, blocks, last, there, block, end - by)
             filters += 2 * inputs * VECTOR_BYTES
@@ -201,6 +206,8 @@ def multiply(
         if outputs % 2:
             for part in range(singles):
                 by, end = part * count // singles, (part + 1) * count // singles
+                if outputs == 1:
+                    ask(early, number, by, end)
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
                 products(1, here, block, filters, blocks, last, there, block, end - by)
             filters += inputs * VECTOR_BYTES

@@ -172,7 +172,7 @@ def _columns(taps: Triple) -> Kernel:
                 _to_points(form, source, tiles, total, points + block * many * point, point)
             filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
             filters += before_own
-            multiply(many, inputs, outputs, total, filters, points, point, start, others)
+            multiply(many, inputs, outputs, total, filters, points, point, start, others, None)
             for block in range(outputs):
                 target = args[at.target] + ((first + block) * plane + number) * behind
                 source = points + (start + block) * many * point

@@ -10,6 +10,7 @@ from blocked_images import Blocked, normal
 from correlations import FLAT, Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.early_requests import NEAR_BYTES
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 
@@ -90,6 +91,21 @@ def test_values_do_not_depend_on_tasks_or_on_what_lies_around() -> None:
     # The same tile at another place of a longer source, in another group of tiles.
     rows = run(images[..., 12:], filters, (1, 2, 1)).planar()
     assert np.array_equal(rows, whole[..., 12:])
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("taps", FORMS)
+def test_rows_that_are_asked_for_early_have_the_same_values(taps: Triple) -> None:
+    images, filters = operands(LANES + 3, 2 * LANES + 1, (8, 42, 44), taps)
+    dilation = (1, 1, 1)
+    far = run(images, filters, dilation)
+    # What lies within the caches next to a core is not asked for: the last tiles along x alone.
+    near = run(images[..., 32:], filters, dilation)
+    assert far.memory.nbytes + Pass(images, filters, dilation).source.memory.nbytes > NEAR_BYTES
+    assert np.array_equal(near.planar(), far.planar()[..., 32:])
+    expected = correlated(images, filters, dilation)
+    assert np.abs(far.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert far.gaps_intact()
 
 
 def test_what_is_not_finite_stays_where_it_is_seen() -> None:
