@@ -8,7 +8,7 @@ import random_networks as rn
 from chains import winograd_chain, winograd_plan
 
 from znnpy import Execution, Model
-from znnpy.engine.convolution.spectral import few_source, transforms
+from znnpy.engine.convolution.spectral import few_source, filters, transforms
 from znnpy.geometry import fit
 from znnpy.plan import Grain
 from znnpy.plan.partition import FEWEST
@@ -116,3 +116,18 @@ def test_staged_columns_by_outputs_and_rows(images, short, monkeypatch):
     }
     assert sizes[2] == uncut[2]
     assert sizes[64] > uncut[64]
+
+
+@pytest.mark.lanes
+def test_gradients_of_large_filters_by_planes_and_columns(short, monkeypatch):
+    """Of more taps than `FEW`, in the gradient of one vector of filters and of several."""
+    net = winograd_chain((10, 18, 3), size=(5, 3, 7))
+    parts, expected = [], None
+    spied(monkeypatch, filters, "_plane_parts", parts)
+    for workers in WORKERS:
+        parts.clear()
+        found, _ = gradients(net, (9, 8, 9), 1, workers, spectral_plan(net, (10, 8, 12)))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        assert max(parts) <= 1 if workers <= FEWEST else max(parts) > 1
