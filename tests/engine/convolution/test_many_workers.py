@@ -19,8 +19,8 @@ SPECTRAL = [
     ((10, 18, 5), (12, 12, 12), (16, 20, 18), 1),
     ((16, 33, 32), (10, 8, 12), (12, 11, 21), 2),
     ((17, 10, 20), (20, 18, 18), (14, 30, 31), 1),
-    # Vectors with tiles of two turns along z, whose planes one task must write.
-    ((3, 5, 3), (6, 6, 6), (24, 6, 7), 1),
+    # Vectors with neighbouring tiles of two turns along z, whose planes one task must write where they overlap.
+    ((3, 5, 3), (6, 6, 6), (9, 6, 7), 1),
     # Thin volumes are cut along y, flat tiles have no columns.
     ((10, 18, 16), (6, 12, 12), (3, 24, 24), 1),
 ]
@@ -80,7 +80,7 @@ def test_tiles_by_planes_and_columns(images, tile, output, batch, short, monkeyp
         cut = max(parts) > 1
         # By many workers alone; never where regions tell no planes apart.
         assert not cut or workers > FEWEST
-        assert cut or workers < 64 or output[0] < 8 or output == (24, 6, 7)
+        assert cut or workers < 64 or output[0] < 8
 
 
 @pytest.mark.lanes
