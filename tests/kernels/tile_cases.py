@@ -14,8 +14,11 @@ from znnpy_kernels.direct.packed_filters import (
     pack_filters,
     unpack_filters,
 )
+from znnpy_kernels.fft.codelets import FEW
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.filter_planes import filter_gradient_planes
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_columns import COLUMN_FLOATS, tile_columns_back
 from znnpy_kernels.spectral.tile_plane_images import tile_plane_images
@@ -239,7 +242,7 @@ def check_images(
     if tiling.size[0] > 1:
         other = Tensor(channels, image, LANES, GUARD)
         other.write(before)
-        _columns_back(tiling, spectra, blocks)
+        _columns_back(tiling.size, tiling.number, spectra, blocks)
         middle = tiling.first[0] + tiling.count[0] // 2
         # Tiles in the order of their numbers, as they may overlap; the planes of one in any.
         for tile, (low, high) in product(
@@ -261,9 +264,9 @@ def check_images(
     scratch.check_guards()
 
 
-def _columns_back(tiling: Tiling, spectra: Spectra, blocks: int) -> None:
+def _columns_back(size: Triple, tiles: int, spectra: Spectra, blocks: int) -> None:
     """Transform spectra back along z in place, by two tasks for each tile."""
-    columns = int(np.prod(tiling.half[1:]))
+    columns = size[1] * (size[2] // 2 + 1)
     place = spectra.frequency * columns, spectra.frequency, spectra.block
     scratch = np.full(COLUMN_FLOATS + 16, np.nan, np.float32)
     given = {
@@ -271,12 +274,10 @@ def _columns_back(tiling: Tiling, spectra: Spectra, blocks: int) -> None:
         for end in ("source", "target")
         for name, step in zip(("point", "column", "vector"), place, strict=True)
     }
-    for tile, (low, high) in product(
-        range(tiling.number), ((columns // 2, columns), (0, columns // 2))
-    ):
+    for tile, (low, high) in product(range(tiles), ((columns // 2, columns), (0, columns // 2))):
         here = spectra.address + 4 * tile * spectra.tile
         tile_columns_back.run(
-            source=here, target=here, **given, parts=LANES, points=tiling.size[0], vectors=blocks,
+            source=here, target=here, **given, parts=LANES, points=size[0], vectors=blocks,
             column0=low, column1=high,
             scratch=address(scratch) + -address(scratch) % 64, scratch_worker=0,
         )  # fmt: skip
@@ -369,7 +370,7 @@ def one_piece(end: str, tiles: int) -> dict[str, int]:
 def check_filter_gradients(
     size: Triple, taps: Triple, images: tuple[int, int], seed: int = 0, accumulate: bool = False
 ) -> None:
-    """`filter_gradient_tiles` into packed gradients against NumPy."""
+    """`filter_gradient_tiles` into packed gradients against NumPy; columns and planes apart give the same bits."""
     inputs, outputs = images
     rng = np.random.default_rng(seed)
     blocks = -(-outputs // LANES)
@@ -381,15 +382,29 @@ def check_filter_gradients(
     packed = pack_filters(before)
     guarded = np.full(packed.size + 2 * LANES, GUARD, np.float32)
     guarded[LANES:-LANES] = packed
-    for o_block, i_block in product(range(blocks), range(-(-inputs // LANES))):
-        source = spectra.address + 4 * (i_block * LANES * spectra.tile + o_block * spectra.block)
-        first = address(guarded) + 4 * LANES
-        filter_gradient_tiles.run(
-            1, **piece(first, "target", taps, images, o_block, i_block, False), source=source,
-            source_frequency=spectra.frequency, source_input=spectra.tile, accumulate=accumulate,
-            scale=1 / np.prod(size), **words("taps", taps), **words("size", size),
-            **scratch.words(),
-        )  # fmt: skip
+    apart = guarded.copy()
+
+    def run(kernel: Kernel, target: np.ndarray, **planes: int) -> None:
+        for o_block, i_block in product(range(blocks), range(-(-inputs // LANES))):
+            source = spectra.address + 4 * (
+                i_block * LANES * spectra.tile + o_block * spectra.block
+            )
+            first = address(target) + 4 * LANES
+            kernel.run(
+                1, **piece(first, "target", taps, images, o_block, i_block, False), source=source,
+                source_frequency=spectra.frequency, source_input=spectra.tile,
+                accumulate=accumulate, scale=1 / np.prod(size), **words("taps", taps),
+                **words("size", size), **scratch.words(), **planes,
+            )  # fmt: skip
+
+    run(filter_gradient_tiles, guarded)
+    # Of few taps other code transforms columns.
+    if size[0] > 1 and max(taps[:2]) > FEW:
+        _columns_back(size, inputs, spectra, blocks)
+        middle = taps[0] // 2
+        for plane0, plane1 in ((middle, taps[0]), (0, middle)):
+            run(filter_gradient_planes, apart, plane0=plane0, plane1=plane1)
+        np.testing.assert_array_equal(apart, guarded)
     shape = (outputs, inputs, *taps)
     expected = tiles[:, :outputs, : taps[0], : taps[1], : taps[2]].swapaxes(0, 1)
     result = guarded[LANES:-LANES]

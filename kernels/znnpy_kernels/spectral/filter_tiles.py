@@ -74,7 +74,7 @@ def _are_few(taps: Any) -> Any:
 
 
 @inlined
-def _place(tile: int, each: int, piece: int, step: int) -> int:
+def place_of_tile(tile: int, each: int, piece: int, step: int) -> int:
     """Return the bytes before a tile: filters lie piece by piece, in each one after the other."""
     return 4 * (tile // each * piece + tile % each * step)
 
@@ -99,7 +99,7 @@ def filter_tiles(args: Any, worker: int) -> None:
     for start in range(0, args[at.inputs], most):
         tiles = min(most, args[at.inputs] - start)
         for number in range(tiles):
-            place = _place(
+            place = place_of_tile(
                 args[at.first] + start + number,
                 args[at.each],
                 args[at.source_each],
@@ -171,7 +171,7 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
             backward_lines(size[axis], columns, 1.0)
         for number in range(tiles):
             here = work + number * tile_bytes(size)
-            target = args[at.target] + _place(
+            target = args[at.target] + place_of_tile(
                 args[at.first] + start + number,
                 args[at.each],
                 args[at.target_each],

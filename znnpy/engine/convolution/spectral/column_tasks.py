@@ -5,6 +5,7 @@ So tiles that are fewer than the workers have more tasks (docs/design/spectral.m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
@@ -60,14 +61,14 @@ def emit_columns_to(
 ) -> None:
     """Declare the tasks from planes to spectra, in `place`; `seconds`: of all of them."""
     words = it.planes.words("source") | it.spectra.words("target")
-    _emit(step, build, tile_columns, words, it, cuts, what, seconds, place, place)
+    ranges = evenly(it.columns, cuts)
+    _emit(step, build, tile_columns, words, it, ranges, what, seconds, place, place)
 
 
 def emit_columns_from(
     step: Step,
     build: Build,
     it: Columns,
-    cuts: int,
     what: Identity,
     seconds: float,
     spectra: Region,
@@ -75,7 +76,8 @@ def emit_columns_from(
 ) -> None:
     """Declare the tasks from spectra back to planes; both may have the same place."""
     words = it.spectra.words("source") | it.planes.words("target")
-    _emit(step, build, tile_columns_back, words, it, cuts, what, seconds, spectra, planes)
+    ranges = build.layout.grain.ranges(it.columns, seconds)
+    _emit(step, build, tile_columns_back, words, it, ranges, what, seconds, spectra, planes)
 
 
 def _emit(
@@ -84,14 +86,14 @@ def _emit(
     kernel: Kernel,
     words: dict[str, int],
     it: Columns,
-    cuts: int,
+    cuts: Sequence[tuple[int, int]],
     what: Identity,
     seconds: float,
     source: Region,
     target: Region,
 ) -> None:
     scratch = build.worker_scratch(COLUMN_FLOATS)
-    for strand, (low, high) in enumerate(evenly(it.columns, cuts)):
+    for strand, (low, high) in enumerate(cuts):
         step.add(
             kernel,
             {

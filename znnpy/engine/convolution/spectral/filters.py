@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import product
 from operator import mul
 from typing import NamedTuple
 
+from znnpy_kernels.fft.codelets import FEW
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.spectral.filter_planes import filter_gradient_planes
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
@@ -20,7 +23,9 @@ from znnpy.engine.convolution.spectral.buffers import (
     phases_of_edge,
     tile_of,
 )
+from znnpy.engine.convolution.spectral.column_tasks import Columns, End, emit_columns_from
 from znnpy.engine.convolution.spectral.tile_arguments import sizes
+from znnpy.engine.convolution.tiles import PAIR
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter, Piece
 from znnpy.engine.memory.regions import Name, Use
@@ -30,8 +35,15 @@ from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
+from znnpy.plan.partition import evenly
 from znnpy.plan.polyphase import taps_from
-from znnpy.plan.tiles import FILTER_RATE, FILTERS_KEPT_BYTES, tile_seconds
+from znnpy.plan.tiles import (
+    FILTER_RATE,
+    FILTERS_KEPT_BYTES,
+    PLANES_SHARE,
+    frequencies,
+    tile_seconds,
+)
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 
@@ -290,24 +302,61 @@ def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
     """Declare the transforms back of the sums over tiles, into the packed gradient."""
     # A gate between all products that add to the sums and all transforms that read them.
     join(step, w.place)
+    parts = _plane_parts(build, edge, w)
+    if parts > 1:
+        _emit_columns(step, build, edge, w)
     for number, (first, images) in enumerate(_phases(build, edge)):
         taps = _Taps.of(build, edge, first)
-        _emit_phase(step, build, edge, w, taps, number, images)
+        _emit_phase(step, build, edge, w, taps, number, images, parts)
+
+
+def _plane_parts(build: Build, edge: Edge, w: Filters) -> int:
+    """Return into how many parts planes of taps are cut, where tiles of filters are fewer than the workers; else 1."""
+    # Of few taps other code transforms columns, with other bits; tiles of one plane have theirs along y.
+    if phases_of_edge(build, edge).split or w.tile[0] == 1 or max(edge.size[:2]) <= FEW:
+        return 1
+    vectors = w.inputs * w.blocks
+    seconds = PLANES_SHARE * vectors * tile_seconds(w.tile, FILTER_RATE)
+    return min(edge.size[0], build.layout.grain.rounds(seconds, vectors))
+
+
+def _emit_columns(step: Step, build: Build, edge: Edge, w: Filters) -> None:
+    """Declare the transforms of all columns back along z, in place."""
+    vectors, points = w.inputs * w.blocks, w.tile[0]
+    columns = frequencies(w.tile) // points
+    end = End(w.at(), columns * w.frequency_stride, w.frequency_stride, PAIR)
+    emit_columns_from(
+        step, build, Columns(points, columns, vectors, end, end, LANES),
+        Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
+        (1.0 - PLANES_SHARE) * vectors * tile_seconds(w.tile, FILTER_RATE),
+        w.place.region(), w.place.region(),
+    )  # fmt: skip
+    join(step, w.place)
 
 
 def _emit_phase(
-    step: Step, build: Build, edge: Edge, w: Filters, taps: _Taps, number: int, channels: int
+    step: Step,
+    build: Build,
+    edge: Edge,
+    w: Filters,
+    taps: _Taps,
+    number: int,
+    channels: int,
+    parts: int,
 ) -> None:
-    parameter = build.parameters[edge.name]
+    """Declare the transforms back to the taps of a phase; `parts` of their planes, after columns, or whole tiles."""
+    parameter, planes = build.parameters[edge.name], evenly(taps.size[0], parts)
     seconds = tile_seconds(w.tile, FILTER_RATE)
     for run in _runs(parameter, channels, exchanged=False):
         before, strides = taps.places(parameter, run.piece)
         # Of one panel and phase: tasks of another write other taps or lanes of the same pieces.
         strand = number * w.blocks + run.block
-        for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds):
+        cuts = build.layout.grain.ranges(run.channels, run.channels * seconds)
+        for (low, high), (plane0, plane1) in product(cuts, planes):
             step.add(
-                filter_gradient_tiles,
+                filter_gradient_planes if parts > 1 else filter_gradient_tiles,
                 {
+                    **({"plane0": plane0, "plane1": plane1} if parts > 1 else {}),
                     "source": w.at(run.first + low, run.block),
                     "source_frequency": w.frequency_stride,
                     "source_input": w.input_stride,
@@ -326,14 +375,16 @@ def _emit_phase(
                     **build.worker_scratch(scratch_floats(w.tile)),
                 },
                 what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
-                cost=(high - low) * seconds,
+                cost=(high - low) * seconds
+                if parts == 1
+                else PLANES_SHARE * (high - low) * seconds * (plane1 - plane0) / taps.size[0],
                 divides=True,
                 reads=[w.place.region()],
                 writes=[
                     parameter.gradient_region(
                         run.number + low // run.each,
                         run.number + -(-high // run.each),
-                        strand * w.inputs + run.first + low,
+                        (strand * w.inputs + run.first + low) * len(planes) + plane0,
                     )
                 ],
             )

@@ -76,7 +76,7 @@ def columns_first(
     """Declare the tasks of a group's columns; return where its planes then lie, and the tasks of these."""
     half = _half(step, build, spectra, group, what) if spectra.packed else spectra
     emit_columns_from(
-        step, build, _columns(spectra, half, group), build.layout.grain.fewest, what,
+        step, build, _columns(spectra, half, group), what,
         (1.0 - PLANES_SHARE) * sum(task.cost for task in tasks),
         spectra.places[group].region(), half.places[group].region(),
     )  # fmt: skip
