@@ -15,8 +15,7 @@ from znnpy.train.recipes import RECIPES
 
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-from peers import same_updates  # noqa: E402
-
+from peers import same_updates
 
 SMALL = (
     "training.output_shape=[4, 16, 16]",
