@@ -4,12 +4,16 @@
     python scripts/bench_quality.py --seconds 20 60 120 --seeds 0 1 2 --json result.json --picture quality.png
     znnpy init own.yaml --for membranes --data t.h5:raw --labels t.h5:labels
     python scripts/bench_quality.py --recipe own.yaml --train t.h5:raw t.h5:labels --held v.h5:raw v.h5:labels
+    python scripts/bench_quality.py --rates 40 --recipe own.yaml --train t.h5:raw t.h5:labels
 
 Each point is a training of its own, whose schedule ends there: znnpy makes as many updates as fit into these seconds
 by the speed of a few first ones, PyTorch as many as it can. Both begin with the same weights and draw the same patches,
 and both are scored by znnpy. The forest (`peers/forest.py`) has one point. Seconds are those of training, without
 compiling and scoring, on `--threads`. By default the shipped sample: its training volume up to slice 38, scored on the
 slices behind; `--held` with a test volume is for the end alone, when nothing is chosen any more.
+
+`--rates N` trains nothing: it makes the first N updates of the recipe by both, with the same first weights, patches and
+learning rates, and prints how far apart their losses are, and how many updates each makes a second (the median).
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from statistics import mean
 from typing import Any
 
 import torch
+from peers import same_updates
 from peers.forest import Forest
 from peers.torch_training import trained
 
@@ -60,6 +65,11 @@ def main() -> None:
     """Train and score what the command line asks for; a line each."""
     options = _options()
     torch.set_num_threads(options.threads)
+    if options.rates:
+        config = config_of(options, options.seeds[0], "data.test=[]")
+        own = same_updates.ours(config, options.rates)
+        print(same_updates.table(own, same_updates.theirs(config, options.rates)))
+        return
     points = list[Point]()
     for point in _points(options):
         points.append(point)
@@ -222,9 +232,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", nargs="+", type=float, default=[20.0, 60.0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rates", type=int, metavar="N", help="compare N updates, train nothing")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--picture", type=Path, metavar="PNG")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.rates is not None and given.rates < 10:
+        parser.error("--rates: at least 10 updates, of which the first few are not timed")
+    return given
 
 
 if __name__ == "__main__":

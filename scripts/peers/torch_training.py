@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from znnpy.config.models import Config
-from znnpy.data.sampling.prefetch import make_batch
+from znnpy.data.sampling.prefetch import Batch, make_batch
 from znnpy.learning.optimizers import AdamW
 from znnpy.network import initial_parameters
 from znnpy.network.types import Edge, Network, Node
@@ -79,49 +79,70 @@ class Net(torch.nn.Module):
         return FUNCTIONS[node.function](values)
 
 
+class Training:
+    """A config of one output, AdamW and a cross-entropy: its net, its optimiser, and the average of its weights."""
+
+    def __init__(self, config: Config, network: Network) -> None:
+        self._training = training = config.training
+        assert isinstance(training.optimizer, AdamW)
+        assert training.ema is not None
+        self._net = Net(network, initial_parameters(network, training.seed))
+        self._learned = learned = self._net.learned()
+        filters = [it for it in learned.values() if it.ndim > 1]
+        others = [it for it in learned.values() if it.ndim == 1]
+        groups = [
+            {"params": filters, "weight_decay": training.optimizer.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        self._optimizer = torch.optim.AdamW(groups)
+        self._average = {name: it.detach().clone() for name, it in learned.items()}
+        self.count = 0
+
+    def update(self, batch: Batch, rate: float) -> float:
+        """Make an update; return the loss before it."""
+        training = self._training
+        image, target, weight = (
+            torch.tensor(next(iter(it.values())))
+            for it in (batch.images, batch.targets, batch.weights)
+        )
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        loss = functional.binary_cross_entropy_with_logits(
+            self._net(image), target, weight.expand_as(target)
+        )
+        self._optimizer.zero_grad()
+        loss.backward()
+        if training.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._learned.values(), training.clip_norm)
+        self._optimizer.step()
+        assert training.ema is not None
+        kept = min(training.ema.decay, (1 + self.count) / (10 + self.count))
+        with torch.no_grad():
+            for name, mean in self._average.items():
+                mean.lerp_(self._learned[name], 1 - kept)
+        self.count += 1
+        return float(loss.detach())
+
+    def weights(self) -> Arrays:
+        """Return all weights, their average where they are learned."""
+        return self._net.arrays() | {name: it.numpy() for name, it in self._average.items()}
+
+
 def trained(config: Config, network: Network, limit: float) -> tuple[Arrays, int, float]:
-    """Train a config of one output, AdamW and a cross-entropy; return weights (their average), updates and seconds.
+    """Train a config; return weights (their average), updates and seconds.
 
     Ends after `limit` seconds of training, at a schedule that is stretched over them by the time that the first
     updates took.
     """
-    training = config.training
-    assert isinstance(training.optimizer, AdamW)
-    assert training.ema is not None
-    net = Net(network, initial_parameters(network, training.seed))
-    learned = net.learned()
-    filters = [it for it in learned.values() if it.ndim > 1]
-    others = [it for it in learned.values() if it.ndim == 1]
-    groups = [
-        {"params": filters, "weight_decay": training.optimizer.weight_decay},
-        {"params": others, "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups)
-    average, count = {name: it.detach().clone() for name, it in learned.items()}, 0
+    training, own = config.training, Training(config, network)
     with ExitStack() as stack:
         sampler = open_sampler(stack, config, network, config.data.train, "data.train")
         begun = time.monotonic()
         while True:
-            batch = make_batch(sampler, count, training.batch)
-            image, target, weight = (
-                torch.tensor(next(iter(it.values())))
-                for it in (batch.images, batch.targets, batch.weights)
-            )
+            batch = make_batch(sampler, own.count, training.batch)
             # As far in the schedule as in the time.
             spent = (time.monotonic() - begun) / limit
             if spent >= 1:
                 break
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(training, round(spent * training.iterations))
-            loss = functional.binary_cross_entropy_with_logits(
-                net(image), target, weight.expand_as(target)
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            kept = min(training.ema.decay, (1 + count) / (10 + count))
-            with torch.no_grad():
-                for name, mean in average.items():
-                    mean.lerp_(learned[name], 1 - kept)
-            count += 1
-    return net.arrays() | {name: it.numpy() for name, it in average.items()}, count, limit
+            own.update(batch, learning_rate(training, round(spent * training.iterations)))
+    return own.weights(), own.count, limit

@@ -113,15 +113,16 @@ def test_what_is_seen_is_written() -> None:
     assert classes.network.unet.outputs == 3
 
 
-def test_greys_are_those_of_the_image_for_all_volumes() -> None:
-    config = written("membranes", "v.h5:raw", "v.h5:labels")
+@pytest.mark.parametrize("purpose", ["membranes", "affinities", "2d"])
+def test_greys_are_those_of_the_image_for_all_volumes(purpose: str) -> None:
+    config = written(purpose, "v.h5:raw", "v.h5:labels")
     with h5py.File("v.h5") as file:
         raw = file["raw"][:].astype(np.float64)
     assert isinstance(config.data.normalize, FixedNormalize)
     assert config.data.normalize.mean == pytest.approx((raw.mean(),), rel=1e-5)
     assert config.data.normalize.deviation == pytest.approx((raw.std(),), rel=1e-5)
     # Values of other types have a scale by file, and classes are not told by their grey alone.
-    assert written("membranes", "v.h5:values", "v.h5:labels").data.normalize == PLAIN
+    assert written(purpose, "v.h5:values", "v.h5:labels").data.normalize == PLAIN
     assert written("semantic", "v.h5:raw", "v.h5:classes").data.normalize == PLAIN
 
 

@@ -95,6 +95,7 @@ def _affinities(seen: Seen) -> str:
         f"{{kind: affinity, offsets: {offsets}}}",
         len(offsets),
         "average_precision",
+        fixed=True,
     )
 
 
@@ -106,6 +107,7 @@ def _plane(seen: Seen) -> str:
         1,
         "average_precision",
         plane=True,
+        fixed=True,
     )
 
 
