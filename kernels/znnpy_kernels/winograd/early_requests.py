@@ -1,8 +1,8 @@
-"""Asks for the rows that a march needs next while products run, which need memory little themselves.
+"""Asks for what comes next while products run, which need memory little themselves.
 
 A turn of a march sees new rows of voxels and makes as many of outputs, one row of all tiles and blocks after the
 other. Products come before, in as many turns as there are points and pairs of vectors, each in parts of some tiles.
-With each part goes a share of those rows, of the same tiles.
+With each part goes a share of those rows, of the same tiles. Of weight gradients it is the tiles of the next group.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ PIECES, TURN = 64, 1 << 16
 _ask_to_read = asking_of((0, 2), new=True, level=2)
 # Into the L1 cache, as x86 has no other request to write; most wait in the L2 cache by the time that they are made.
 _ask_to_write = asking_of((0, 2), new=True, write=True)
+_ask_for_plane = asking_of((1, 2), new=True, level=2)
 
 
 @inlined
@@ -102,3 +103,30 @@ def _tiles(number: int, low: int, high: int, first: int, tiles: int) -> Any:
     """Return which of some tiles pieces low..high of all rows have of row `number`."""
     begin, end = max(low - number * PIECES, 0), min(high - number * PIECES, PIECES)
     return first + begin * tiles // PIECES, first + end * tiles // PIECES
+
+
+@inlined
+def ask_for_tiles(
+    form: Any,
+    start: int,
+    block: int,
+    rows: Any,
+    dilation: Any,
+    places: Any,
+    count: int,
+    low: int,
+    high: int,
+) -> None:
+    """Ask for the new voxels of tiles low..high of all blocks, `count` a block, into the L2 cache.
+
+    `places`: z, y, x of each, whose first voxels lie so far from `start`; `block`: bytes from block to block; `rows`:
+    floats from voxel to voxel along z, y, x.
+    """
+    step_y, step_x = 4 * rows[1] * dilation[1], 4 * rows[2] * dilation[2]
+    for number in range(low, high):
+        tile, here = 3 * (number % count), start + number // count * block
+        here += 4 * (
+            places[tile] * rows[0] + places[tile + 1] * rows[1] + places[tile + 2] * rows[2]
+        )
+        for z in range(form.new_z):
+            _ask_for_plane(form, here + 4 * z * rows[0] * dilation[0], step_y, step_x)

@@ -13,8 +13,13 @@ from correlations import FLAT
 from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.early_requests import NEAR_BYTES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.weight_gradient import WINOGRAD_GRADIENT, gradient_floats
+from znnpy_kernels.winograd.weight_gradient import (
+    CACHED_SUMS,
+    WINOGRAD_GRADIENT,
+    gradient_floats,
+)
 
 Triple = tuple[int, int, int]
 K3 = (3, 3, 3)
@@ -33,9 +38,16 @@ def expected(images: Any, gradients: Any, dilation: Triple, size: Triple = K3) -
     return found
 
 
-def run(images: Any, gradients: Any, dilation: Triple, tiles: Any = None, size: Triple = K3) -> Any:
+def run(
+    images: Any,
+    gradients: Any,
+    dilation: Triple,
+    tiles: Any = None,
+    size: Triple = K3,
+    gap: int = 2,
+) -> Any:
     """The sum over tasks of the given ranges (z0, z1, y0, y1) of tiles."""
-    source, gradient = Blocked.of(images), Blocked.of(gradients)
+    source, gradient = Blocked.of(images, gap), Blocked.of(gradients, gap)
     inputs, outputs = len(images), len(gradients)
     room = np.full(gradient_floats(size, inputs, outputs) + 16, np.nan, np.float32)
     room = room[-address(room) % 64 // 4 :]
@@ -82,6 +94,21 @@ def test_sums_products(inputs: int, outputs: int, shape: Triple, dilation: Tripl
     images, gradients = operands(inputs, outputs, shape, dilation)
     wanted = expected(images, gradients, dilation)
     assert np.abs(run(images, gradients, dilation) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("size", FORMS)
+def test_tiles_that_are_asked_for_early_have_the_same_sums(size: Triple) -> None:
+    images, gradients = operands(LANES + 2, LANES + 1, (5, 12, 33), (1, 1, 1), size)
+    # Sums of these stay in a cache. What lies within the caches next to a core is not asked for; gaps between blocks
+    # make it lie beyond.
+    assert prod(FORMS[size][3:6]) * len(images) * 2 * 4 * LANES <= CACHED_SUMS
+    near, far = (run(images, gradients, (1, 1, 1), size=size, gap=gap) for gap in (2, 16))
+    assert Blocked.of(images, 16).memory.nbytes > NEAR_BYTES
+    assert Blocked.of(images).memory.nbytes + Blocked.of(gradients).memory.nbytes < NEAR_BYTES
+    assert np.array_equal(near, far)
+    wanted = expected(images, gradients, (1, 1, 1), size)
+    assert np.abs(far - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 @pytest.mark.quick(6)
