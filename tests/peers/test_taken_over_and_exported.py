@@ -53,7 +53,8 @@ def trained(folder: Path, image: Any, channels: int) -> SavedRun:
         text = text.replace(old, new)
     (folder / "config.yaml").write_text(text)
     line = ("train", folder / "config.yaml", "--threads", 1, "--quiet")
-    assert status_of(*line, "--set", f"training.iterations={UPDATES}") == 0
+    said = ("--set", "data.target=mask", "--set", f"training.iterations={UPDATES}")
+    assert status_of(*line, *said) == 0
     return read_run(folder / "second", Quiet())
 
 
