@@ -27,6 +27,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import weight_gradient
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
+from znnpy_kernels.winograd.gradient_lines import filter_depth, filter_plane
 from znnpy_kernels.winograd.line_transforms import source_depth
 from znnpy_kernels.winograd.planar_lines import gradient_rows
 from znnpy_kernels.winograd.planar_products import INPUTS, OUTPUTS, add_pairs
@@ -40,7 +41,6 @@ from znnpy_kernels.winograd.planar_units import (
 )
 from znnpy_kernels.winograd.planes import compiled_plane, plane
 from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
-from znnpy_kernels.winograd.weight_gradient import filter_depth, filter_plane
 
 AT = words(weight_gradient.AT, "width before_z before_y before_x")
 # Bytes of the rings of groups that march together: more groups take fewer sums over lanes, until an L2 cache is full.

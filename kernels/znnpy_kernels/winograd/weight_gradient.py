@@ -32,33 +32,24 @@ Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.core.typing.templates import Signature
-from numba.extending import intrinsic
 
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.simd.codegen import Value, load_vector, multiply_add, store_vector, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.early_requests import NEAR_BYTES, TURN, ask_for_tiles
-from znnpy_kernels.winograd.forms import FORMS, Axis, Triple, axes_of, name_of
-from znnpy_kernels.winograd.line_transforms import (
-    Line,
-    _at,
-    _constant,
-    asking_of,
-    filter_matrix,
-    gradient_line,
-    source_line,
-    source_plane_of,
+from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
+from znnpy_kernels.winograd.gradient_lines import (
+    filter_depth,
+    filter_plane,
+    gradient_depth,
+    gradient_plane,
+    source_depth,
 )
+from znnpy_kernels.winograd.line_transforms import asking_of, source_plane_of
 from znnpy_kernels.winograd.products import IMAGES, add_products, compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.tiles import origin, tiles_along
 
@@ -117,92 +108,6 @@ def _gradient_steps(form: Any) -> Any:
     """The same of planes of gradients."""
     column = compiled_odd_bytes(form.new_z * _compiled_group(form.points_z))
     return column, _plane(form) * column
-
-
-def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
-    """G' m: TAPS taps from POINTS sums; G has the same magnitudes at a place and its opposite."""
-    if len(m) == 1:
-        return m
-    # So a pair of places needs one product, of the sum or of the difference by the tap's parity.
-    b, matrix = builder, filter_matrix()
-    low, high = (
-        [b.fadd(m[1], m[2]), b.fsub(m[1], m[2])],
-        [b.fadd(m[3], m[4]), b.fsub(m[3], m[4])],
-    )
-
-    def tap(number: int) -> Value:
-        first = b.fmul(low[number % 2], _constant(matrix[1, number]))
-        return multiply_add(b, high[number % 2], _constant(matrix[3, number]), first)
-
-    return [b.fadd(m[0], tap(0)), tap(1), b.fadd(m[5], tap(2))]
-
-
-Count = Callable[[Axis], int]
-"""Of values that a line is made of."""
-
-
-def _depth_of(line: Line, count: Count) -> Any:
-    """The intrinsic `(form, source, step, target, target_step)`: the vectors of a column along z, transformed."""
-
-    def depth(
-        typingctx: Any, form: Any, source: Any, step: Any, target: Any, target_step: Any
-    ) -> tuple[Signature, Any]:
-        values = count(axes_of(form)[0])
-
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (_, source, step, target, target_step) = builder, args
-            column = [load_vector(b, _at(b, source, z, step)) for z in range(values)]
-            for z, value in enumerate(line(b, column)):
-                store_vector(b, value, _at(b, target, z, target_step))
-            return context.get_dummy_value()
-
-        return types.void(form, *[types.int64] * 4), codegen
-
-    return intrinsic(depth)
-
-
-def _plane_of(line: Line, count: Count) -> Any:
-    """The intrinsic `(form, source, step_y, step_x, target, target_step)`: a plane of vectors, transformed."""
-
-    def plane(
-        typingctx: Any,
-        form: Any,
-        source: Any,
-        step_y: Any,
-        step_x: Any,
-        target: Any,
-        target_step: Any,
-    ) -> tuple[Signature, Any]:
-        _, high, wide = (count(axis) for axis in axes_of(form))
-
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            b, (_, source, step_y, step_x, target, target_step) = builder, args
-            rows = [b.add(source, b.mul(step_y, word(y))) for y in range(high)]
-            columns = [
-                line(b, [load_vector(b, _at(b, row, x, step_x)) for row in rows])
-                for x in range(wide)
-            ]
-            made = [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
-            for number, value in enumerate(made):
-                store_vector(b, value, _at(b, target, number, target_step))
-            return context.get_dummy_value()
-
-        return types.void(form, *[types.int64] * 5), codegen
-
-    return intrinsic(plane)
-
-
-def _points(axis: Axis) -> int:
-    return axis.points
-
-
-def _new(axis: Axis) -> int:
-    return axis.new
-
-
-_source_depth = _depth_of(source_line, _points)
-_gradient_plane, _gradient_depth = _plane_of(gradient_line, _new), _depth_of(gradient_line, _new)
-filter_plane, filter_depth = _plane_of(filter_line, _points), _depth_of(filter_line, _points)
 
 
 def gradient_floats(taps: Triple, inputs: int, outputs: int) -> int:
@@ -301,7 +206,7 @@ def _transform(
                     step_y, step_x = 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2]
                     _ask_for_gradients(form, ahead, step_y, step_x)
                 into = target + z * _slot(form)
-                _gradient_plane(form, here + z * z_step, y_step, x_step, into, gradient_column)
+                gradient_plane(form, here + z * z_step, y_step, x_step, into, gradient_column)
 
 
 @inlined
@@ -379,12 +284,12 @@ def _deep(form: Any, args: Any, count: int, source: int, gradient: int, column: 
         for tile in range(count):
             here = source + block * step + tile * VECTOR_BYTES
             into = column + block * slot + tile * VECTOR_BYTES
-            _source_depth(form, here, slot, into, point)
+            source_depth(form, here, slot, into, point)
     for block in range(blocks):
         for tile in range(count):
             here = gradient + block * gradient_step + tile * VECTOR_BYTES
             into = column + (rows + block) * slot + tile * VECTOR_BYTES
-            _gradient_depth(form, here, slot, into, point)
+            gradient_depth(form, here, slot, into, point)
     return point
 
 
