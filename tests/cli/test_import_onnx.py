@@ -80,6 +80,9 @@ def test_what_a_file_learned_is_said_by_the_user(
     wrong = ("--set", "data.target=mitochondria")
     assert status_of("import", "a.onnx", "--output", "wrong", *wrong) == 1
     assert "--set data.target=mitochondria" in capsys.readouterr().err
+    elsewhere = ("--set", "run.directory=elsewhere")
+    assert status_of("import", "a.onnx", "--output", "wrong", *elsewhere) == 1
+    assert "run.directory: the run is written to wrong; leave it out" in capsys.readouterr().err
     assert not (folder / "wrong").exists()
 
 

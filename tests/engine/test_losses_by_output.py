@@ -179,6 +179,7 @@ def test_each_target_is_checked_by_its_loss() -> None:
         (LOSSES | {"values": "sqare"}, ConfigError, r"Model: loss\.values\.kind: is 'sqare'; did you mean 'square'"),
         (LOSSES | {"values": {"kind": "square", "gamma": 1}}, ConfigError, r"Model: loss\.values\.gamma: unknown key"),
         (LOSSES | {"values": {}}, ConfigError, r"Model: loss\.values\.kind: "),
+        (LOSSES | {3: "square"}, ConfigError, r"Model: loss: must be by names of outputs; found 3"),
         (LOSSES | {"values": None}, ConfigError, r"loss\.values: must be a loss, by name or with keys; found None"),
         (LOSSES | {"joins": "softmax"}, NetworkError, r"'joins' has the function logistic, which fits loss"),
         ({}, ConfigError, r"Model: loss\.kind"),

@@ -140,6 +140,8 @@ def test_the_command(
     assert "--output is needed" in capsys.readouterr().err
     assert status_of("segment", "p.h5:d", "--output", "x.h5", "--mask", "l.h5:d") == 2
     assert "--mask is for --tune" in capsys.readouterr().err
+    assert status_of("segment", "p.h5", "--tune", "l.h5", "--threads", "2") == 2
+    assert "--threads are for --output" in capsys.readouterr().err
 
 
 def test_labels_of_another_size_that_do_not_say_where_they_lie(pair: Pair) -> None:

@@ -106,6 +106,8 @@ def test_packages_that_are_exported_come_back(tmp_path: Path) -> None:
     trained = run_of(tmp_path / "run", {"input": 2, "layers": layers})
     export(trained, "bioimageio", tmp_path / "net.zip")
     model = read_model(tmp_path / "net.zip")
+    (shape,) = trained.geometry.output_shapes.values()
+    assert model.config["inference"]["window"] == list(shape)
     assert "ONNX" in model.title
     assert "its test tensors are met to" in model.notes[0]
     ours = trained.saved.weights.parameters
@@ -132,6 +134,10 @@ def test_packages_that_are_exported_come_back(tmp_path: Path) -> None:
         (lambda s: s["inputs"][0]["axes"].append({"type": "time", "id": "time"}), "axes must be batch, channel"),
         (lambda s: s["inputs"][0]["axes"].pop(), "its test tensor has shape"),
         (lambda s: s["inputs"][0]["preprocessing"].append({"id": "mine"}), "mine: is not known"),
+        (lambda s: s.update(config={"znnpy": {"window": [8, 8]}}), "znnpy: window must be three sizes"),
+        (lambda s: s.update(config={"znnpy": {"window": [8, 8, 0]}}), "znnpy: window"),
+        (lambda s: s.update(config={"znnpy": {"window": [8, 8, 1 << 40]}}), "znnpy: window must be whole numbers"),
+        (lambda s: s.update(config={"znnpy": {"targets": "mask"}}), "znnpy: targets must be a list"),
         (lambda s: s["inputs"][0].update(preprocessing=[]), "of its range away from the test tensor: it is another"),
     ],
 )  # fmt: skip

@@ -131,6 +131,17 @@ def test_two_processes(tmp_path: Path, two_processes: Any, suffix: str) -> None:
         assert np.array_equal(found.read_all()[0], values[[3, 0, 2]].argmax(axis=0))
 
 
+def test_threads_share_the_memory(tmp_path: Path) -> None:
+    path = prediction(tmp_path / "p.h5", np.zeros((1, 8, 1024, 1024), np.float32))
+    sizes = []
+    for number, threads in enumerate((1, 4, 10**9)):
+        out = Destination.named(str(tmp_path / f"{number}.h5"), "l")
+        with open_volume(path, "prediction") as volume:
+            spec = write_by_blocks(out, volume, CLASSES, Settings(memory=1 << 27, threads=threads))
+        sizes.append(4 * int(np.prod(spec.block)))
+    assert sizes == [1 << 24, 1 << 22, 1 << 20]
+
+
 @pytest.mark.parametrize("size", [1, 100, 5_000, 100_000, 1 << 26])
 @pytest.mark.parametrize("extent", [(5, 6, 7), (1, 300, 400), (300, 1, 1), (1, 1, 900)])
 def test_blocks_are_no_larger_than_asked_for(extent: tuple[int, int, int], size: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import zarr
 from called import status_of
@@ -19,9 +21,9 @@ from znnpy.data.volume import Triple
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import VolumeError
 from znnpy.segment import in_memory, methods
-from znnpy.segment.job import Request, segment
+from znnpy.segment.job import Request, segment, settled
 from znnpy.segment.objects_by_blocks import write_objects
-from znnpy.segment.tile_work import Settings
+from znnpy.segment.tile_work import Settings, settled_threads, work_of
 from znnpy.segment.tiles import tiling_of
 
 BLOCKS: list[Triple | None] = [None, (7, 44, 52), (30, 11, 13), (64, 64, 64)]
@@ -144,6 +146,18 @@ def test_memory_is_refused_before_anything_is_made(tmp_path: Path, prediction: P
     small = Settings(memory=1 << 20, tile=TILE, halo=HALO)
     with pytest.raises(VolumeError, match=r"a tile of \(16, 24, 32\) voxels .* are allowed"):
         written(prediction, tmp_path / "o.h5", settings=small)
+    many = replace(small, memory=1 << 40, threads=10**9)
+    whole = Settings(memory=1 << 40, tile=(64, 64, 64), threads=10**9)
+    with open_volume(prediction, "p") as volume:
+        found, method, threshold = settled(volume, REQUEST)
+        output = Destination.named(str(tmp_path / "o.h5"), "labels")
+        for settings, count in ((many, 8), (whole, 1)):
+            work = work_of(output, volume, REQUEST, (found, method, threshold), settings)
+            assert len(work.tiling.places) == count
+            assert settled_threads(volume, method, work, settings) == count
+    short = replace(many, memory=psutil.Process().memory_info().rss + (1 << 20))
+    with pytest.raises(VolumeError, match=r"work on 8 tiles of \(16, 24, 32\) voxels .* at once"):
+        written(prediction, tmp_path / "o.h5", settings=short)
     assert not list(tmp_path.iterdir())
 
 

@@ -208,7 +208,8 @@ def _fitted(recipe: Recipe, seen: Seen, folder: Path, minutes: float) -> Seen:
     reporter = choose_reporter(quiet=global_options().quiet)
     seconds = seconds_of_update(config, reporter)
     updates = fitting(config, minutes, seconds, seen.extent)
-    words = f"about {minutes:g} minutes here, at {1 / seconds:.3g} updates/s"
+    unit = "minute" if minutes == 1 else "minutes"
+    words = f"about {minutes:g} {unit} here, at {1 / seconds:.3g} updates/s"
     found = replace(seen, updates=(updates, words))
     if config_from_text(recipe.text(found), folder).training.iterations != updates:
         raise ConfigError(

@@ -152,8 +152,9 @@ def segment(
     refuse_ranks("segment")
     if (output is None and tune is None) or (mask is not None and tune is None):
         raise typer.BadParameter("--output is needed" if mask is None else "--mask is for --tune")
-    if dask is not None and threads is not None:
-        raise typer.BadParameter("--threads work in this process, and with --dask none does")
+    if threads is not None and (output is None or dask is not None):
+        why = "work in this process, and with --dask none does" if output else "are for --output"
+        raise typer.BadParameter(f"--threads {why}")
     wanted = None if kind == "auto" else kind
     request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)

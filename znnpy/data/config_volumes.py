@@ -269,8 +269,9 @@ def _target(config: Config, node: Node, objective: Objective) -> targets.Target:
         case UnknownTarget():
             raise ConfigError(
                 f"{config.target_place(node.name)}: is unknown, as the file that the network came from does not say "
-                f"what output {node.name!r} learned; say it, such as --set data.target=boundary (or affinity, lsd, "
-                "labels, mask, image), and training.loss with it where the output shows logits"
+                f"what output {node.name!r} learned; say it, such as --set {config.target_key(node.name)}=boundary (or "
+                f"affinity, lsd, labels, mask, image), and {config.loss_key(node.name)} with it where the output shows "
+                "logits"
             )
         case ImageTarget(scale=scale):
             return targets.ImageTarget(scale, taken, node.channels)

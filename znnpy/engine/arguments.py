@@ -159,6 +159,8 @@ def _losses_apart(given: Any) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping) or "kind" in given:
         return {}
     for name, loss in given.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{WHO}: loss: must be by names of outputs; found {shown(name)}")
         if loss is None:
             raise ConfigError(
                 f"{WHO}: loss.{name}: must be a loss, by name or with keys; found None"

@@ -48,7 +48,9 @@ def write_run(
     except ConfigError as error:
         raise ModelFileError(f"{model.title} cannot be said as a config: {error}") from error
     if overrides:
-        config = config_from(values, path.parent, overrides)
+        begun, config = config, config_from(values, path.parent, overrides)
+        if config.run.directory != begun.run.directory:
+            raise ConfigError(f"--set run.directory: the run is written to {path}; leave it out")
     contents = contents_of(config)
     for read in [*model.members.values()][1:]:
         _refuse_other(read(), contents, model.title)

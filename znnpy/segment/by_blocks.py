@@ -48,9 +48,7 @@ def write_by_blocks(
     channels = _channels(volume, request)
     refuse_output(destination)
     refuse_loss(destination, [volume])
-    memory = settings.memory
-    size = SLAB if memory is None else min(SLAB, memory // PARTS)
-    work = _work(destination, volume, request, channels, settings, size)
+    work = _work(destination, volume, request, channels, settings, _size(settings))
     blocks = work.spec.blocks()
     try:
         with suppress(Finished), open_output(destination, work.spec) as output:
@@ -71,6 +69,14 @@ def write_by_blocks(
         refuse_own(error)
         raise VolumeError(f"{destination.path} cannot be written: {reason(error)}") from error
     return work.spec
+
+
+def _size(settings: Settings) -> int:
+    """Return the bytes of a block, of which each thread has one."""
+    if settings.memory is None:
+        return SLAB
+    of_each = settings.memory // (PARTS * _threads(settings))
+    return min(SLAB, settings.memory // PARTS, max(SMALL, of_each))
 
 
 def _threads(settings: Settings) -> int:
@@ -176,4 +182,5 @@ def block_of(volume: Volume, size: int) -> Triple:
 
 
 PARTS = 8  # of the memory, one of which a block takes: it is copied once or twice, and the process has its own
+SMALL = 1 << 20  # bytes of a block, fewer of which are not worth a thread of its own
 LEAST = 64  # rows of a block, unless a plane of so few is too large

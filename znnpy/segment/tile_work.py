@@ -141,8 +141,10 @@ def settled_threads(volume: Volume, method: Method, work: Work, settings: Settin
     taken, free = _memory(settings)
     # The room of one is left to others.
     fitting = max(1, (free - taken) // tile - 1)
-    threads = settings.threads or min(available_cores(), len(work.tiling.places), fitting)
-    _refuse(volume, f"a tile of {work.tiling.tile} voxels (z, y, x)", threads * tile, settings)
+    threads = min(settings.threads or min(available_cores(), fitting), len(work.tiling.places))
+    of = f"of {work.tiling.tile} voxels (z, y, x)"
+    what = f"a tile {of}" if threads == 1 else f"work on {threads:,} tiles {of} at once"
+    _refuse(volume, what, threads * tile, settings)
     return threads
 
 

@@ -179,6 +179,7 @@ def test_addresses_are_kept_apart() -> None:
         ("gs://bucket/p.nii.gz", r"folders of chunks are written"),
         ("s3://bucket/p", r"folders of chunks are written"),
         ("s3://bucket", r"folders of chunks are written"),
+        ("s3://bucket.zarr", r"is a whole bucket: name a folder in it, such as s3://bucket.zarr/"),
         ("https://host/p.zarr", r"is read, not written: name a file here"),
         ("s3://bucket/p.zarr:../q", r"is no path inside a file or folder"),
     ],
@@ -188,10 +189,23 @@ def test_refusals(name: str, words: str) -> None:
         Destination.named(name, "p")
 
 
-def test_what_is_read_is_not_replaced() -> None:
+def test_another_job_finishes_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    destination = named(".zarr")
+    monkeypatch.setattr(Store, "refused", "zarr.json")
+    with pytest.raises(VolumeError, match="Access Denied"):
+        fill(destination)
+    monkeypatch.setattr(Store, "refused", "")
+    with pytest.raises(VolumeError, match="was begun by another job"):
+        fill(destination, array=values((1, 5, 12, 9), "f4"))
+    with open_volume(destination.place) as volume:
+        assert np.array_equal(volume.read_all(), ARRAY)
+
+
+@pytest.mark.parametrize("within", ["", "/", "/0"])
+def test_what_is_read_is_not_replaced(within: str) -> None:
     fill(named(".zarr"))
     with (
-        open_volume("s3://bucket/a/out.zarr") as volume,
+        open_volume(f"s3://bucket/a/out.zarr{within}") as volume,
         pytest.raises(VolumeError, match=r"s3://bucket/a/out.zarr holds s3://.*which is read"),
     ):
         refuse_loss(named(".zarr", overwrite=True), [volume])

@@ -92,6 +92,8 @@ def _kept(url: str) -> Path:
             f"{url}: over the network folders of chunks are written ({suffixes}): name one, or name a file here, and "
             "copy it there"
         )
+    if not url.partition("://")[2].strip("/").count("/"):
+        raise VolumeError(f"{url} is a whole bucket: name a folder in it, such as {url}/out.zarr")
     # The same from command to command, and another one for each address.
     return Path.cwd() / f"{Path(name).stem}-{crc32(url.encode()):08x}{Path(name).suffix}"
 

@@ -199,9 +199,10 @@ class FolderOutput(JournaledOutput):
 
     def _publish(self, remote: RemoteFiles) -> None:
         """Put the metadata, those last by which readers know a volume: without them there is none."""
-        documents = self._documents()
-        for name in sorted(documents, key=lambda name: name.count("/"), reverse=True):
-            remote.put(name, documents[name])
+        # Those that were begun with: another job may find all written, and only finish it.
+        found = [path for path in sorted(self._partial.rglob("*")) if path.is_file()]
+        for path in sorted(found, key=lambda path: len(path.parts), reverse=True):
+            remote.put(path.relative_to(self._partial).as_posix(), read_bytes(path))
         remove(self._partial)
 
     def _chunks(self, level: int, region: Region) -> Iterator[tuple[Triple, Region]]:

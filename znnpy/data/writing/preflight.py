@@ -80,7 +80,8 @@ def _refuse_inputs(destination: Destination, volumes: Iterable[Volume]) -> None:
     path = destination.path
     for volume in volumes:
         source, _ = split_source(volume.name)
-        url = destination.url and destination.url == address(source)
+        # An array of a folder may be read by an address within that of the folder.
+        url = destination.url and f"{address(source)}/".startswith(f"{destination.url}/")
         if url or (path.exists() and source.exists() and path.samefile(source)):
             raise VolumeError(
                 f"{destination.place} holds {volume.name}, which is read; an output is a new file, name another"

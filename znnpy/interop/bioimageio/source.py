@@ -6,6 +6,7 @@ from pathlib import Path
 
 from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
+from znnpy.geometry.shape_inference import smallest
 from znnpy.interop.assembled import assembled
 from znnpy.interop.bioimageio.checking import checked, names_of
 from znnpy.interop.bioimageio.endings import ended
@@ -42,32 +43,44 @@ def _read(package: Package) -> ImportedModel:
     flat = "z" not in inputs[0].axes
     normalize, more = normalize_key(inputs[0].steps, image.channels, flat)
     title = package.said.values.get("name")
-    learned = _learned(package)
+    own = _own(package)
+    learned = _learned(own)
     try:
         training = learned.training(found.network)
     except ModelFileError as error:
         raise ModelFileError(f"{package.said.where}: config: znnpy: {error}") from error
     return assembled(
         f"bioimage.io {title if isinstance(title, str) else package.title}: {kind}"[:160], found,
-        {"normalize": normalize, **learned.data()}, window=_window(found, inputs[0].fixed), training=training,
+        {"normalize": normalize, **learned.data()}, window=_window(found, inputs[0].fixed, own), training=training,
         notes=[*notes, *more],
         where=package.said.where,
     )  # fmt: skip
 
 
-def _learned(package: Package) -> Learned:
-    """Return what a package that `znnpy export` wrote says of targets and loss."""
+def _own(package: Package) -> Described:
+    """Return what a package that `znnpy export` wrote says of its run, nothing of others."""
     config = package.said.values.get("config")
     own = config.get("znnpy") if isinstance(config, dict) else None
-    if not isinstance(own, dict) or "targets" not in own:
+    return Described(own if isinstance(own, dict) else {}, f"{package.said.where}: config: znnpy")
+
+
+def _learned(own: Described) -> Learned:
+    if "targets" not in own:
         return Learned()
-    said = Described(own, f"{package.said.where}: config: znnpy")
-    return Learned(said.listed("targets"), said.listed("losses") if "losses" in said else ())
+    return Learned(own.listed("targets"), own.listed("losses") if "losses" in own else ())
 
 
-def _window(found: Net, fixed: tuple[int, int, int] | None) -> tuple[int, int, int] | None:
-    """Return the output's size where the input has one size alone."""
-    if fixed is None:
+def _window(
+    found: Net, fixed: tuple[int, int, int] | None, own: Described
+) -> tuple[int, int, int] | None:
+    """Return the run's window, or the output's size where the input has one size alone."""
+    if fixed is not None:
+        shapes = set(fit_input(found.network, fixed).output_shapes.values())
+        return shapes.pop() if len(shapes) == 1 else None
+    if "window" not in own:
         return None
-    shapes = set(fit_input(found.network, fixed).output_shapes.values())
-    return shapes.pop() if len(shapes) == 1 else None
+    sizes = own.integers("window")
+    if len(sizes) != 3:
+        raise own.wrong("window", "must be three sizes, z, y, x")
+    z, y, x = sizes
+    return smallest(found.network, (z, y, x))

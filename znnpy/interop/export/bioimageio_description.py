@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from znnpy.errors import ShapeError
 from znnpy.geometry import Geometry, fit, fit_input
@@ -14,7 +15,7 @@ from znnpy.interop.export.bioimageio_preparation import Said, preprocessing
 from znnpy.interop.export.trained import Trained, normalisation_words
 from znnpy.layers.types import AXES
 from znnpy.network.patch_dependence import depends_on_patch
-from znnpy.network.types import Network, Node
+from znnpy.network.types import Network, Node, Triple
 
 FORMAT = "0.5.12"
 TORCH = "2.0"  # the first PyTorch whose torch.load has weights_only as the written module uses it
@@ -53,7 +54,7 @@ def description(
         "description": f"{trained.title}. Images go in prepared: {normalisation_words(data)}.",
         "documentation": parts["README"].said(),
         "tags": ["znnpy", "3d"],
-        "config": {"znnpy": trained.learned()},
+        "config": {"znnpy": {**trained.learned(), "window": list(_window(trained))}},
         "inputs": [
             {
                 "id": name,
@@ -103,8 +104,7 @@ def taken(trained: Trained) -> Taken:
     Tests are of the run's patch, or of two periods more than the least. Nothing but the run's patch is taken where
     the format cannot say sizes: an output's is the input's by its stride, without a rest, plus a number.
     """
-    config, network = trained.saved.config, trained.saved.weights.network
-    run = fit(network, config.inference.window or config.training.output_shape)
+    network, run = trained.saved.weights.network, trained.geometry
     dependent = depends_on_patch(network)
     least = run if dependent else fit(network, smallest(network))
     period = lattice_of(network).period
@@ -119,6 +119,11 @@ def taken(trained: Trained) -> Taken:
     if not _divides(network, least):
         return Taken(run, run, False)
     return Taken(least, run if dependent else more, True)
+
+
+def _window(trained: Trained) -> Triple:
+    """Return the voxels of the run's windows, those of its finest output."""
+    return max(trained.geometry.output_shapes.values(), key=prod)
 
 
 def _divides(network: Network, sizes: Geometry) -> bool:

@@ -20,7 +20,7 @@ from znnpy.config.normalize_section import (
     RangeNormalize,
 )
 from znnpy.errors import RunError
-from znnpy.geometry import fit
+from znnpy.geometry import Geometry, fit
 from znnpy.geometry.receptive_field import lattice_of
 from znnpy.interop.classes.origin import Origin
 from znnpy.interop.export.computation import Computation, Tensor
@@ -96,11 +96,17 @@ class Trained:
         architecture = recognised(self.saved.network)
         return "Net of znnpy export --format torch" if architecture is None else architecture.kind
 
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The sizes of a window of prediction."""
+        config = self.saved.config
+        window = config.inference.window or config.training.output_shape
+        return fit(self.saved.weights.network, window)
+
     def facts(self) -> dict[str, str]:
         """Return what a user of the file has to know, by name, as JSON: normalisation, sizes (z, y, x)."""
         config, network = self.saved.config, self.saved.weights.network
         lattice, data = lattice_of(network), config.data
-        window = config.inference.window or config.training.output_shape
         values: dict[str, Any] = {
             "updates": self.saved.checkpoint.iteration,
             "normalize": data.normalize.model_dump(mode="json"),
@@ -111,8 +117,8 @@ class Trained:
         }
         if data.prepare is not None:
             values["prepare"] = data.prepare.model_dump(mode="json")
-        geometry = fit(network, window)
-        values |= {"input_shapes": geometry.input_shapes, "output_shapes": geometry.output_shapes}
+        shapes = self.geometry
+        values |= {"input_shapes": shapes.input_shapes, "output_shapes": shapes.output_shapes}
         said = {key: json.dumps(value) for key, value in values.items()}
         return {"znnpy_version": znnpy.__version__, "title": self.title, **said}
 
