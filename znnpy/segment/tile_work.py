@@ -24,6 +24,7 @@ from znnpy.segment.tile_store import TileStore
 from znnpy.segment.tiles import Tiling, tiling_of
 from znnpy.segment.wanted import Wanted
 
+VERSION = 2  # of how fragments are made: tiles of another one are made anew
 Show = Callable[[str, int, int], None]
 """Is told what is being done, and how many of how many are."""
 
@@ -108,6 +109,7 @@ def _identity(
     """Return all that labels depend on; `prediction`: its fingerprint."""
     shown, method, threshold = chosen
     return {
+        "version": VERSION,
         "prediction": prediction,
         "method": method.name,
         "kind": shown.kind,
