@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from peers.cases import Case
+from peers.onednn import conv3d
 from peers.ours import LEARNING_RATE, MOMENTUM, Arrays, output_results
 from znnpy.geometry import fit
 from znnpy.layers.windows import sides
@@ -18,9 +19,17 @@ from znnpy.network.types import Edge, Node, Triple
 
 FORMATS = {
     "contiguous": torch.contiguous_format,
+    "onednn": torch.contiguous_format,  # and oneDNN for small images, too
     "channels_last_3d": torch.channels_last_3d,
 }
 FLAT_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+_CONVOLUTIONS = {  # by whether cases are flat, and oneDNN is asked for
+    (False, False): functional.conv3d,
+    (False, True): conv3d,
+    (True, False): functional.conv2d,
+}
 
 
 class Torch:
@@ -37,6 +46,7 @@ class Torch:
         self.layout = (FLAT_FORMATS if case.flat else FORMATS)[memory_format]
         self.input, self.target = self.sample(0)
         self.network = _Graph(case, parameters, self.layout, separable=compiled)
+        self.network.convolve = _CONVOLUTIONS[case.flat, memory_format == "onednn"]
         self.call: Any = self.network
         if compiled:
             torch._dynamo.reset()
@@ -94,6 +104,7 @@ class _Graph(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.separable, self.flat = case.network, separable, case.flat
+        self.convolve: Any = functional.conv3d
         self.dilations = fit(case.network, case.output_shape).dilations
         self.exchanged = {e.name for e in case.network.edges if e.kind == "conv_transpose"}
         # Names of modules have no dots.
@@ -146,9 +157,8 @@ class _Graph(torch.nn.Module):
         if edge.kind == "conv_transpose":
             grow = functional.conv_transpose2d if self.flat else functional.conv_transpose3d
             return grow(image, bank, bias, stride)
-        convolve = functional.conv2d if self.flat else functional.conv3d
         padding = tuple(before for before, _ in sides(edge, dilation))[axes]
-        return convolve(image, bank, bias, stride, padding, dilation[axes], edge.groups)
+        return self.convolve(image, bank, bias, stride, padding, dilation[axes], edge.groups)
 
 
 def _module(name: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from peers.onednn import conv3d
 from znnpy.config.models import Config
 from znnpy.data.sampling.prefetch import Batch, make_batch
 from znnpy.learning.optimizers import AdamW
@@ -60,7 +61,9 @@ class Net(torch.nn.Module):
 
     def _along(self, edge: Edge, values: torch.Tensor) -> torch.Tensor:
         if edge.kind == "conv":
-            return functional.conv3d(values, self.values[edge.name], padding="same")
+            filters = self.values[edge.name]
+            padding = tuple(size // 2 for size in filters.shape[2:])
+            return conv3d(values, filters, padding=padding)
         if edge.kind == "max_pool":
             return functional.max_pool3d(values, edge.size, edge.stride)
         if edge.kind == "upsample":

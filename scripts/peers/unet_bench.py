@@ -44,7 +44,7 @@ NOTHING = 1e-9
 
 Those of biases before a normalisation are: every contestant's is rounding, and is compared with the largest.
 """
-FORMATS = ("contiguous", "channels_last_3d")
+FORMATS = ("contiguous", "onednn", "channels_last_3d")
 SCRIPTS = Path(__file__).resolve().parents[1]
 ENGINES = ("onnxruntime", "openvino", "openvino-bfloat16")
 WORDS = (

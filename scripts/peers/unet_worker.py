@@ -86,6 +86,7 @@ class Torch:
     def __init__(self, net: Net, options: argparse.Namespace) -> None:
         import torch
 
+        from peers import onednn
         from peers.taps import by_taps
         from peers.unet_modules import load, made
 
@@ -97,6 +98,8 @@ class Torch:
             if options.format == "channels_last_3d"
             else torch.contiguous_format
         )
+        if options.format == "onednn":
+            torch.nn.functional.conv3d = onednn.conv3d
         self.module = made(net)
         load(self.module, net.network, net.parameters())
         self.dtype = torch.float64 if options.who == "truth" else torch.float32
@@ -283,7 +286,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--smooth", action="store_true")
     parser.add_argument(
-        "--format", choices=["contiguous", "channels_last_3d"], default="contiguous"
+        "--format", choices=["contiguous", "onednn", "channels_last_3d"], default="contiguous"
     )
     parser.add_argument("--conv", default="auto")
     parser.add_argument("--onnx", type=Path)
