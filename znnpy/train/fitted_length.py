@@ -18,11 +18,8 @@ from znnpy.train.shards import training_source
 from znnpy.train.update_driver import loop_batches
 
 WARM = 4  # updates that are not counted: caches, and threads that begin to prepare
-LEAST, SECONDS, MOST = (
-    3,
-    5.0,
-    60.0,
-)  # updates that are counted, and how long, and at most for that many
+# Updates that are counted at least, for so many seconds, and the most that so many may take.
+LEAST, SECONDS, MOST = 3, 5.0, 60.0
 FORWARD = 1 / 3  # of an update, which goes back as well
 START = 5.0  # seconds until the first update
 SCORED = 5e-6  # seconds of a voxel in the final evaluation: objects and their scores take most, whatever the net

@@ -21,9 +21,8 @@ from znnpy_kernels.simd.codegen import prefetch
 
 BUCKETS = 1 << 16  # some hundred voxels of a tile each
 NONE = -1  # the end of a list
-CLOSED = (
-    -1
-)  # label of voxels that take none, and of a frame of them, which spares asking where a volume ends
+# Of voxels that take no label, and of a frame of them, which spares asking where a volume ends.
+CLOSED = -1
 
 
 @part

@@ -29,9 +29,7 @@ Span = tuple[int, int]
 Shift = tuple[int, int]
 Change = Callable[[Float32, Number, Triple64], Float32]
 
-MORE = (
-    1.5  # times the voxels of a region: reading so many costs less than to find their places again
-)
+MORE = 1.5  # times the voxels of a region: to read so many costs less than to find places again
 
 
 @dataclass(frozen=True)
