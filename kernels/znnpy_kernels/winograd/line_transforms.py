@@ -67,6 +67,28 @@ def filter_matrix() -> Any:
     return np.array([*rows, [0.0, 0.0, 1.0]])
 
 
+FILTER_FACTORS: tuple[tuple[float, ...], ...] = tuple(
+    tuple(float(np.float32(factor)) for factor in row)
+    for row in TARGET_SCALES[:, None] * filter_matrix()
+)
+"""G, scaled by place: the factors of the taps for each point, in float32."""
+
+
+def filter_line(builder: ir.IRBuilder, g: list[Value]) -> list[Value]:
+    """G g, scaled by place: POINTS values from TAPS taps."""
+    b = builder
+    if len(g) == 1:
+        return g
+
+    def pair(place: int) -> list[Value]:
+        # Places a and -a share the even part.
+        first, middle, last = FILTER_FACTORS[place]
+        even = multiply_add(b, g[2], _constant(last), b.fmul(g[0], _constant(first)))
+        return [multiply_add(b, g[1], _constant(sign * middle), even) for sign in (1, -1)]
+
+    return [g[0], *pair(1), *pair(3), g[2]]
+
+
 def source_line(builder: ir.IRBuilder, d: list[Value]) -> list[Value]:
     """B' d: POINTS values from as many voxels."""
     b = builder
