@@ -155,7 +155,7 @@ def _filters(taps: Triple) -> Kernel:
 
 
 @inlined
-def _gathered(
+def gathered(
     taps: int,
     source: int,
     inputs: int,
@@ -198,7 +198,7 @@ def _exchanged(form: Any, args: Any, plane: int) -> None:
             inputs, into = min(LANES, args[at.inputs] - before), tile + block * VECTOR_BYTES
             row = 4 * args[at.width]
             tap_bytes, row = (row, taps * row) if args[at.apart] else (inputs * row, row)
-            _gathered(taps, source, inputs, tap_bytes, row, count, into, step)
+            gathered(taps, source, inputs, tap_bytes, row, count, into, step)
         target = args[at.target] + first * step
         _transformed(form, tile, TILE, count * blocks, plane, target, point)
 

@@ -39,38 +39,51 @@ ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
 IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 
 
-@intrinsic(prefer_literal=True)
-def products(
-    typingctx: Any,
-    vectors: Any,
-    source: Any,
-    source_block: Any,
-    filters: Any,
-    blocks: Any,
-    last: Any,
-    target: Any,
-    target_block: Any,
-    rows: Any,
-) -> tuple[Signature, Any]:
-    """`rows` <= ROWS[vectors - 1] tiles times `vectors` vectors of outputs, summed over inputs.
+def _products_of(grown: bool) -> Any:
+    """Return the intrinsic whose sums begin with what is there (`grown`) or with zeros."""
 
-    Inputs lie in `blocks` blocks of LANES, `last` of them in the last one. Addresses and steps in
-    bytes; tiles lie LANES floats apart. Each sum is taken in the order of the inputs. Sources are
-    read before targets are written: these may lie in the same place.
-    """
+    def products(
+        typingctx: Any,
+        vectors: Any,
+        source: Any,
+        source_block: Any,
+        filters: Any,
+        blocks: Any,
+        last: Any,
+        target: Any,
+        target_block: Any,
+        rows: Any,
+    ) -> tuple[Signature, Any]:
+        """`rows` <= ROWS[vectors - 1] tiles times `vectors` vectors of outputs, summed over inputs.
 
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        number, words = vectors.literal_value, list(args[1:-1])
-        # A case of code for each count: sums are in registers, so their number is a constant.
-        counts = range(1, ROWS[number - 1] + 1)
-        by_count(builder, args[-1], counts, lambda rows: _over_inputs(builder, number, rows, words))
-        return context.get_dummy_value()
+        Inputs lie in `blocks` blocks of LANES, `last` of them in the last one. Addresses and steps in
+        bytes; tiles lie LANES floats apart. Each sum is taken in the order of the inputs. Sources are
+        read before targets are written: these may lie in the same place.
+        """
 
-    return types.void(vectors, *[types.int64] * 8), codegen
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            number, words = vectors.literal_value, list(args[1:-1])
+            # A case of code for each count: sums are in registers, so their number is a constant.
+            counts = range(1, ROWS[number - 1] + 1)
+
+            def emit(rows: int) -> None:
+                _over_inputs(builder, number, rows, words, grown)
+
+            by_count(builder, args[-1], counts, emit)
+            return context.get_dummy_value()
+
+        return types.void(vectors, *[types.int64] * 8), codegen
+
+    return intrinsic(prefer_literal=True)(products)
 
 
-def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -> None:
+products, grown_products = _products_of(False), _products_of(True)
+
+
+def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value], grown: bool) -> None:
     source, source_block, filters, blocks, last, target, target_block = words
+    starts = [float_pointer(b, b.add(target, b.mul(target_block, word(j)))) for j in range(vectors)]
+    places = [moved(b, start, row * LANES) for row in range(rows) for start in starts]
 
     def block(index: Value, carried: list[Value]) -> list[Value]:
         start, filters, *sums = carried
@@ -87,14 +100,12 @@ def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value]) -
         new = add_outer(b, weights, (moved(b, scalars, row * LANES) for row in range(rows)), sums)
         return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *new]
 
-    zeros = [ZERO_VECTOR] * (rows * vectors)
+    before = [load_vector(b, place) if grown else ZERO_VECTOR for place in places]
     # Two loops, blocks and their channels, as channels of a block lie side by side and blocks far apart.
-    _, _, *sums = counted_loop(b, blocks, [source, float_pointer(b, filters), *zeros], block)
+    _, _, *sums = counted_loop(b, blocks, [source, float_pointer(b, filters), *before], block)
     # Written when all is read: targets may be the place of the sources (`room`).
-    for j in range(vectors):
-        start = float_pointer(b, b.add(target, b.mul(target_block, word(j))))
-        for row in range(rows):
-            store_vector(b, sums[row * vectors + j], moved(b, start, row * LANES))
+    for value, place in zip(sums, places, strict=True):
+        store_vector(b, value, place)
 
 
 @intrinsic(prefer_literal=True)

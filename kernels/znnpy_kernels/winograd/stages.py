@@ -97,7 +97,7 @@ def _placed(form: Any, args: Any, places: Any) -> Any:
 
 
 @inlined
-def _seen_rows(form: Any, rows: int) -> Any:
+def seen_rows(form: Any, rows: int) -> Any:
     """Rows of voxels of so many tiles along y: neighbours share two."""
     return form.new_y * rows + form.points_y - form.new_y
 
@@ -112,7 +112,7 @@ def _planes(taps: Triple) -> Kernel:
         scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
         places = longs(scratch + compiled_loose_bytes(form))
         y = origin(args[AT.y0], args[AT.dilation_y], form.new_y)
-        count, rows = _placed(form, args, places), _seen_rows(form, args[AT.rows])
+        count, rows = _placed(form, args, places), seen_rows(form, args[AT.rows])
         column = compiled_odd_bytes(rows * count)
         step = compiled_plane(form) * column
         # Blocks outside, rows within: voxels are read in the order of memory.
@@ -128,7 +128,7 @@ def _planes(taps: Triple) -> Kernel:
 
 
 @inlined
-def _to_points(form: Any, source: int, tiles: int, total: int, target: int, point: int) -> None:
+def to_points(form: Any, source: int, tiles: int, total: int, target: int, point: int) -> None:
     """Rows of one column and block, `tiles` wide, to points of `total` tiles, along y."""
     row = tiles * VECTOR_BYTES
     for tile in range(total):
@@ -139,7 +139,7 @@ def _to_points(form: Any, source: int, tiles: int, total: int, target: int, poin
 
 
 @inlined
-def _to_rows(form: Any, source: int, point: int, tiles: int, total: int, target: int) -> None:
+def to_rows(form: Any, source: int, point: int, tiles: int, total: int, target: int) -> None:
     """Points of `total` tiles of one block to rows of a column, `tiles` wide, along y."""
     row = tiles * VECTOR_BYTES
     for tile in range(total):
@@ -164,19 +164,19 @@ def _columns(taps: Triple) -> Kernel:
         others = (args[at.blocks] - outputs) * inputs * VECTOR_BYTES
         total, many, plane = rows * tiles, form.points_y, compiled_plane(form)
         point = compiled_odd_bytes(total)
-        before = compiled_odd_bytes(_seen_rows(form, rows) * tiles)
+        before = compiled_odd_bytes(seen_rows(form, rows) * tiles)
         behind = compiled_odd_bytes(form.new_y * rows * tiles)
         for number in range(args[at.column0], args[at.column1]):
             for block in range(blocks):
                 source = args[at.source] + (block * plane + number) * before
-                _to_points(form, source, tiles, total, points + block * many * point, point)
+                to_points(form, source, tiles, total, points + block * many * point, point)
             filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
             filters += before_own
             multiply(many, inputs, outputs, total, filters, points, point, start, others, None)
             for block in range(outputs):
                 target = args[at.target] + ((first + block) * plane + number) * behind
                 source = points + (start + block) * many * point
-                _to_rows(form, source, point, tiles, total, target)
+                to_rows(form, source, point, tiles, total, target)
 
     return winograd_columns
 

@@ -56,6 +56,10 @@ GROUP_TILES, FAR_GROUP_TILES = 64, 128
 # Seconds of a tile's LANES_COUNTED channels, before and behind products.
 PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
+POINT_SECONDS = 0.06e-9  # of a point of a pair of channels: filters transformed on the way
+# Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
+SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
+TOGETHER, FEW_TILES = 2, 16
 # LONGER: times the transforms of so many blocks, whose tiles come from beyond the L2 cache.
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
@@ -181,16 +185,36 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // max(1, most)))
 
 
-def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
-    """Return the seconds of planes, columns and outputs of a group of so many tiles, on one core."""
+def stage_seconds(shape: ConvShape, tiles: float, images: int = 1) -> tuple[float, float, float]:
+    """Return the seconds of planes and of outputs of a group of so many tiles, and between them of so many such groups, on one core."""
     rows, columns = _blocks(shape)
     pairs, share = shape.inputs * columns * LANES_COUNTED, _share(shape)
-    products = 2.0 * points_of_tile(shape.size) * pairs * tiles / STAGED_RATE
+    points = points_of_tile(shape.size)
+    products = 2.0 * points * pairs * tiles * images / STAGED_RATE
     return (
         rows * tiles * PLANES_SECONDS * share,
-        max(products, _reading_seconds(shape)),
+        products + points * pairs * POINT_SECONDS,
         columns * tiles * IMAGES_SECONDS * share,
     )
+
+
+def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
+    """Return into how many parts the planes of points of so many tiles are cut, and the outputs of a task, about.
+
+    So that its sums stay in an L2 cache; the more outputs, the fewer tasks transform the same tiles along y.
+    """
+    planes, point = POINTS[shape.size[0]], 4 * points_of_tile(shape.size) * tiles
+    wanted = min(WIDE_PANEL, shape.outputs)
+    parts = (
+        count for count in (1, 2, 3) if count <= planes and SUMS_BYTES * count >= point * wanted
+    )
+    found = next(parts, planes)
+    return found, SUMS_BYTES * found // point
+
+
+def inputs_together(tiles: int) -> int:
+    """Return the blocks of inputs that a panel adds at a time."""
+    return TOGETHER if tiles > FEW_TILES else 1
 
 
 def _planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float:

@@ -51,9 +51,10 @@ def operations(
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
         filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
-        made = task if which == "weight" else task._replace(part=Part.FILTER_POINTS)
         seen = backward_shape(shape) if which == "gradient" else shape
-        for part, flops in _tiles(seen, staged=which != "weight" and is_staged(seen)).items():
+        staged = which != "weight" and is_staged(seen)
+        made = task if which == "weight" or staged else task._replace(part=Part.FILTER_POINTS)
+        for part, flops in _tiles(seen, staged=staged).items():
             found[task._replace(part=part)] = flops * bands
         found[made] = found.get(made, 0.0) + filters * bands
     return found

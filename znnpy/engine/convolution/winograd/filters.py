@@ -14,7 +14,12 @@ from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan.algorithms.winograd import FILTER_RATE, points_of_tile
+from znnpy.plan.algorithms.winograd import (
+    FILTER_RATE,
+    backward_shape,
+    is_staged,
+    points_of_tile,
+)
 
 POINTS = Use("transformed filters")
 
@@ -23,10 +28,12 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare the transformed filters of the passes that run by this algorithm, where they are kept."""
     if build.layout.filters_pass:
         return
-    layer = build.layout.plan.layers[edge.name]
-    if layer.forward == "winograd":
+    layer, shape = build.layout.plan.layers[edge.name], build.layout.conv_shape(edge)
+    # Stages transform them on the way.
+    if layer.forward == "winograd" and not is_staged(shape):
         _derive(step, build, edge, backward=False)
-    if layer.gradient == "winograd" and edge.name in build.maps.backward:
+    backward = layer.gradient == "winograd" and edge.name in build.maps.backward
+    if backward and not is_staged(backward_shape(shape)):
         _derive(step, build, edge, backward=True)
 
 

@@ -69,12 +69,11 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 
 def _emit(step: Step, ends: Ends) -> None:
-    points = made(step, ends.build, ends.edge, backward=ends.backward)
     # By sizes alone; both ways give the same values.
     if is_staged(ends.shape):
-        emit_staged(step, ends, points)
+        emit_staged(step, ends)
     else:
-        _emit_slabs(step, ends, points)
+        _emit_slabs(step, ends, made(step, ends.build, ends.edge, backward=ends.backward))
 
 
 LEAST_ROWS = 2

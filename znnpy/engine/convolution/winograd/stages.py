@@ -9,19 +9,12 @@ from typing import NamedTuple
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.planes import plane
-from znnpy_kernels.winograd.stages import (
-    COLUMNS_OF,
-    IMAGES,
-    PLANES,
-    columns_floats,
-    planes_floats,
-    waiting_floats,
-)
+from znnpy_kernels.winograd.stages import IMAGES, PLANES, planes_floats, waiting_floats
 
 from znnpy.engine.convolution.ring_buffers import ring_slot
 from znnpy.engine.convolution.winograd.arguments import place_words
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
+from znnpy.engine.convolution.winograd.panels import Waiting, emit_panels
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
@@ -32,8 +25,8 @@ from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
 
-AGAIN = 0.04
-"""What each part of a column's outputs takes again, as a share of all of them: its transform along y."""
+SET_TILES = 128
+"""Of groups of several images that share filters while these are in a cache, as many have at most so many tiles."""
 
 
 class _Group(NamedTuple):
@@ -58,55 +51,65 @@ class _Group(NamedTuple):
         return waiting_floats(self.size, self.rows, self.tiles, seen=seen)
 
 
-def emit_staged(step: Step, ends: Ends, points: Buffer) -> None:
+def emit_staged(step: Step, ends: Ends) -> None:
     """Declare all tasks of a pass."""
-    groups = list(_groups(ends))
-    stages = _Stages(step, ends, points, groups)
-    for number in range(len(groups)):
-        stages.emit(number)
+    stages = _Stages(step, ends, list(_groups(ends)))
+    for number, members in enumerate(stages.sets):
+        stages.emit(number, members)
     stages.finish.emit_sum(step)
 
 
 class _Stages:
-    """Emits the tasks of each group."""
+    """Emits the tasks of each set of groups that share filters: the same tiles of some images."""
 
-    def __init__(self, step: Step, ends: Ends, points: Buffer, groups: Sequence[_Group]) -> None:
-        self.step, self.ends, self.points, self.groups = step, ends, points, groups
+    def __init__(self, step: Step, ends: Ends, groups: Sequence[_Group]) -> None:
+        self.step, self.ends, self.groups = step, ends, groups
         self.finish = Finish(ends, len(groups))
         build, source, target, size = ends.build, ends.source, ends.target, ends.edge.size
         self.grain = build.layout.grain
+        self.sets = _sets(groups)
         # Of the largest group, for all: rings and scratch have one size.
-        tiles, total = max(it.tiles for it in groups), max(it.tiles * it.rows for it in groups)
-        self.planes_scratch = build.worker_scratch(planes_floats(size, tiles))
-        self.columns_scratch = build.worker_scratch(
-            columns_floats(size, source.channels, target.channels, total)
+        self.planes_scratch = build.worker_scratch(
+            planes_floats(size, max(it.tiles for it in groups))
         )
         self.waiting = {
-            seen: blocks * max(it.floats(seen=seen) for it in groups)
+            seen: blocks * max(len(own) * groups[own[0]].floats(seen=seen) for own in self.sets)
             for seen, blocks in ((True, source.blocks), (False, target.blocks))
         }
         self.rows = max(FORMS[size].new_y * it.rows for it in groups)
         # Groups that lie in the same planes write next to each other.
         self.apart = len({(group.batch, group.planes) for group in groups}) < len(groups)
 
-    def emit(self, number: int) -> None:
-        """Declare the tasks of a group."""
-        group = self.groups[number]
-        seconds = stage_seconds(self.ends.shape, group.tiles * group.rows)
+    def emit(self, number: int, members: Sequence[int]) -> None:
+        """Declare the tasks of a set of groups."""
+        group, images = self.groups[members[0]], len(members)
+        seconds = stage_seconds(self.ends.shape, group.tiles * group.rows, images)
         before, behind = (self._waiting(number, seen=seen) for seen in (True, False))
-        # Stage after stage for one group, so that what waits between them is read while a cache may
+        # Stage after stage for one set, so that what waits between them is read while a cache may
         # hold it.
-        self._emit_planes(group, before, seconds[0])
-        self._emit_columns(group, before, behind, seconds[1])
-        self._emit_images(number, behind, seconds[2])
+        for image, member in enumerate(members):
+            self._emit_planes(self.groups[member], image, before, seconds[0])
+        waiting = Waiting(
+            before,
+            behind,
+            images,
+            group.tiles,
+            group.rows,
+            group.floats(seen=True),
+            group.floats(seen=False),
+        )
+        emit_panels(self.step, self.ends, waiting, seconds[1], len(self.sets))
+        for image, member in enumerate(members):
+            self._emit_images(member, image, behind, seconds[2])
 
     def _waiting(self, number: int, *, seen: bool) -> Buffer:
         ring = Name(WAITING, self.ends.edge.name, (self.ends.serves, seen))
-        floats, groups = self.waiting[seen], len(self.groups)
-        return ring_slot(self.step, self.ends.build, ring, floats, number, groups)
+        floats, sets = self.waiting[seen], len(self.sets)
+        return ring_slot(self.step, self.ends.build, ring, floats, number, sets)
 
-    def _emit_planes(self, group: _Group, before: Buffer, seconds: float) -> None:
+    def _emit_planes(self, group: _Group, image: int, before: Buffer, seconds: float) -> None:
         ends, source = self.ends, self.ends.source
+        first = image * source.blocks
         seen = ends.seen(*group.planes)
         form = FORMS[group.size]
         rows = form.new_y * group.rows + form.points_y - form.new_y
@@ -124,12 +127,12 @@ class _Stages:
                     "inputs": part.channels,
                     "row0": row0,
                     "row1": row1,
-                    "planes": before.address + 4 * low * group.floats(seen=True),
+                    "planes": before.address + 4 * (first + low) * group.floats(seen=True),
                 },
                 what=ends.task(Part.TILES),
                 cost=seconds * (high - low) / source.blocks * (row1 - row0) / rows,
                 reads=part.regions(group.batch, *seen),
-                writes=[before.region(low, high, strand=strand)],
+                writes=[before.region(first + low, first + high, strand=strand)],
             )
 
     def _by_rows(
@@ -146,40 +149,9 @@ class _Stages:
             for strand, part in enumerate(evenly(rows, parts)):
                 yield own, part, strand if parts > 1 else -1
 
-    def _emit_columns(self, group: _Group, before: Buffer, behind: Buffer, seconds: float) -> None:
-        ends = self.ends
-        words = {
-            "source": before.address,
-            "target": behind.address,
-            "inputs": ends.source.channels,
-            "blocks": ends.target.blocks,
-            "filters": self.points.address,
-            "tiles": group.tiles,
-            "rows": group.rows,
-            **self.columns_scratch,
-        }
-        columns, blocks = int(plane(FORMS[group.size])), ends.target.blocks
-        cuts = self.grain.ranges(columns, seconds)
-        beside = len(cuts) * len(self.groups)
-        parts = self.grain.rounds(seconds * len(self.groups), beside, AGAIN)
-        # Filters lie by pairs of blocks.
-        panels = [(2 * low, min(blocks, 2 * high)) for low, high in evenly(-(-blocks // 2), parts)]
-        for (low, high), (block0, block1) in product(cuts, panels):
-            self.step.add(
-                COLUMNS_OF[group.size],
-                {**words, "column0": low, "column1": high, "block0": block0, "block1": block1},
-                what=ends.task(Part.WINOGRAD),
-                cost=seconds * (high - low) / columns * (block1 - block0) / blocks,
-                # All blocks of the source: a column's products sum over every input.
-                divides=True,
-                reads=[before.region(), self.points.region()],
-                # Here regions count columns; before them, blocks: rings are gated as a whole, so
-                # units may differ.
-                writes=[behind.region(low, high, strand=block0 if len(panels) > 1 else -1)],
-            )
-
-    def _emit_images(self, number: int, behind: Buffer, seconds: float) -> None:
+    def _emit_images(self, number: int, image: int, behind: Buffer, seconds: float) -> None:
         ends, target, group = self.ends, self.ends.target, self.groups[number]
+        first = image * target.blocks
         rows, summed = FORMS[group.size].new_y * group.rows, self.finish.partials is not None
         for own, (row0, row1), strand in self._by_rows(target.blocks, rows, seconds, whole=summed):
             blocks, low = range(*own), own[0]
@@ -197,7 +169,7 @@ class _Stages:
                     "blocks": len(blocks),
                     "row0": row0,
                     "row1": row1,
-                    "planes": behind.address + 4 * low * group.floats(seen=False),
+                    "planes": behind.address + 4 * (first + low) * group.floats(seen=False),
                 },
                 what=ends.task(Part.INVERSE),
                 cost=seconds * len(blocks) / target.blocks * (row1 - row0) / rows,
@@ -208,6 +180,19 @@ class _Stages:
                     *self.finish.leaves_behind(number, blocks),
                 ],
             )
+
+
+def _sets(groups: Sequence[_Group]) -> list[list[int]]:
+    """Return the numbers of the groups of each set: the same tiles of as many images as share their filters."""
+    alike: dict[Triple, list[int]] = {}
+    for number, group in enumerate(groups):
+        alike.setdefault((group.z0, group.y0, group.rows), []).append(number)
+    found = []
+    for numbers in alike.values():
+        group = groups[numbers[0]]
+        most = max(1, SET_TILES // (group.tiles * group.rows))
+        found += [numbers[low:high] for low, high in evenly(len(numbers), -(-len(numbers) // most))]
+    return found
 
 
 def _groups(ends: Ends) -> Iterator[_Group]:

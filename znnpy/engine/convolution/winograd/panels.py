@@ -1,0 +1,86 @@
+"""Tasks of the second of Winograd's stages: planes of points of some outputs, with filters transformed on the way."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.panels import PAIR, PANELS_OF, panels_floats
+
+from znnpy.engine.convolution.winograd.operands import Ends
+from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Part
+from znnpy.plan.algorithms.winograd import inputs_together, panel_parts
+from znnpy.plan.partition import evenly
+
+AGAIN = 0.04
+"""What each part of a panel's outputs takes again, as a share of all of them: its tiles' transform along y."""
+
+
+class Waiting(NamedTuple):
+    """What waits before and behind the stage: of so many images, the same tiles and rows of them."""
+
+    before: Buffer
+    behind: Buffer
+    images: int
+    tiles: int  # along z and x that begin inside
+    rows: int  # of them along y
+    before_floats: int  # of a block of an image
+    behind_floats: int
+
+
+def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: int) -> None:
+    """Declare the tasks for one of so many sets of images."""
+    parameter, form = ends.build.parameters[ends.edge.name], FORMS[ends.edge.size]
+    source, target, grain = ends.source, ends.target, ends.build.layout.grain
+    tiles = waiting.images * waiting.tiles * waiting.rows
+    together = min(source.blocks, inputs_together(tiles))
+    depths, outputs = panel_parts(ends.shape, tiles)
+    panels = -(-target.blocks // (PAIR * max(1, outputs // (PAIR * LANES))))
+    parts = grain.rounds(seconds * sets, depths * panels * sets, AGAIN)
+    if parts > 1:
+        # The planes first, which costs nothing.
+        more = min(parts, form.points_z // depths)
+        depths *= more
+        panels *= -(-parts // more)
+    cut = evenly(-(-target.blocks // PAIR), panels)
+    for (low, high), (first, last) in product(evenly(form.points_z, depths), cut):
+        block0, block1 = PAIR * first, min(target.blocks, PAIR * last)
+        floats = panels_floats(ends.edge.size, high - low, block1 - block0, tiles, together)
+        step.add(
+            PANELS_OF[ends.edge.size, ends.backward],
+            {
+                "source": waiting.before.address,
+                "source_image": 4 * source.blocks * waiting.before_floats,
+                "target": waiting.behind.address,
+                "target_image": 4 * target.blocks * waiting.behind_floats,
+                "images": waiting.images,
+                "tiles": waiting.tiles,
+                "rows": waiting.rows,
+                "inputs": source.channels,
+                "outputs": target.channels,
+                "filters": parameter.values,
+                "depth0": low,
+                "depth1": high,
+                "block0": block0,
+                "block1": block1,
+                "together": together,
+                **ends.build.worker_scratch(floats),
+            },
+            what=ends.task(Part.WINOGRAD),
+            cost=seconds * (high - low) / form.points_z * (block1 - block0) / target.blocks,
+            divides=True,
+            # All blocks of the source: products sum over every input.
+            reads=[waiting.before.region(), parameter.values_region()],
+            # Here regions count columns; before them, blocks: rings are gated as a whole, so units may differ.
+            writes=[
+                waiting.behind.region(
+                    low * form.points_x,
+                    high * form.points_x,
+                    strand=block0 if len(cut) > 1 else -1,
+                )
+            ],
+        )
