@@ -38,10 +38,14 @@ from znnpy_kernels.machine.atomics import fence_seq_cst
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
     FLOAT,
+    WORD,
     Value,
     broadcast,
+    by_count,
     float_pointer,
+    load_broadcast,
     load_vector,
+    moved,
     multiply_add,
     store_vector,
     word,
@@ -52,6 +56,7 @@ from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Triple, axes_of, name_of
 from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, filter_line
+from znnpy_kernels.winograd.products import odd_bytes
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
 EXCHANGED = words("source inputs outputs width apart target target_point scratch scratch_worker")
@@ -62,7 +67,34 @@ SLOT = GROUP * VECTOR_BYTES  # of one point
 PLANE = POINTS * POINTS * SLOT
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
+# So few that adding to their sums at once, in the L1 cache, is faster than writing points for register blocks of them:
+# 3^3, 8 points a nanosecond and vector.
+FEW_TILES = 2
 SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
+
+
+def _plane_columns(
+    b: ir.IRBuilder, form: Any, factors: Value, source: Value, steps: list[Value]
+) -> list[list[Value]]:
+    """Return the columns [x][y] of one plane of points of the vector of filters at `source`.
+
+    `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x.
+    """
+    deep, high, wide = axes_of(form)
+    taps_z = [broadcast(b, b.fptrunc(b.extract_value(factors, z), FLOAT)) for z in range(deep.taps)]
+
+    def tap(y: int, x: int) -> Value:
+        start = b.add(source, b.add(b.mul(steps[1], word(y)), b.mul(steps[2], word(x))))
+        places = [b.add(start, b.mul(steps[0], word(z))) for z in range(deep.taps)]
+        values = [load_vector(b, float_pointer(b, place)) for place in places]
+        # Terms in the order of `filter_line`; a factor of 1 changes nothing.
+        found = values[0] if deep.taps == 1 else b.fmul(values[0], taps_z[0])
+        for z in reversed(range(1, deep.taps)):
+            found = multiply_add(b, values[z], taps_z[z], found)
+        return found
+
+    rows = [filter_line(b, [tap(y, x) for x in range(wide.taps)]) for y in range(high.taps)]
+    return [filter_line(b, list(column)) for column in zip(*rows, strict=True)]
 
 
 @intrinsic
@@ -78,32 +110,73 @@ def _points_plane(
     step: Any,
 ) -> tuple[Signature, Any]:
     """One plane of points of a vector of filters, [x][y], `step` bytes apart; `factors` of its taps along z."""
-    deep, high, wide = axes_of(form)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, factors, source, step_z, step_y, step_x, target, step) = builder, args
-        taps_z = [
-            broadcast(b, b.fptrunc(b.extract_value(factors, z), FLOAT)) for z in range(deep.taps)
-        ]
-
-        def tap(y: int, x: int) -> Value:
-            start = b.add(source, b.add(b.mul(step_y, word(y)), b.mul(step_x, word(x))))
-            places = [b.add(start, b.mul(step_z, word(z))) for z in range(deep.taps)]
-            values = [load_vector(b, float_pointer(b, place)) for place in places]
-            # Terms in the order of `filter_line`; a factor of 1 changes nothing.
-            found = values[0] if deep.taps == 1 else b.fmul(values[0], taps_z[0])
-            for z in reversed(range(1, deep.taps)):
-                found = multiply_add(b, values[z], taps_z[z], found)
-            return found
-
-        rows = [filter_line(b, [tap(y, x) for x in range(wide.taps)]) for y in range(high.taps)]
-        columns = [filter_line(b, list(column)) for column in zip(*rows, strict=True)]
+        b, (_, factors, source, *steps, target, step) = builder, args
+        columns = _plane_columns(b, form, factors, source, steps)
         for number, value in enumerate(point for column in columns for point in column):
             place = b.add(target, b.mul(step, word(number)))
             store_vector(b, value, float_pointer(b, place))
         return context.get_dummy_value()
 
     return types.void(form, factors, *[types.int64] * 6), codegen
+
+
+@intrinsic
+def _add_plane(
+    typingctx: Any,
+    form: Any,
+    factors: Any,
+    source: Any,
+    step_z: Any,
+    step_y: Any,
+    step_x: Any,
+    tiles: Any,
+    points: Any,
+    sums: Any,
+) -> tuple[Signature, Any]:
+    """Add one plane of points of a vector of filters, times those of `tiles` <= FEW_TILES tiles, to their sums.
+
+    Points of an input and sums lie [x][y][tile], from y to y `odd_bytes(tiles)`.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (_, factors, source, *steps, tiles, points, sums) = builder, args
+        starts = [float_pointer(b, points), float_pointer(b, sums)]
+
+        def emit(count: int) -> None:
+            # An empty assembler statement of its own for each count: LLVM would take what all have in common out of
+            # the switch, and keep all columns on the stack.
+            kind = ir.FunctionType(WORD, [WORD, WORD])
+            own = b.asm(kind, "", "=r,0,i", [source, word(count)], side_effect=False)
+            columns = _plane_columns(b, form, factors, own, steps)
+            for number, value in enumerate(point for column in columns for point in column):
+                # Constant offsets, or as many addresses as places would be kept on the stack.
+                first = number * odd_bytes(count) // 4
+                for tile in range(first, first + count * LANES, LANES):
+                    seen, target = (moved(b, start, tile) for start in starts)
+                    new = multiply_add(b, value, load_broadcast(b, seen), load_vector(b, target))
+                    store_vector(b, new, target)
+
+        by_count(b, tiles, range(1, FEW_TILES + 1), emit)
+        return context.get_dummy_value()
+
+    return types.void(form, factors, *[types.int64] * 7), codegen
+
+
+@inlined
+def add_plane(
+    form: Any, depth: int, source: int, tap: int, inputs: Any, tiles: int, points: int, sums: int
+) -> None:
+    """Add plane `depth` of the points of the filters of some inputs, times those of few tiles, to their sums.
+
+    `inputs`: how many, and bytes from one's filters to the next; their points lie in neighbouring lanes. `tap`: from
+    tap to tap. Points and sums as in `_add_plane`.
+    """
+    row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
+    for number in range(inputs[0]):
+        here, seen = source + number * inputs[1], points + 4 * number
+        _add_plane(form, FILTER_FACTORS[depth], here, plane, row, tap, tiles, seen, sums)
 
 
 @inlined

@@ -17,9 +17,9 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     filters                     packed filters of the layer, from the first input and output on
     depth0, depth1              planes of points of this task
     block0, block1              vectors of outputs of this task, an even one first
-    together                    blocks of inputs at a time
+    together                    blocks of inputs at a time; one if tiles are `FEW_TILES` or less
     scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: filters [point][input][vector],
-                                tiles [column][block][point][tile], sums [pair][column][vector][point][tile], filters whose lanes lay apart
+                                tiles [column][block][point][tile], sums [vector][column][point][tile], filters whose lanes lay apart
 
 Tasks of disjoint planes or vectors may run concurrently.
 """
@@ -33,7 +33,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import splat, store
-from znnpy_kernels.winograd.filters import TILE, gathered, points_of_plane
+from znnpy_kernels.winograd.filters import FEW_TILES, TILE, add_plane, gathered, points_of_plane
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.planes import compiled_plane
 from znnpy_kernels.winograd.products import (
@@ -78,127 +78,99 @@ def _seen_points(form: Any, args: Any, depth: int, first: int, count: int, targe
 
 
 @inlined
-def _filter_points(
-    form: Any,
-    exchanged: bool,
-    args: Any,
-    depth: int,
-    pair: int,
-    inputs: Any,
-    loose: int,
-    target: int,
-) -> None:
-    """Filters of a pair of vectors of outputs and of inputs first..last, for one plane of points."""
-    at = PANELS
-    taps, width = (
-        form.taps_z * form.taps_y * form.taps_x,
-        min(PAIR, cover(args[at.outputs], LANES) - pair),
-    )
-    point = compiled_odd_bytes((inputs[1] - inputs[0]) * width)
-    into = target
-    for first in range(inputs[0], inputs[1], LANES):
-        count = min(LANES, inputs[1] - first)
-        if exchanged:
-            here, tap = loose + (first - inputs[0]) // LANES * taps * TILE, TILE
-        else:
-            before = pair * args[at.inputs] + first * width
-            here, tap = (
-                args[at.filters] + taps * before * VECTOR_BYTES,
-                count * width * VECTOR_BYTES,
-            )
-        points_of_plane(form, depth, here, tap, count * width, into, point)
-        into += count * width * VECTOR_BYTES
+def _width(args: Any, pair: int) -> Any:
+    """Vectors of outputs of the pair that begins with vector `pair`."""
+    return min(PAIR, args[PANELS.block1] - pair)
 
 
 @inlined
-def _exchanged(form: Any, args: Any, pair: int, inputs: Any, loose: int) -> None:
-    """Filters of the layer's outputs first..last, flipped, with vectors of its inputs: [block][tap][output][vector]."""
+def _taps(form: Any) -> Any:
+    return form.taps_z * form.taps_y * form.taps_x
+
+
+@inlined
+def _filters(
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, block: int, loose: int
+) -> Any:
+    """Return where the filters of a pair and of a block of inputs lie, the inputs, and bytes from tap to tap."""
+    first, width = begin + block * LANES, _width(args, pair)
+    count = min(LANES, args[PANELS.inputs] - first)
+    if exchanged:
+        return loose + block * _taps(form) * TILE, count, TILE
+    before = pair * args[PANELS.inputs] + first * width
+    source = args[PANELS.filters] + _taps(form) * before * VECTOR_BYTES
+    return source, count, count * width * VECTOR_BYTES
+
+
+@inlined
+def _exchanged(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: int) -> None:
+    """Filters of some blocks of the layer's outputs, flipped, with vectors of its inputs: [block][tap][output][vector]."""
     at = PANELS
-    taps, lanes = (
-        form.taps_z * form.taps_y * form.taps_x,
-        min(PAIR * LANES, args[at.outputs] - pair * LANES),
-    )
-    vectors = cover(lanes, LANES)
-    for first in range(inputs[0], inputs[1], LANES):
-        count, group = min(LANES, inputs[1] - first), first // (PAIR * LANES) * PAIR
+    taps, vectors = _taps(form), _width(args, pair)
+    for block in range(blocks):
+        first = begin + block * LANES
+        count, group = min(LANES, args[at.inputs] - first), first // (PAIR * LANES) * PAIR
         # Of the layer: lanes of its group of outputs.
         width = min(PAIR, cover(args[at.inputs], LANES) - group) * LANES
         for vector in range(vectors):
-            channels = min(LANES, lanes - vector * LANES)
-            before = group * LANES * args[at.outputs] + (pair + vector) * LANES * width
+            channel = (pair + vector) * LANES
+            inputs = min(LANES, args[at.outputs] - channel)
+            before = group * LANES * args[at.outputs] + channel * width
             source = args[at.filters] + 4 * (taps * before + first - group * LANES)
-            into = loose + (first - inputs[0]) // LANES * taps * TILE + vector * VECTOR_BYTES
-            gathered(
-                taps,
-                source,
-                channels,
-                channels * 4 * width,
-                4 * width,
-                count,
-                into,
-                vectors * VECTOR_BYTES,
-            )
+            into, row = loose + block * taps * TILE + vector * VECTOR_BYTES, 4 * width
+            step = vectors * VECTOR_BYTES
+            gathered(taps, source, inputs, inputs * row, row, count, into, step)
+
+
+@inlined
+def _added(
+    form: Any, width: int, tiles: int, depth: int, filters: Any, points: int, sums: int, step: int
+) -> None:
+    """Add the products of a plane of points of few tiles to the sums of a pair, `step` apart, filter by filter."""
+    source, count, tap = filters
+    for vector in range(width):
+        here, inputs = source + vector * VECTOR_BYTES, (count, width * VECTOR_BYTES)
+        add_plane(form, depth, here, tap, inputs, tiles, points, sums + vector * step)
 
 
 @inlined
 def _multiplied(
-    form: Any, terms: int, width: int, tiles: int, filters: int, points: int, sums: int
+    form: Any, terms: int, width: int, tiles: int, filters: int, points: int, sums: int, step: int
 ) -> None:
-    """Add the products of a plane of points to the sums of one pair."""
-    blocks, point = cover(terms, LANES), compiled_odd_bytes(tiles)
-    last, step = terms - (blocks - 1) * LANES, compiled_odd_bytes(terms * width)
-    high = form.points_y
+    """Add the products of a plane of points to the sums of a pair, `step` apart, in register blocks of tiles."""
+    blocks, point, high = cover(terms, LANES), compiled_odd_bytes(tiles), form.points_y
+    last, block = terms - (blocks - 1) * LANES, high * point
     parts = cover(tiles, ROWS[1] if width == PAIR else ROWS[0])
     for x in range(form.points_x):
         for y in range(high):
-            source, target = (
-                points + (x * blocks * high + y) * point,
-                sums + (x * width * high + y) * point,
-            )
+            source = points + (x * blocks * high + y) * point
+            target = sums + (x * high + y) * point
+            weights = filters + (x * high + y) * compiled_odd_bytes(terms * width)
             for part in range(parts):
                 by, end = part * tiles // parts, (part + 1) * tiles // parts
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                weights = filters + (x * high + y) * step
-                # A constant, as code is made for each number of vectors.
+                # Constants, as code is made for each number of vectors.
                 if width == PAIR:
-                    grown_products(
-                        PAIR,
-                        here,
-                        high * point,
-                        weights,
-                        blocks,
-                        last,
-                        there,
-                        high * point,
-                        end - by,
-                    )
+                    grown_products(PAIR, here, block, weights, blocks, last, there, step, end - by)
                 else:
-                    grown_products(
-                        1, here, high * point, weights, blocks, last, there, high * point, end - by
-                    )
+                    grown_products(1, here, block, weights, blocks, last, there, step, end - by)
 
 
 @inlined
-def _finished(form: Any, args: Any, sums: int, step: int) -> None:
+def _finished(form: Any, args: Any, sums: int) -> None:
     """Sums of the task to rows, along y."""
     at = PANELS
     rows, tiles, images = args[at.rows], args[at.tiles], args[at.images]
-    total, high, wide = rows * tiles, form.points_y, form.points_x
+    total, wide, depths = rows * tiles, form.points_x, args[at.depth1] - args[at.depth0]
     point, behind = compiled_odd_bytes(total * images), compiled_odd_bytes(form.new_y * total)
-    first, last, depths = args[at.block0], args[at.block1], args[at.depth1] - args[at.depth0]
-    for block in range(first, last):
-        pair = first + (block - first) // PAIR * PAIR
-        width = min(PAIR, last - pair)
+    start = sums
+    for block in range(args[at.block0], args[at.block1]):
         for column in range(depths * wide):
             number = block * compiled_plane(form) + args[at.depth0] * wide + column
-            start = (
-                sums
-                + (pair - first) * depths * step
-                + (column * width + block - pair) * high * point
-            )
             for image in range(images):
                 target = args[at.target] + image * args[at.target_image] + number * behind
                 to_rows(form, start + image * total * VECTOR_BYTES, point, tiles, total, target)
+            start += form.points_y * point
 
 
 def _panels(taps: Triple, exchanged: bool) -> Kernel:
@@ -210,36 +182,43 @@ def _panels(taps: Triple, exchanged: bool) -> Kernel:
         """Some planes of points times those of filters. Words: see the module."""
         at = PANELS
         tiles = args[at.rows] * args[at.tiles] * args[at.images]
-        point, face = compiled_odd_bytes(tiles), form.points_x * form.points_y
+        face = form.points_x * form.points_y
+        # Of a vector and a plane of points.
+        step = face * compiled_odd_bytes(tiles)
         first, last, together = args[at.block0], args[at.block1], args[at.together]
-        depths, step = (
-            args[at.depth1] - args[at.depth0],
-            face * point,
-        )  # of the sums of a vector and plane
-        filters = args[at.scratch] + 4 * worker * args[at.scratch_worker]
-        points = filters + face * compiled_odd_bytes(together * LANES * min(PAIR, last - first))
+        depths = args[at.depth1] - args[at.depth0]
+        made = args[at.scratch] + 4 * worker * args[at.scratch_worker]
+        points = made + face * compiled_odd_bytes(together * LANES * min(PAIR, last - first))
         sums = points + depths * together * step
         loose = sums + depths * (last - first) * step
         for place in range(sums, loose, VECTOR_BYTES):
             store(place, splat(0.0))
         for begin in range(0, args[at.inputs], together * LANES):
-            inputs = begin, min(args[at.inputs], begin + together * LANES)
-            terms, blocks = inputs[1] - begin, cover(inputs[1] - begin, LANES)
+            terms = min(args[at.inputs] - begin, together * LANES)
+            blocks = cover(terms, LANES)
             for depth in range(depths):
                 into = points + depth * blocks * step
                 _seen_points(form, args, args[at.depth0] + depth, begin // LANES, blocks, into)
             for pair in range(first, last, PAIR):
-                width = min(PAIR, last - pair)
-                own = sums + (pair - first) * depths * step
+                width, own = _width(args, pair), sums + (pair - first) * depths * step
                 if exchanged:
-                    _exchanged(form, args, pair, inputs, loose)
+                    _exchanged(form, args, pair, begin, blocks, loose)
                 for depth in range(depths):
                     number, seen = args[at.depth0] + depth, points + depth * blocks * step
-                    _filter_points(form, exchanged, args, number, pair, inputs, loose, filters)
-                    _multiplied(
-                        form, terms, width, tiles, filters, seen, own + depth * width * step
-                    )
-        _finished(form, args, sums, step)
+                    into, here = made, own + depth * step
+                    for block in range(blocks):
+                        filters = _filters(form, exchanged, args, pair, begin, block, loose)
+                        if tiles <= FEW_TILES:
+                            _added(form, width, tiles, number, filters, seen, here, depths * step)
+                        else:
+                            source, count, tap = filters
+                            count *= width
+                            point = compiled_odd_bytes(terms * width)
+                            points_of_plane(form, number, source, tap, count, into, point)
+                            into += count * VECTOR_BYTES
+                    if tiles > FEW_TILES:
+                        _multiplied(form, terms, width, tiles, made, seen, here, depths * step)
+        _finished(form, args, sums)
 
     return winograd_panels
 

@@ -38,15 +38,15 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
     source, target, grain = ends.source, ends.target, ends.build.layout.grain
     tiles = waiting.images * waiting.tiles * waiting.rows
     together = min(source.blocks, inputs_together(tiles))
+    pairs = -(-target.blocks // PAIR)
     depths, outputs = panel_parts(ends.shape, tiles)
-    panels = -(-target.blocks // (PAIR * max(1, outputs // (PAIR * LANES))))
-    parts = grain.rounds(seconds * sets, depths * panels * sets, AGAIN)
-    if parts > 1:
-        # The planes first, which costs nothing.
-        more = min(parts, form.points_z // depths)
-        depths *= more
-        panels *= -(-parts // more)
-    cut = evenly(-(-target.blocks // PAIR), panels)
+    panels = -(-pairs // max(1, outputs // (PAIR * LANES)))
+    work, pieces = seconds * sets, depths * panels * sets
+    wanted = panels * max(grain.shares(work, pieces), grain.rounds(work, pieces, AGAIN))
+    # Outputs first: parts of the planes of points read all filters again.
+    panels = min(pairs, wanted)
+    depths = min(form.points_z, depths * -(-wanted // panels))
+    cut = evenly(pairs, panels)
     for (low, high), (first, last) in product(evenly(form.points_z, depths), cut):
         block0, block1 = PAIR * first, min(target.blocks, PAIR * last)
         floats = panels_floats(ends.edge.size, high - low, block1 - block0, tiles, together)
