@@ -72,14 +72,13 @@ def padless(images, extent):
     return ConvShape(inputs, outputs, (3, 3, 3), ONE, ONE, *ends, 1)
 
 
-def test_wide_layers_of_few_voxels_pay_for_reading_all_filters():
-    """Measured, 320 -> 320 images onto 4^3: direct takes half of winograd's forward pass."""
-    for images, extent, faster in (((320, 320), 4, "direct"), ((512, 256), 8, "winograd")):
-        shape = padless(images, extent)
-        seconds = {
-            name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")
-        }
-        assert min(seconds, key=seconds.__getitem__) == faster
+@pytest.mark.parametrize(("images", "extent"), [((512, 512), 4), ((512, 256), 8)])
+def test_wide_layers_of_few_voxels_do_not_read_transformed_filters(images, extent):
+    """Measured, 512 -> 512 images onto 4^3: direct takes half as long again as winograd's forward pass."""
+    shape = padless(images, extent)
+    assert winograd.makes_filters(shape)
+    seconds = {name: ALGORITHMS[name].patch_seconds(shape, None) for name in ("direct", "winograd")}
+    assert min(seconds, key=seconds.__getitem__) == "winograd"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_stages_are_for_filters_that_few_tiles_along_x_share(images, extent, sta
     assert winograd.is_staged(padless((images, images), extent)) == staged
 
 
-@pytest.mark.parametrize(("extent", "groups"), [(8, 1), (20, 1), (24, 2), (60, 30)])
+@pytest.mark.parametrize(("extent", "groups"), [(20, 1), (24, 2), (60, 30)])
 def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
     shape = padless((512, 256), extent)
     deep, rows = winograd.group_tiles(shape)

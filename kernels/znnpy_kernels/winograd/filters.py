@@ -166,17 +166,14 @@ def _add_plane(
 
 @inlined
 def add_plane(
-    form: Any, depth: int, source: int, tap: int, inputs: Any, tiles: int, points: int, sums: int
+    form: Any, depth: int, source: int, tap: int, tiles: int, points: int, sums: int
 ) -> None:
-    """Add plane `depth` of the points of the filters of some inputs, times those of few tiles, to their sums.
+    """Add plane `depth` of the points of a vector of filters, times those of few tiles, to their sums.
 
-    `inputs`: how many, and bytes from one's filters to the next; their points lie in neighbouring lanes. `tap`: from
-    tap to tap. Points and sums as in `_add_plane`.
+    `tap`: bytes from tap to tap; points and sums as in `_add_plane`.
     """
     row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
-    for number in range(inputs[0]):
-        here, seen = source + number * inputs[1], points + 4 * number
-        _add_plane(form, FILTER_FACTORS[depth], here, plane, row, tap, tiles, seen, sums)
+    _add_plane(form, FILTER_FACTORS[depth], source, plane, row, tap, tiles, points, sums)
 
 
 @inlined

@@ -32,7 +32,7 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import splat, store
+from znnpy_kernels.simd.vectors import prefetch, splat, store
 from znnpy_kernels.winograd.filters import FEW_TILES, TILE, add_plane, gathered, points_of_plane
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.planes import compiled_plane
@@ -103,34 +103,96 @@ def _filters(
 
 
 @inlined
+def _exchanged_row(form: Any, args: Any, channel: int, first: int) -> Any:
+    """Return where the layer's filters from input `channel` to output `first` lie, and bytes from input to input."""
+    at, group = PANELS, first // (PAIR * LANES) * PAIR * LANES
+    # Of the layer: lanes of its group of outputs.
+    width = min(PAIR, cover(args[at.inputs] - group, LANES)) * LANES
+    before = _taps(form) * (group * args[at.outputs] + channel * width)
+    return args[at.filters] + 4 * (before + first - group), 4 * width
+
+
+@inlined
 def _exchanged(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: int) -> None:
     """Filters of some blocks of the layer's outputs, flipped, with vectors of its inputs: [block][tap][output][vector]."""
     at = PANELS
     taps, vectors = _taps(form), _width(args, pair)
     for block in range(blocks):
         first = begin + block * LANES
-        count, group = min(LANES, args[at.inputs] - first), first // (PAIR * LANES) * PAIR
-        # Of the layer: lanes of its group of outputs.
-        width = min(PAIR, cover(args[at.inputs], LANES) - group) * LANES
+        count = min(LANES, args[at.inputs] - first)
         for vector in range(vectors):
             channel = (pair + vector) * LANES
-            inputs = min(LANES, args[at.outputs] - channel)
-            before = group * LANES * args[at.outputs] + channel * width
-            source = args[at.filters] + 4 * (taps * before + first - group * LANES)
-            into, row = loose + block * taps * TILE + vector * VECTOR_BYTES, 4 * width
+            inputs, into = (
+                min(LANES, args[at.outputs] - channel),
+                block * taps * TILE + vector * VECTOR_BYTES,
+            )
+            source, row = _exchanged_row(form, args, channel, first)
             step = vectors * VECTOR_BYTES
-            gathered(taps, source, inputs, inputs * row, row, count, into, step)
+            gathered(taps, source, inputs, inputs * row, row, count, loose + into, step)
+
+
+@inlined
+def _ahead(form: Any, exchanged: bool, args: Any, pair: int, begin: int, part: Any) -> Any:
+    """What to ask for, of the filters of a pair and the inputs from `begin` on, in one of so many `part`s.
+
+    Return where the first row lies, bytes to that of the next vector and to the next row, and rows an input.
+    """
+    at, width = PANELS, _width(args, pair)
+    if begin >= args[at.inputs]:
+        return args[at.filters], 0, 0, 0
+    rows = cover(_taps(form), part[1])
+    if exchanged:
+        source, row = _exchanged_row(form, args, pair * LANES, begin)
+        step = _taps(form) * LANES * row
+    else:
+        row, step = width * VECTOR_BYTES, VECTOR_BYTES
+        source = args[at.filters] + _taps(form) * (
+            pair * args[at.inputs] * VECTOR_BYTES + begin * row
+        )
+    return source + part[0] * rows * LANES * row, step, row, rows
+
+
+@inlined
+def _ask(ahead: Any, width: int, number: int) -> None:
+    """Ask for the rows that go with one input."""
+    first, step, row, rows = ahead
+    for vector in range(width):
+        for line in range(number * rows, (number + 1) * rows):
+            prefetch(first + vector * step + line * row)
 
 
 @inlined
 def _added(
-    form: Any, width: int, tiles: int, depth: int, filters: Any, points: int, sums: int, step: int
+    form: Any,
+    width: int,
+    tiles: int,
+    depth: int,
+    filters: Any,
+    points: int,
+    sums: int,
+    step: int,
+    ahead: Any,
 ) -> None:
     """Add the products of a plane of points of few tiles to the sums of a pair, `step` apart, filter by filter."""
     source, count, tap = filters
     for vector in range(width):
-        here, inputs = source + vector * VECTOR_BYTES, (count, width * VECTOR_BYTES)
-        add_plane(form, depth, here, tap, inputs, tiles, points, sums + vector * step)
+        for number in range(count):
+            here = source + (number * width + vector) * VECTOR_BYTES
+            add_plane(form, depth, here, tap, tiles, points + 4 * number, sums + vector * step)
+            if vector == 0:
+                _ask(ahead, width, number)
+
+
+@inlined
+def _made(
+    form: Any, width: int, depth: int, filters: Any, target: int, point: int, ahead: Any
+) -> None:
+    """Write a plane of points of the filters of a pair, input by input."""
+    source, count, tap = filters
+    for number in range(count):
+        before = number * width * VECTOR_BYTES
+        points_of_plane(form, depth, source + before, tap, width, target + before, point)
+        _ask(ahead, width, number)
 
 
 @inlined
@@ -205,19 +267,20 @@ def _panels(taps: Triple, exchanged: bool) -> Kernel:
                     _exchanged(form, args, pair, begin, blocks, loose)
                 for depth in range(depths):
                     number, seen = args[at.depth0] + depth, points + depth * blocks * step
-                    into, here = made, own + depth * step
+                    here, between = own + depth * step, depths * step
                     for block in range(blocks):
                         filters = _filters(form, exchanged, args, pair, begin, block, loose)
+                        # Filters come from memory, whose order the hardware does not foresee.
+                        next_one = begin + (together + block) * LANES
+                        ahead = _ahead(form, exchanged, args, pair, next_one, (depth, depths))
                         if tiles <= FEW_TILES:
-                            _added(form, width, tiles, number, filters, seen, here, depths * step)
+                            _added(form, width, tiles, number, filters, seen, here, between, ahead)
                         else:
-                            source, count, tap = filters
-                            count *= width
+                            into = made + block * LANES * width * VECTOR_BYTES
                             point = compiled_odd_bytes(terms * width)
-                            points_of_plane(form, number, source, tap, count, into, point)
-                            into += count * VECTOR_BYTES
+                            _made(form, width, number, filters, into, point, ahead)
                     if tiles > FEW_TILES:
-                        _multiplied(form, terms, width, tiles, made, seen, here, depths * step)
+                        _multiplied(form, terms, width, tiles, made, seen, here, between)
         _finished(form, args, sums)
 
     return winograd_panels

@@ -30,12 +30,12 @@ TARGET_SECONDS = 0.45e-6  # of its output channels
 # The same within weight gradients.
 WEIGHT_RATE = 110e9
 SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
-FILTER_RATE = 9e9  # bytes/s of transformed filters, while they are made
+FILTER_RATE = 14e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 20e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
-FAR_RATE, FAR_BYTES = 10e9, 1 << 23
+FAR_RATE, FAR_BYTES = 18e9, 1 << 23
 # Seconds of a tile between planar channels: transforms of an input, of an output, products of a pair; the same within
 # weight gradients, whose sums over lanes are part of the pairs'.
 PLANAR_SECONDS = 30e-9, 26e-9, 1.4e-9
@@ -56,10 +56,13 @@ GROUP_TILES, FAR_GROUP_TILES = 64, 128
 # Seconds of a tile's LANES_COUNTED channels, before and behind products.
 PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
-POINT_SECONDS = 0.06e-9  # of a point of a pair of channels: filters transformed on the way
+# The same where filters are transformed on the way, and seconds of a point of a pair of channels for that.
+PANELS_RATE, POINT_SECONDS = 78e9, 0.09e-9
+# The same of one or two tiles, which are added to sums at once (`FEW_TILES` of the kernels).
+SINGLE_TILES, SINGLE_SECONDS = 2, 0.055e-9
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
 SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
-TOGETHER, FEW_TILES = 2, 16
+TOGETHER, FEW_TILES = 2, 16  # blocks of inputs added at a time; of fewer tiles, one
 # LONGER: times the transforms of so many blocks, whose tiles come from beyond the L2 cache.
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
@@ -185,17 +188,23 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // max(1, most)))
 
 
-def stage_seconds(shape: ConvShape, tiles: float, images: int = 1) -> tuple[float, float, float]:
-    """Return the seconds of planes and of outputs of a group of so many tiles, and between them of so many such groups, on one core."""
+def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
+    """Return the seconds of planes, products and outputs of a group of so many tiles, on one core."""
     rows, columns = _blocks(shape)
-    pairs, share = shape.inputs * columns * LANES_COUNTED, _share(shape)
-    points = points_of_tile(shape.size)
-    products = 2.0 * points * pairs * tiles * images / STAGED_RATE
+    share = _share(shape)
+    products = (_way_seconds if makes_filters(shape) else _column_seconds)(shape, tiles)
     return (
         rows * tiles * PLANES_SECONDS * share,
-        products + points * pairs * POINT_SECONDS,
+        products,
         columns * tiles * IMAGES_SECONDS * share,
     )
+
+
+def makes_filters(shape: ConvShape) -> bool:
+    """Return whether stages transform filters on the way: for so few tiles that this is less than to read them."""
+    tiles, made = shape.batch * tile_count(shape), _points_bytes(shape) / FILTER_RATE
+    read = _column_seconds(shape, tiles) + made * shape.training
+    return _way_seconds(shape, tiles) < read
 
 
 def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
@@ -209,7 +218,7 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
         count for count in (1, 2, 3) if count <= planes and SUMS_BYTES * count >= point * wanted
     )
     found = next(parts, planes)
-    return found, SUMS_BYTES * found // point
+    return found, max(wanted, SUMS_BYTES * found // point)
 
 
 def inputs_together(tiles: int) -> int:
@@ -252,11 +261,10 @@ def winograd_seconds(shape: ConvShape) -> float:
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
-    bytes_ = 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs
-    filters = bytes_ / FILTER_RATE if shape.training else 0.0
+    backward = backward_shape(shape)
     return {
-        "forward": _forward_seconds(shape) + filters,
-        "gradient": _forward_seconds(backward_shape(shape)) + filters,
+        "forward": _forward_seconds(shape) + _making_seconds(shape),
+        "gradient": _forward_seconds(backward) + _making_seconds(backward),
         "weight": weight_seconds(shape) + _panel_seconds(shape),
     }
 
@@ -334,7 +342,31 @@ def _staged_seconds(shape: ConvShape) -> float:
     lines = [-(-points // (new[1] * rows)) for points in lattices(shape.target[1], apart_y)]
     groups = shape.batch * slabs * sum(lines)
     tiles = shape.batch * tile_count(shape)
-    return groups * sum(stage_seconds(shape, tiles / groups))
+    planes, products, outputs = stage_seconds(shape, tiles / groups)
+    if makes_filters(shape):
+        return groups * (planes + outputs) + _way_seconds(shape, tiles)
+    return groups * (planes + products + outputs)
+
+
+def _column_seconds(shape: ConvShape, tiles: float) -> float:
+    """Return the seconds of a group's products with filters that are read."""
+    rows, columns = _blocks(shape)
+    pairs = shape.inputs * columns * LANES_COUNTED
+    products = 2.0 * points_of_tile(shape.size) * pairs * tiles / STAGED_RATE
+    return products + _reading_seconds(shape)
+
+
+def _way_seconds(shape: ConvShape, tiles: float) -> float:
+    """Return the seconds of a group's products with filters that are transformed on the way."""
+    made = SINGLE_SECONDS if tiles <= SINGLE_TILES else POINT_SECONDS
+    return _points_bytes(shape) / 4 * (2.0 * tiles / PANELS_RATE + made)
+
+
+def _making_seconds(shape: ConvShape) -> float:
+    """Return the seconds to transform filters for a pass that reads them; in training, as they change."""
+    if not shape.training or (is_staged(shape) and makes_filters(shape)):
+        return 0.0
+    return 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs / FILTER_RATE
 
 
 def _panel_seconds(shape: ConvShape) -> float:

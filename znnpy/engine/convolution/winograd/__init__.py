@@ -20,6 +20,7 @@ from znnpy.plan.algorithms.winograd import (
     NEW,
     backward_shape,
     is_staged,
+    makes_filters,
     points_of_tile,
     tile_count,
 )
@@ -53,7 +54,8 @@ def operations(
         filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
         seen = backward_shape(shape) if which == "gradient" else shape
         staged = which != "weight" and is_staged(seen)
-        made = task if which == "weight" or staged else task._replace(part=Part.FILTER_POINTS)
+        own = which == "weight" or (staged and makes_filters(seen))
+        made = task if own else task._replace(part=Part.FILTER_POINTS)
         for part, flops in _tiles(seen, staged=staged).items():
             found[task._replace(part=part)] = flops * bands
         found[made] = found.get(made, 0.0) + filters * bands

@@ -14,10 +14,12 @@ from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
+from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import (
     FILTER_RATE,
     backward_shape,
     is_staged,
+    makes_filters,
     points_of_tile,
 )
 
@@ -29,12 +31,15 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     if build.layout.filters_pass:
         return
     layer, shape = build.layout.plan.layers[edge.name], build.layout.conv_shape(edge)
-    # Stages transform them on the way.
-    if layer.forward == "winograd" and not is_staged(shape):
+    if layer.forward == "winograd" and not _on_the_way(shape):
         _derive(step, build, edge, backward=False)
     backward = layer.gradient == "winograd" and edge.name in build.maps.backward
-    if backward and not is_staged(backward_shape(shape)):
+    if backward and not _on_the_way(backward_shape(shape)):
         _derive(step, build, edge, backward=True)
+
+
+def _on_the_way(shape: ConvShape) -> bool:
+    return is_staged(shape) and makes_filters(shape)
 
 
 def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:

@@ -13,19 +13,26 @@ from znnpy_kernels.winograd.stages import IMAGES, PLANES, planes_floats, waiting
 
 from znnpy.engine.convolution.ring_buffers import ring_slot
 from znnpy.engine.convolution.winograd.arguments import place_words
+from znnpy.engine.convolution.winograd.filters import made
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
-from znnpy.engine.convolution.winograd.panels import Waiting, emit_panels
+from znnpy.engine.convolution.winograd.products import Waiting, emit_columns, emit_panels
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
-from znnpy.plan.algorithms.winograd import group_tiles, new_voxels, stage_seconds, tile_layers
+from znnpy.plan.algorithms.winograd import (
+    group_tiles,
+    makes_filters,
+    new_voxels,
+    stage_seconds,
+    tile_layers,
+)
 from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
 
-SET_TILES = 128
+SET_TILES = 64
 """Of groups of several images that share filters while these are in a cache, as many have at most so many tiles."""
 
 
@@ -53,7 +60,10 @@ class _Group(NamedTuple):
 
 def emit_staged(step: Step, ends: Ends) -> None:
     """Declare all tasks of a pass."""
-    stages = _Stages(step, ends, list(_groups(ends)))
+    points = None
+    if not makes_filters(ends.shape):
+        points = made(step, ends.build, ends.edge, backward=ends.backward)
+    stages = _Stages(step, ends, list(_groups(ends)), points)
     for number, members in enumerate(stages.sets):
         stages.emit(number, members)
     stages.finish.emit_sum(step)
@@ -62,12 +72,15 @@ def emit_staged(step: Step, ends: Ends) -> None:
 class _Stages:
     """Emits the tasks of each set of groups that share filters: the same tiles of some images."""
 
-    def __init__(self, step: Step, ends: Ends, groups: Sequence[_Group]) -> None:
-        self.step, self.ends, self.groups = step, ends, groups
+    def __init__(
+        self, step: Step, ends: Ends, groups: Sequence[_Group], points: Buffer | None
+    ) -> None:
+        self.step, self.ends, self.groups, self.points = step, ends, groups, points
         self.finish = Finish(ends, len(groups))
         build, source, target, size = ends.build, ends.source, ends.target, ends.edge.size
         self.grain = build.layout.grain
-        self.sets = _sets(groups)
+        # Filters that are read are shared by all groups in any case.
+        self.sets = [[number] for number in range(len(groups))] if points else _sets(groups)
         # Of the largest group, for all: rings and scratch have one size.
         self.planes_scratch = build.worker_scratch(
             planes_floats(size, max(it.tiles for it in groups))
@@ -83,24 +96,21 @@ class _Stages:
     def emit(self, number: int, members: Sequence[int]) -> None:
         """Declare the tasks of a set of groups."""
         group, images = self.groups[members[0]], len(members)
-        seconds = stage_seconds(self.ends.shape, group.tiles * group.rows, images)
+        tiles = group.tiles * group.rows
+        planes, _, outputs = stage_seconds(self.ends.shape, tiles)
+        _, products, _ = stage_seconds(self.ends.shape, tiles * images)
         before, behind = (self._waiting(number, seen=seen) for seen in (True, False))
         # Stage after stage for one set, so that what waits between them is read while a cache may
         # hold it.
         for image, member in enumerate(members):
-            self._emit_planes(self.groups[member], image, before, seconds[0])
-        waiting = Waiting(
-            before,
-            behind,
-            images,
-            group.tiles,
-            group.rows,
-            group.floats(seen=True),
-            group.floats(seen=False),
-        )
-        emit_panels(self.step, self.ends, waiting, seconds[1], len(self.sets))
+            self._emit_planes(self.groups[member], image, before, planes)
+        waiting = Waiting(before, behind, images, group.tiles, group.rows, group.floats)
+        if self.points:
+            emit_columns(self.step, self.ends, waiting, self.points, products, len(self.sets))
+        else:
+            emit_panels(self.step, self.ends, waiting, products, len(self.sets))
         for image, member in enumerate(members):
-            self._emit_images(member, image, behind, seconds[2])
+            self._emit_images(member, image, behind, outputs)
 
     def _waiting(self, number: int, *, seen: bool) -> Buffer:
         ring = Name(WAITING, self.ends.edge.name, (self.ends.serves, seen))

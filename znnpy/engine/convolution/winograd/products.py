@@ -1,13 +1,15 @@
-"""Tasks of the second of Winograd's stages: planes of points of some outputs, with filters transformed on the way."""
+"""Tasks of the second of Winograd's stages: products with filters that are read, or transformed on the way."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panels import PAIR, PANELS_OF, panels_floats
+from znnpy_kernels.winograd.planes import plane
+from znnpy_kernels.winograd.stages import COLUMNS_OF, columns_floats
 
 from znnpy.engine.convolution.winograd.operands import Ends
 from znnpy.engine.memory.regions import Buffer
@@ -17,7 +19,14 @@ from znnpy.plan.algorithms.winograd import inputs_together, panel_parts
 from znnpy.plan.partition import evenly
 
 AGAIN = 0.04
-"""What each part of a panel's outputs takes again, as a share of all of them: its tiles' transform along y."""
+"""What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
+
+
+class Floats(Protocol):
+    """Protocol of what tells the floats of a block of an image that wait before (`seen`) or behind the stage."""
+
+    def __call__(self, *, seen: bool) -> int:
+        """Return them."""
 
 
 class Waiting(NamedTuple):
@@ -28,12 +37,47 @@ class Waiting(NamedTuple):
     images: int
     tiles: int  # along z and x that begin inside
     rows: int  # of them along y
-    before_floats: int  # of a block of an image
-    behind_floats: int
+    floats: Floats
+
+
+def emit_columns(
+    step: Step, ends: Ends, waiting: Waiting, points: Buffer, seconds: float, sets: int
+) -> None:
+    """Declare the tasks for the one image of one of so many sets, with transformed filters."""
+    size, source, target, grain = ends.edge.size, ends.source, ends.target, ends.build.layout.grain
+    tiles = waiting.tiles * waiting.rows
+    words = {
+        "source": waiting.before.address,
+        "target": waiting.behind.address,
+        "inputs": source.channels,
+        "blocks": target.blocks,
+        "filters": points.address,
+        "tiles": waiting.tiles,
+        "rows": waiting.rows,
+        **ends.build.worker_scratch(columns_floats(size, source.channels, target.channels, tiles)),
+    }
+    columns, blocks = int(plane(FORMS[size])), target.blocks
+    cuts = grain.ranges(columns, seconds)
+    parts = grain.rounds(seconds * sets, len(cuts) * sets, AGAIN)
+    # Filters lie by pairs of blocks.
+    pairs = -(-blocks // PAIR)
+    panels = [(PAIR * low, min(blocks, PAIR * high)) for low, high in evenly(pairs, parts)]
+    for (low, high), (block0, block1) in product(cuts, panels):
+        step.add(
+            COLUMNS_OF[size],
+            {**words, "column0": low, "column1": high, "block0": block0, "block1": block1},
+            what=ends.task(Part.WINOGRAD),
+            cost=seconds * (high - low) / columns * (block1 - block0) / blocks,
+            # All blocks of the source: a column's products sum over every input.
+            divides=True,
+            reads=[waiting.before.region(), points.region()],
+            # Here regions count columns; before them, blocks: rings are gated as a whole, so units may differ.
+            writes=[waiting.behind.region(low, high, strand=block0 if len(panels) > 1 else -1)],
+        )
 
 
 def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: int) -> None:
-    """Declare the tasks for one of so many sets of images."""
+    """Declare the tasks for one of so many sets of images, with filters as they lie."""
     parameter, form = ends.build.parameters[ends.edge.name], FORMS[ends.edge.size]
     source, target, grain = ends.source, ends.target, ends.build.layout.grain
     tiles = waiting.images * waiting.tiles * waiting.rows
@@ -54,9 +98,9 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
             PANELS_OF[ends.edge.size, ends.backward],
             {
                 "source": waiting.before.address,
-                "source_image": 4 * source.blocks * waiting.before_floats,
+                "source_image": 4 * source.blocks * waiting.floats(seen=True),
                 "target": waiting.behind.address,
-                "target_image": 4 * target.blocks * waiting.behind_floats,
+                "target_image": 4 * target.blocks * waiting.floats(seen=False),
                 "images": waiting.images,
                 "tiles": waiting.tiles,
                 "rows": waiting.rows,
