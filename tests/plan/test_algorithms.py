@@ -98,8 +98,6 @@ def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
     read = 4 * 216 * 512 * 256 / winograd.FAR_RATE
     found = winograd.patch_seconds(shape, None)
     assert found >= groups * read
-    if extent == 8:  # few tiles, whose products take less
-        assert found < 1.1 * read
 
 
 def test_weight_gradients_in_panels_pay_for_transforms_that_each_makes():
