@@ -22,15 +22,24 @@ LAYERS = [
 ]
 
 
-@pytest.fixture(params=[1, 9, 64])
+@pytest.fixture(params=[(1, True), (1, False), (9, True), (9, False), (64, True)])
 def stages(request, monkeypatch):
-    """All layers in stages, of groups of about so many tiles."""
+    """All layers in stages, of groups of about so many tiles; with filters made on the way, or read."""
+    tiles, made = request.param
 
     def apply(staged=True):
-        for user in ("winograd", "winograd.passes"):
-            module = import_module(f"znnpy.engine.convolution.{user}")
+        for user in ("", ".passes", ".filters"):
+            module = import_module(f"znnpy.engine.convolution.winograd{user}")
             monkeypatch.setattr(module, "is_staged", lambda shape: staged)
-        monkeypatch.setattr(winograd, "GROUP_TILES", request.param)
+        for user in (
+            "engine.convolution.winograd",
+            "engine.convolution.winograd.filters",
+            "engine.convolution.winograd.stages",
+            "plan.algorithms.winograd",
+        ):
+            module = import_module(f"znnpy.{user}")
+            monkeypatch.setattr(module, "makes_filters", lambda shape: made)
+        monkeypatch.setattr(winograd, "GROUP_TILES", tiles)
 
     return apply
 

@@ -59,6 +59,11 @@ class Pass:
         }  # fmt: skip
 
     @property
+    def blocks(self) -> tuple[int, int]:
+        """Blocks of inputs and of outputs."""
+        return -(-self.inputs // LANES), -(-self.outputs // LANES)
+
+    @property
     def filters(self) -> int:
         """Address of the transformed filters."""
         return address(self.points)
