@@ -18,9 +18,9 @@ Points are ordered [z][x][y], each [input][output lane]; those of exchanged filt
 [output][input lane]. Tasks over disjoint targets may run concurrently.
 
 Axis z goes first, a plane of points after the other: nothing but taps is read twice, and what lies between stays in
-registers. The points of a plane, which lie far apart, are collected in the L1 cache for a group of vectors and written in whole cache
-lines. They pass by the caches, which would read them first. Scratch of a worker, in this order: points of a plane
-[x][y][vector]; vectors whose lanes lay apart [tap][vector].
+registers. The points of a plane, which lie far apart, are collected in the L1 cache for a group of vectors and written
+in whole cache lines. They pass by the caches, which would read them first. Scratch of a worker, in this order: points
+of a plane [x][y][vector]; vectors whose lanes lay apart [tap][vector].
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ SLOT = GROUP * VECTOR_BYTES  # of one point
 PLANE = POINTS * POINTS * SLOT
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
-# So few that adding to their sums at once, in the L1 cache, is faster than writing points for register blocks of them:
-# 3^3, 8 points a nanosecond and vector.
+# So few that points are added to their sums at once, in the L1 cache, instead of written for register blocks of tiles:
+# 512 -> 512 channels on 4^3 take 2.7 ms so, and 5.8.
 FEW_TILES = 2
 SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
 

@@ -2,11 +2,11 @@
 
     winograd_panels             some planes of points of some outputs: tiles transformed along y, multiplied with
                                 filters, which only caches see, and back
-    winograd_panels_exchanged   the same for the data gradient, with filters flipped, inputs and outputs exchanged
+    winograd_panels_exchanged   the same for the data gradient: filters flipped, inputs and outputs exchanged
 
-A pair of vectors of outputs and some blocks of inputs at a time: their filters are transformed for one plane of points (`filters`),
-multiplied with the tiles of these blocks, and added to sums of all outputs of the task. Tiles are transformed along y
-once for all of them. Sums are taken in the order of the inputs, as in `forward`, bit by bit.
+A pair of vectors of outputs and some blocks of inputs at a time: their filters are transformed for one plane of points
+(`filters`), multiplied with the tiles of these blocks, and added to sums of all outputs of the task. Tiles are
+transformed along y once for all of them. Sums are taken in the order of the inputs, as in `forward`, bit by bit.
 
 Argument words. Addresses in bytes, 64-byte aligned; counts.
 
@@ -18,8 +18,9 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     depth0, depth1              planes of points of this task
     block0, block1              vectors of outputs of this task, an even one first
     together                    blocks of inputs at a time; one if tiles are `FEW_TILES` or less
-    scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: filters [point][input][vector],
-                                tiles [column][block][point][tile], sums [vector][column][point][tile], filters whose lanes lay apart
+    scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: filters
+                                [point][input][vector], tiles [plane][x][block][y][tile], sums
+                                [vector][plane][x][y][tile], filters whose lanes lay apart
 
 Tasks of disjoint planes or vectors may run concurrently.
 """
@@ -114,7 +115,7 @@ def _exchanged_row(form: Any, args: Any, channel: int, first: int) -> Any:
 
 @inlined
 def _exchanged(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: int) -> None:
-    """Filters of some blocks of the layer's outputs, flipped, with vectors of its inputs: [block][tap][output][vector]."""
+    """Filters of some blocks of the layer's outputs, flipped, with vectors of inputs: [block][tap][output][vector]."""
     at = PANELS
     taps, vectors = _taps(form), _width(args, pair)
     for block in range(blocks):
@@ -122,13 +123,10 @@ def _exchanged(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: 
         count = min(LANES, args[at.inputs] - first)
         for vector in range(vectors):
             channel = (pair + vector) * LANES
-            inputs, into = (
-                min(LANES, args[at.outputs] - channel),
-                block * taps * TILE + vector * VECTOR_BYTES,
-            )
+            inputs = min(LANES, args[at.outputs] - channel)
             source, row = _exchanged_row(form, args, channel, first)
-            step = vectors * VECTOR_BYTES
-            gathered(taps, source, inputs, inputs * row, row, count, loose + into, step)
+            into, step = loose + block * taps * TILE + vector * VECTOR_BYTES, vectors * VECTOR_BYTES
+            gathered(taps, source, inputs, inputs * row, row, count, into, step)
 
 
 @inlined

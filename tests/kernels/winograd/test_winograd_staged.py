@@ -89,7 +89,7 @@ def emit(group: Group, products: Products) -> None:
 
 
 def read(group: Group, before: Any, behind: Any) -> None:
-    """Products with transformed filters, column by column and a pair of vectors after the other, the last ones first."""
+    """Products with transformed filters: a column and a pair of vectors a task, the last columns first."""
     given, last = group.given, group.given.blocks[1]
     tiles = group.tiles * group.rows
     scratch = aligned(columns_floats(given.taps, given.inputs, given.outputs, tiles))

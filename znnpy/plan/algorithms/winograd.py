@@ -159,7 +159,8 @@ def _share(shape: ConvShape) -> float:
 def is_staged(shape: ConvShape) -> bool:
     """Return whether a forward pass goes in three stages, where slabs would read filters too often; by sizes alone."""
     # Stages only pay by reading filters less often; filters that a cache holds need no such help.
-    return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < _slabs_seconds(shape)
+    slabs = _slabs_seconds(shape) + _changed_seconds(shape) * makes_filters(shape)
+    return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < slabs
 
 
 def group_tiles(shape: ConvShape) -> tuple[int, int]:
@@ -202,9 +203,8 @@ def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
 
 def makes_filters(shape: ConvShape) -> bool:
     """Return whether stages transform filters on the way: for so few tiles that this is less than to read them."""
-    tiles, made = shape.batch * tile_count(shape), _points_bytes(shape) / FILTER_RATE
-    read = _column_seconds(shape, tiles) + made * shape.training
-    return _way_seconds(shape, tiles) < read
+    tiles = shape.batch * tile_count(shape)
+    return _way_seconds(shape, tiles) < _column_seconds(shape, tiles) + _changed_seconds(shape)
 
 
 def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
@@ -350,10 +350,7 @@ def _staged_seconds(shape: ConvShape) -> float:
 
 def _column_seconds(shape: ConvShape, tiles: float) -> float:
     """Return the seconds of a group's products with filters that are read."""
-    rows, columns = _blocks(shape)
-    pairs = shape.inputs * columns * LANES_COUNTED
-    products = 2.0 * points_of_tile(shape.size) * pairs * tiles / STAGED_RATE
-    return products + _reading_seconds(shape)
+    return _points_bytes(shape) / 4 * 2.0 * tiles / STAGED_RATE + _reading_seconds(shape)
 
 
 def _way_seconds(shape: ConvShape, tiles: float) -> float:
@@ -363,10 +360,13 @@ def _way_seconds(shape: ConvShape, tiles: float) -> float:
 
 
 def _making_seconds(shape: ConvShape) -> float:
-    """Return the seconds to transform filters for a pass that reads them; in training, as they change."""
-    if not shape.training or (is_staged(shape) and makes_filters(shape)):
-        return 0.0
-    return 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs / FILTER_RATE
+    """Return the seconds to transform filters for a pass that reads them."""
+    return 0.0 if is_staged(shape) and makes_filters(shape) else _changed_seconds(shape)
+
+
+def _changed_seconds(shape: ConvShape) -> float:
+    """Return the seconds to transform all filters beforehand; in training, where they change, else 0."""
+    return _points_bytes(shape) / FILTER_RATE * shape.training
 
 
 def _panel_seconds(shape: ConvShape) -> float:
