@@ -62,7 +62,6 @@ PANELS_RATE, POINT_SECONDS = 78e9, 0.09e-9
 SINGLE_TILES, SINGLE_SECONDS = 2, 0.055e-9
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
 SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
-TOGETHER, FEW_TILES = 2, 16  # blocks of inputs added at a time; of fewer tiles, one
 # LONGER: times the transforms of so many blocks, whose tiles come from beyond the L2 cache.
 MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more take longer
 LONGER = 1.7
@@ -219,11 +218,6 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
     )
     found = next(parts, planes)
     return found, max(wanted, SUMS_BYTES * found // point)
-
-
-def inputs_together(tiles: int) -> int:
-    """Return the blocks of inputs that a panel adds at a time."""
-    return TOGETHER if tiles > FEW_TILES else 1
 
 
 def _planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import NamedTuple, Protocol
 
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panels import PAIR, PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
@@ -15,9 +16,11 @@ from znnpy.engine.convolution.winograd.operands import Ends
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
-from znnpy.plan.algorithms.winograd import inputs_together, panel_parts
+from znnpy.plan.algorithms.winograd import panel_parts
 from znnpy.plan.partition import evenly
 
+TOGETHER = 2
+"""Blocks of inputs whose products are added to sums in the L2 cache at a time: more leave no room for their filters."""
 AGAIN = 0.04
 """What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
 
@@ -81,7 +84,7 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
     parameter, form = ends.build.parameters[ends.edge.name], FORMS[ends.edge.size]
     source, target, grain = ends.source, ends.target, ends.build.layout.grain
     tiles = waiting.images * waiting.tiles * waiting.rows
-    together = min(source.blocks, inputs_together(tiles))
+    together = min(source.blocks, TOGETHER) if tiles > FEW_TILES else 1
     pairs = -(-target.blocks // PAIR)
     depths, outputs = panel_parts(ends.shape, tiles)
     panels = -(-pairs // max(1, outputs // (PAIR * LANES)))
