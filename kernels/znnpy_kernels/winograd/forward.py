@@ -54,6 +54,7 @@ from znnpy_kernels.winograd.products import (
     odd_bytes,
     room,
 )
+from znnpy_kernels.winograd.runs import finish_run, transform_run, whole_run
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "filters")
@@ -113,15 +114,26 @@ def _rows(
         behind += compiled_room(inputs, outputs)[1] * _ring(form)
     # The block outermost: its voxels lie together in memory.
     for block in range(max(inputs, outputs)):
-        for tile in range(count):
+        # First the outputs of a place are finished, then the new row's voxels take it: while it lies in the L1 cache.
+        finished, taken = made >= 0 and block < outputs, seen >= 0 and block < inputs
+        tile = 0
+        while tile < count:
             by = block * _ring(form) + tile * VECTOR_BYTES
-            here, made_here = slot + by, behind + by
-            # First the outputs of this place are finished, then the new row's voxels take it: while it lies in
-            # the L1 cache.
-            if made >= 0 and block < outputs:
-                finish(form, args, block, places, tile, count, made, loose, made_here, column)
-            if seen >= 0 and block < inputs:
+            here, there = slot + by, behind + by
+            run = whole_run(form, args, places, tile, count, made, seen)
+            if run > 0:
+                place = places[2 * tile], places[2 * tile + 1]
+                if finished:
+                    finish_run(form, args, block, place, run, made, there, column)
+                if taken:
+                    transform_run(form, args, block, place, run, seen, here, column)
+                tile += run
+                continue
+            if finished:
+                finish(form, args, block, places, tile, count, made, loose, there, column)
+            if taken:
                 transform(form, args, block, places, tile, count, seen, loose, here, column)
+            tile += 1
 
 
 @inlined
