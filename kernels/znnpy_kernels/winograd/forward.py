@@ -30,7 +30,7 @@ from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
-from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
+from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
     along_zx,
@@ -50,9 +50,11 @@ from znnpy_kernels.winograd.products import (
     compiled_odd_bytes,
     compiled_room,
     multiply,
+    multiply_blocks,
     odd_bytes,
     room,
 )
+from znnpy_kernels.winograd.runs import finish_run, transform_run, whole_run
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "filters")
@@ -77,12 +79,24 @@ def _ring(form: Any) -> Any:
     return compiled_plane(form) * _column(form)
 
 
+def within_ring(form: Any, outputs: int) -> Any:
+    """Whether products are made of what lies in the ring, and stay there: no transform along y lies between.
+
+    Of whole planes more than two blocks of outputs would make the ring too large for the L2 cache.
+    """
+    return form.points_y == 1 and (outputs <= 2 or form.points_z * form.points_x <= POINTS)
+
+
+_within_ring = inlined(within_ring)
+
+
 def scratch_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer with filters of so many taps."""
     form, blocks = FORMS[taps], (-(-inputs // LANES), -(-outputs // LANES))
-    points = form.points_y * POINT * room(*blocks)[0]
+    ring, within = plane(form) * odd_bytes(form.points_y * GROUP), within_ring(form, blocks[1])
+    points = 0 if within else form.points_y * POINT * room(*blocks)[0]
     # The ring has a place for each block of inputs, into which outputs come later: as many as either needs.
-    ring = plane(form) * odd_bytes(form.points_y * GROUP) * max(blocks)
+    ring *= room(*blocks)[0] if within else max(blocks)
     return int(loose_bytes(form) + PLACES_BYTES + points + ring) // 4
 
 
@@ -95,16 +109,31 @@ def _rows(
     Negative: none. What is read from and written to the same place follows at once.
     """
     inputs, outputs, column = cover(args[AT.inputs], LANES), args[AT.blocks], _column(form)
+    behind = slot
+    if _within_ring(form, outputs):
+        behind += compiled_room(inputs, outputs)[1] * _ring(form)
     # The block outermost: its voxels lie together in memory.
     for block in range(max(inputs, outputs)):
-        for tile in range(count):
-            here = slot + block * _ring(form) + tile * VECTOR_BYTES
-            # First the outputs of this place are finished, then the new row's voxels take it: while it lies in
-            # the L1 cache.
-            if made >= 0 and block < outputs:
-                finish(form, args, block, places, tile, count, made, loose, here, column)
-            if seen >= 0 and block < inputs:
+        # First the outputs of a place are finished, then the new row's voxels take it: while it lies in the L1 cache.
+        finished, taken = made >= 0 and block < outputs, seen >= 0 and block < inputs
+        tile = 0
+        while tile < count:
+            by = block * _ring(form) + tile * VECTOR_BYTES
+            here, there = slot + by, behind + by
+            run = whole_run(form, args, places, tile, count, made, seen)
+            if run > 0:
+                place = places[2 * tile], places[2 * tile + 1]
+                if finished:
+                    finish_run(form, args, block, place, run, made, there, column)
+                if taken:
+                    transform_run(form, args, block, place, run, seen, here, column)
+                tile += run
+                continue
+            if finished:
+                finish(form, args, block, places, tile, count, made, loose, there, column)
+            if taken:
                 transform(form, args, block, places, tile, count, seen, loose, here, column)
+            tile += 1
 
 
 @inlined
@@ -130,17 +159,23 @@ def _columns(
     # its 6 points.
     for number in range(compiled_plane(form)):
         here = ring + number * _column(form)
-        for block in range(cover(args[AT.inputs], LANES)):
-            source, target = here + block * ring_step, points + block * block_step
-            for tile in range(count):
-                by = tile * VECTOR_BYTES
-                source_depth(form, source + by, first, SLOT, target + by, POINT)
         filters = (
             # Filters are [z][x][y], so the points of a column lie one behind the other.
             args[AT.filters] + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
         )
         before = number * many * turns_of(args[AT.blocks])
         early = (form, args, places, seen, y, before, pieces[0], pieces[1])
+        if _within_ring(form, args[AT.blocks]):
+            counts = args[AT.inputs], args[AT.blocks]
+            multiply_blocks(
+                1, counts[0], counts[1], count, filters, here, SLOT, ring_step, start, 0, early
+            )
+            continue
+        for block in range(cover(args[AT.inputs], LANES)):
+            source, target = here + block * ring_step, points + block * block_step
+            for tile in range(count):
+                by = tile * VECTOR_BYTES
+                source_depth(form, source + by, first, SLOT, target + by, POINT)
         multiply(
             many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start, 0, early
         )
@@ -157,7 +192,9 @@ def _march(form: Any, args: Any, places: Any, count: int, scratch: int) -> None:
     """Compute all tiles along y of a group: two of six rows are those of the tile before."""
     points = scratch + compiled_loose_bytes(form) + PLACES_BYTES
     most, start = compiled_room(cover(args[AT.inputs], LANES), args[AT.blocks])
-    ring, step = points + most * form.points_y * POINT, args[AT.dilation_y]
+    ring, step = points, args[AT.dilation_y]
+    if not _within_ring(form, args[AT.blocks]):
+        ring += most * form.points_y * POINT
     # Each lattice of a dilated axis is a march of its own: only its own rows are shared between tiles.
     for lattice in range(args[AT.y0], min(args[AT.y1], args[AT.y0] + step)):
         tile, y, before = lattice, origin(lattice, step, form.new_y), False

@@ -40,10 +40,10 @@ AT = words(
 # four; with lines of outputs 9.9, its data gradient with those of values 12.6 in place of 13.9. Of 3^3 filters with 8
 # channels, 96^3, a forward pass takes 12.9 ms with outputs asked for, 14.2 without.
 AHEAD, THIN_AHEAD = 1, 4
-_ask_to_read, _source_plane = asking_of((0, 2)), source_plane_of((0, 2))
-_target_plane = target_plane_of(AT)
-_ask_to_write = asking_of((0, 2), new=True, write=True)
-_ask_for_values = asking_of((0, 2), new=True)
+ask_to_read, source_plane = asking_of((0, 2)), source_plane_of((0, 2))
+target_plane = target_plane_of(AT)
+ask_to_write = asking_of((0, 2), new=True, write=True)
+ask_for_values = asking_of((0, 2), new=True)
 
 
 def plane(form: Any) -> Any:
@@ -57,14 +57,14 @@ def loose_bytes(form: Any) -> Any:
 
 
 @inlined
-def _is_thin(form: Any) -> Any:
+def is_thin(form: Any) -> Any:
     """Whether planes have fewer columns than those of cubes."""
     return form.points_z * form.points_x < POINTS * POINTS
 
 
 @inlined
 def _ahead(form: Any) -> Any:
-    return THIN_AHEAD if _is_thin(form) else AHEAD
+    return THIN_AHEAD if is_thin(form) else AHEAD
 
 
 compiled_plane, compiled_loose_bytes = inlined(plane), inlined(loose_bytes)
@@ -77,7 +77,7 @@ def places_bytes(tiles: int) -> int:
 
 
 @inlined
-def _holds(place: int, size: int, dilation: int, count: int) -> Any:
+def holds(place: int, size: int, dilation: int, count: int) -> Any:
     """Whether `count` voxels from a place on all lie inside."""
     # Without a division, which for each row of a tile would take as long as its transform along a line.
     return place >= 0 and place + (count - 1) * dilation < size
@@ -117,8 +117,8 @@ def _transformed(
     packed = form.points_x * VECTOR_BYTES, VECTOR_BYTES
     size_z, size_x = args[AT.source_size_z], args[AT.source_size_x]
     inside = 0 <= place[1] < args[AT.source_size_y]
-    whole_z = _holds(place[0], size_z, args[AT.dilation_z], form.points_z)
-    whole = inside and whole_z and _holds(place[2], size_x, args[AT.dilation_x], form.points_x)
+    whole_z = holds(place[0], size_z, args[AT.dilation_z], form.points_z)
+    whole = inside and whole_z and holds(place[2], size_x, args[AT.dilation_x], form.points_x)
     # Tiles at a border are copied between zeros, so one transform without tests serves all.
     if not whole:
         _zeros(loose, compiled_plane(form))
@@ -129,9 +129,9 @@ def _transformed(
             to = loose + first_z * packed[0] + first_x * packed[1]
             _copied(begin, steps, (seen_z, seen_x), to, packed)
     # From the third column on: the first two are shared with this tile.
-    _ask_to_read(form, ahead + (form.points_x - form.new_x) * steps[1], steps[0], steps[1])
+    ask_to_read(form, ahead + (form.points_x - form.new_x) * steps[1], steps[0], steps[1])
     here, by = (source, steps) if whole else (loose, packed)
-    _source_plane(form, here, by[0], by[1], target, column)
+    source_plane(form, here, by[0], by[1], target, column)
 
 
 @inlined
@@ -153,8 +153,8 @@ def _finished(
     value_steps = 4 * args[AT.output_z] * args[AT.dilation_z], steps[1]
     packed = form.new_x * VECTOR_BYTES, VECTOR_BYTES
     size_z, size_x = args[AT.target_size_z], args[AT.target_size_x]
-    whole = _holds(place[0], size_z, args[AT.dilation_z], form.new_z)
-    whole = whole and _holds(place[2], size_x, args[AT.dilation_x], form.new_x)
+    whole = holds(place[0], size_z, args[AT.dilation_z], form.new_z)
+    whole = whole and holds(place[2], size_x, args[AT.dilation_x], form.new_x)
     made = form.new_z, form.new_x
     if not whole:
         # Tiles may reach beyond the target; what lies there is computed and dropped.
@@ -173,7 +173,7 @@ def _finished(
     here, by = (target, steps) if whole else (loose, packed)
     seen, seen_by = (value, value_steps) if whole else (values, packed)
     bias = args[AT.bias] + block * VECTOR_BYTES
-    _target_plane(form, args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
+    target_plane(form, args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
     # From what was stored, as the gradient of the function is applied by then.
     if args[AT.bias_gradient]:
         _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
@@ -227,11 +227,11 @@ def finish(
     ahead = target + 4 * places[after] * args[AT.target_z] + places[after + 1] * VECTOR_BYTES
     step_z = 4 * args[AT.target_z] * args[AT.dilation_z]
     step_x = VECTOR_BYTES * args[AT.dilation_x]
-    _ask_to_write(form, ahead, step_z, step_x)
+    ask_to_write(form, ahead, step_z, step_x)
     if args[AT.output]:
         value = args[AT.output] + 4 * (block * args[AT.output_block] + row * args[AT.output_y])
         value += 4 * places[after] * args[AT.output_z] + places[after + 1] * VECTOR_BYTES
-        _ask_for_values(form, value, 4 * args[AT.output_z] * args[AT.dilation_z], step_x)
+        ask_for_values(form, value, 4 * args[AT.output_z] * args[AT.dilation_z], step_x)
     target += 4 * z * args[AT.target_z] + x * VECTOR_BYTES
     _finished(form, args, block, source, column, (z, row, x), loose, target)
 

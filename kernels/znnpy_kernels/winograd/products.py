@@ -197,6 +197,26 @@ def multiply(
     None (`early_requests`).
     """
     block = many * point
+    multiply_blocks(
+        many, inputs, outputs, count, filters, points, point, block, start, skipped, early
+    )
+
+
+@inlined
+def multiply_blocks(
+    many: int,
+    inputs: int,
+    outputs: int,
+    count: int,
+    filters: int,
+    points: int,
+    point: int,
+    block: int,
+    start: int,
+    skipped: int,
+    early: Any,
+) -> None:
+    """Products as `multiply` makes them, of blocks `block` bytes from each other."""
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
     # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
     # other.

@@ -59,7 +59,7 @@ AT = words(
     "gradient_size_z gradient_size_y gradient_size_x z0 z1 y0 y1 target scratch scratch_worker",
 )
 # Tiles at once: more leave the L2 cache, with fewer sums are read more often (docs/design/winograd.md, *Filter
-# gradient*); tiles that are one plane have fewer sums.
+# gradient*); tiles that are one plane, or one line along z, have fewer sums.
 GROUP, THIN_GROUP = 16, 48
 # Bytes of sums beside which the next group's voxels stay in an L2 cache: 64 -> 64 flat filters have more, and take 3 %
 # longer where these are asked for early, 32 -> 32 take 6 to 10 % less.
@@ -70,9 +70,9 @@ _ask_to_read, _source_plane = asking_of((1, 2)), source_plane_of((1, 2))
 _ask_for_gradients = asking_of((1, 2), new=True)
 
 
-def _group(points_z: int) -> int:
-    """Tiles at once, of so many points along z."""
-    return THIN_GROUP if points_z == 1 else GROUP
+def _group(form: Any) -> int:
+    """Tiles at once."""
+    return THIN_GROUP if form.points_z == 1 or form.points_y * form.points_x == 1 else GROUP
 
 
 _compiled_group = inlined(_group)
@@ -85,9 +85,15 @@ def _is_thin(form: Any) -> Any:
 
 
 @inlined
+def _is_line(form: Any) -> Any:
+    """Whether a tile is one line along z, whose points then are made of its voxels at once."""
+    return form.points_y * form.points_x == 1
+
+
+@inlined
 def _slot(form: Any) -> Any:
     """From plane to plane along z, and from block to block of a column of points."""
-    return _compiled_group(form.points_z) * VECTOR_BYTES
+    return _compiled_group(form) * VECTOR_BYTES
 
 
 @inlined
@@ -99,22 +105,23 @@ def _plane(form: Any) -> Any:
 @inlined
 def _steps(form: Any) -> Any:
     """Bytes from column to column, and from block to block, of planes of voxels."""
-    column = compiled_odd_bytes(form.points_z * _compiled_group(form.points_z))
+    column = compiled_odd_bytes(form.points_z * _compiled_group(form))
     return column, _plane(form) * column
 
 
 @inlined
 def _gradient_steps(form: Any) -> Any:
     """The same of planes of gradients."""
-    column = compiled_odd_bytes(form.new_z * _compiled_group(form.points_z))
+    column = compiled_odd_bytes(form.new_z * _compiled_group(form))
     return column, _plane(form) * column
 
 
 def gradient_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer with filters of so many taps."""
     form, rows, blocks = FORMS[taps], -(-inputs // LANES), -(-outputs // LANES)
-    plane, group = form.points_y * form.points_x, _group(form.points_z)
+    plane, group = form.points_y * form.points_x, _group(form)
     columns = rows * odd_bytes(form.points_z * group) + blocks * odd_bytes(form.new_z * group)
+    columns *= plane > 1  # lines have no planes
     loose = form.points_z * plane * VECTOR_BYTES
     column = form.points_z * odd_bytes((rows + blocks) * group)
     return int(PLACES_BYTES + loose + plane * columns + column + loose * inputs * blocks) // 4
@@ -152,7 +159,10 @@ def _fetch(
 @inlined
 def _ahead(form: Any) -> Any:
     """Tiles ahead whose voxels are asked for."""
-    # A plane is transformed before what is asked for comes from memory; of six planes one tile is enough.
+    # A plane is transformed before what is asked for comes from memory, a line all the more; of six planes one tile
+    # is enough.
+    if _is_line(form):
+        return 4
     return 2 if _is_thin(form) else 1
 
 
@@ -168,13 +178,28 @@ def _voxel(base: int, row: Any, place: Any) -> Any:
 
 
 @inlined
+def _point_step(form: Any, args: Any) -> Any:
+    """Bytes from point to point of a column."""
+    blocks = cover(args[AT.inputs], LANES) + args[AT.blocks]
+    return compiled_odd_bytes(blocks * _compiled_group(form))
+
+
+@inlined
 def _transform(
-    form: Any, args: Any, places: Any, count: int, loose: int, source: int, gradient: int
+    form: Any,
+    args: Any,
+    places: Any,
+    count: int,
+    loose: int,
+    source: int,
+    gradient: int,
+    column: int,
 ) -> None:
-    """Planes of all tiles and blocks of a group."""
+    """Planes of all tiles and blocks of a group; of lines the column of their points."""
+    made, point = column, _point_step(form, args)
     points = form.points_z, form.points_y, form.points_x
     new = form.new_z, form.new_y, form.new_x
-    (column, step), (gradient_column, gradient_step) = _steps(form), _gradient_steps(form)
+    (wide, step), (gradient_wide, gradient_step) = _steps(form), _gradient_steps(form)
     dilation = args[AT.dilation_z], args[AT.dilation_y], args[AT.dilation_x]
     rows = args[AT.source_z], args[AT.source_y], LANES
     sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
@@ -190,8 +215,13 @@ def _transform(
                 deep = ahead + 4 * z * rows[0] * dilation[0]
                 # Asked for plane by plane, so that requests spread over the transforms.
                 _ask_to_read(form, deep, 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2])
-                into = target + z * _slot(form)
-                _source_plane(form, here + z * z_step, y_step, x_step, into, column)
+                if not _is_line(form):
+                    into = target + z * _slot(form)
+                    _source_plane(form, here + z * z_step, y_step, x_step, into, wide)
+            if _is_line(form):
+                into = made + block * _slot(form) + tile * VECTOR_BYTES
+                source_depth(form, here, z_step, into, point)
+    made += cover(args[AT.inputs], LANES) * _slot(form)
     rows = args[AT.gradient_z], args[AT.gradient_y], LANES
     sizes = args[AT.gradient_size_z], args[AT.gradient_size_y], args[AT.gradient_size_x]
     for block in range(args[AT.blocks]):
@@ -202,11 +232,16 @@ def _transform(
             target = gradient + block * gradient_step + tile * VECTOR_BYTES
             ahead = _voxel(base, rows, _place(places, min(tile + _ahead(form), count - 1)))
             for z in range(form.new_z):
-                if _is_thin(form):
+                if _is_thin(form) or _is_line(form):
                     step_y, step_x = 4 * rows[1] * dilation[1], VECTOR_BYTES * dilation[2]
-                    _ask_for_gradients(form, ahead, step_y, step_x)
-                into = target + z * _slot(form)
-                gradient_plane(form, here + z * z_step, y_step, x_step, into, gradient_column)
+                    deep = ahead + 4 * z * rows[0] * dilation[0]
+                    _ask_for_gradients(form, deep, step_y, step_x)
+                if not _is_line(form):
+                    into = target + z * _slot(form)
+                    gradient_plane(form, here + z * z_step, y_step, x_step, into, gradient_wide)
+            if _is_line(form):
+                into = made + block * _slot(form) + tile * VECTOR_BYTES
+                gradient_depth(form, here, z_step, into, point)
 
 
 @inlined
@@ -279,7 +314,9 @@ def _deep(form: Any, args: Any, count: int, source: int, gradient: int, column: 
     rows, blocks = cover(args[AT.inputs], LANES), args[AT.blocks]
     (_, step), (_, gradient_step) = _steps(form), _gradient_steps(form)
     slot = _slot(form)
-    point = compiled_odd_bytes((rows + blocks) * _compiled_group(form.points_z))
+    point = _point_step(form, args)
+    if _is_line(form):
+        return point  # it stands ready
     for block in range(rows):
         for tile in range(count):
             here = source + block * step + tile * VECTOR_BYTES
@@ -365,7 +402,7 @@ def _placed(
 ) -> Any:
     """Note where the tiles of a group begin, from tile `number` on; return the tile behind them, and their number."""
     count = 0
-    while count < _compiled_group(form.points_z) and number < total:
+    while count < _compiled_group(form) and number < total:
         rest, tile = number // along_x, number % along_x
         z = origin(args[AT.z0] + rest // along_y, args[AT.dilation_z], form.new_z)
         y = origin(args[AT.y0] + rest % along_y, args[AT.dilation_y], form.new_y)
@@ -389,10 +426,11 @@ def _gradient(form: Any, args: Any, scratch: int) -> None:
     loose = scratch + PLACES_BYTES
     # A tile's voxels at a border; at the end all points of one pair of images.
     source = loose + cube * VECTOR_BYTES
-    gradient = source + rows * _steps(form)[1]
-    column = gradient + blocks * _gradient_steps(form)[1]
-    group = _compiled_group(form.points_z)
-    sums = column + form.points_z * compiled_odd_bytes((rows + blocks) * group)
+    gradient, column = source, source
+    if not _is_line(form):
+        gradient += rows * _steps(form)[1]
+        column = gradient + blocks * _gradient_steps(form)[1]
+    sums = column + form.points_z * _point_step(form, args)
     # All sums: a task adds from zero, and the parts are added by a fixed tree.
     for vector in range(cube * args[AT.inputs] * blocks):
         store(sums + vector * VECTOR_BYTES, splat(0.0))
@@ -401,7 +439,7 @@ def _gradient(form: Any, args: Any, scratch: int) -> None:
     total = (args[AT.z1] - args[AT.z0]) * along_y * along_x
     number, count = _placed(form, args, places, 0, total, along_y, along_x)
     while count:
-        _transform(form, args, places, count, loose, source, gradient)
+        _transform(form, args, places, count, loose, source, gradient, column)
         number, after = _placed(form, args, following, number, total, along_y, along_x)
         early = _early(form, args, following, after)
         _multiply(form, args, count, source, gradient, column, sums, early)

@@ -15,7 +15,7 @@ from znnpy_kernels.layers.malis import DIGITS, malis_order, malis_shares
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.layers.loss_arguments import Leaf, Parts
+from znnpy.engine.layers.loss_arguments import Leaf, Parts, joined
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
@@ -90,9 +90,8 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
         step.add(
             kernel,
             {
-                **parts.words(leaf),
+                **joined({**parts.words(leaf), **parts.gradient_words(leaf)}),
                 **own,
-                **parts.gradient_words(leaf),
                 **({"places": weighed[leaf.batch].places} if weighed else {}),
                 "partial": partials.address + 16 * leaf.number,
                 "bias_gradient": biases.address + 4 * parts.width * leaf.number if biases else 0,
@@ -151,7 +150,7 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
         step.add(
             sums,
             {
-                **parts.words(leaf),
+                **joined(parts.words(leaf)),
                 "partial": partials.address + 8 * entries * leaf.number,
                 "slopes": 0,
                 "entropy": entropy,
@@ -167,8 +166,7 @@ def emit_overlap(step: Step, build: Build, parts: Parts, group: int) -> None:
         step.add(
             gradient,
             {
-                **parts.words(leaf),
-                **parts.gradient_words(leaf),
+                **joined({**parts.words(leaf), **parts.gradient_words(leaf)}),
                 "slopes": slopes.address + 8 * channels * leaf.batch,
                 "entropy": entropy,
             },

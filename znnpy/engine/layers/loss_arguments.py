@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -110,6 +111,25 @@ class Parts:
             **rows_of(self.gradient, "gradient", leaf.batch, 0, leaf.low),
             "gradient_block": self.gradient.block_stride,
         }
+
+
+def joined(words: Mapping[str, float]) -> dict[str, float]:
+    """Return the same words with rows and planes that follow each other in all images as one row.
+
+    So vectors are full but for one at the end, where rows are short or no multiple of LANES. Not for kernels that ask
+    where a voxel lies.
+    """
+    made = dict(words)
+    images = {"output": made["lanes"], "gradient": made["lanes"], "target": 1, "weight": 1}
+    if not made["gradient"]:
+        del images["gradient"]  # not wanted: it has no strides
+    for count, axis in (("rows", "y"), ("planes", "z")):
+        width = made["width"]
+        apart = any(made[f"{image}_{axis}"] != width * step for image, step in images.items())
+        if made[count] > 1 and apart:
+            break
+        made |= {"width": width * made[count], count: 1}
+    return made
 
 
 def _planar(output: Tensor, prefix: str, batch: int, low: int) -> dict[str, int]:
