@@ -49,7 +49,10 @@ def scan_model(
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights)
     plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
-    with patch_model(config, weights.network, window, plan.to_record(), report=report) as model:
+    record = plan.to_record()
+    with patch_model(
+        config, weights.network, window, record, report=report, lean=True
+    ) as model:
         yield ScanModel(model, members, flips_of(config))
 
 
