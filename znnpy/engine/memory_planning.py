@@ -38,7 +38,9 @@ from znnpy.graph import TaskGraph, Touched
 # simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
 # less is in flight and slack shrinks: memory that is reused soon is still in the caches.
 SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
-LEAN_SLACK = 1.05  # times the least memory, where memory counts for more than that workers never wait
+LEAN_SLACK = (
+    1.05  # times the least memory, where memory counts for more than that workers never wait
+)
 CHAIN_SHARE = 0.25
 """The longest chains of microbatches that follow each other take at most this share of the time of all work.
 

@@ -26,6 +26,7 @@ from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensor_aliases import (
+    adds,
     first_back,
     first_of,
     is_passed_back,
@@ -61,7 +62,8 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case "sum" | "transfer":
             # By FFT converging edges are summed as spectra and have one inverse transform.
             included = summed_elsewhere(build, incoming, "forward")
-            edges = [edge for edge in incoming if edge.name not in included]
+            left = [edge for edge in incoming if not adds(build.layout, edge)]
+            edges = [edge for edge in left if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
             what = Identity(node.name, Pass.FORWARD, Part.SUM)
             _converge(step, build, edges, first_of(edges), build.maps.contributions, passed, what)

@@ -29,6 +29,37 @@ def first_back(network: Network, edges: Sequence[Edge]) -> Edge:
     )
 
 
+def adds(layout: Layout, edge: Edge) -> bool:
+    """Return whether a convolution adds what it makes to what the first edge into its target has left there.
+
+    Where memory counts for most: otherwise both are made side by side, and added up after that.
+    """
+    incoming = layout.network.incoming(edge.target)
+    return edge is not first_of(incoming) and _add_up(layout, incoming)
+
+
+def is_early(layout: Layout, edge: Edge) -> bool:
+    """Return whether an edge is computed as soon as its source is there: others will add to it.
+
+    So its source lives no longer than its other readers need it.
+    """
+    incoming = layout.network.incoming(edge.target)
+    return edge is first_of(incoming) and _add_up(layout, incoming)
+
+
+def _add_up(layout: Layout, edges: Sequence[Edge]) -> bool:
+    """Return whether all edges into a node are convolutions that can add to what is there."""
+    if not layout.lean or layout.training or len(edges) < 2:
+        return False
+    return layout.network.node(edges[0].target).kind in SUMS and all(
+        edge.kind == "conv"
+        and layout.traits(edge, "forward").adds
+        and not layout.bands(edge)
+        and layout.lanes(edge.source) == layout.lanes(edge.target) != 1
+        for edge in edges
+    )
+
+
 def is_alone(network: Network, edge: Edge) -> bool:
     """Return whether an identity edge is the only one into a node that would add others."""
     target = network.node(edge.target)

@@ -68,6 +68,7 @@ traits = Traits(
     crops=True,
     sees_zeros=True,
     bands=True,
+    adds=True,
 )
 
 
