@@ -96,6 +96,21 @@ def is_passed_on(network: Network, edge: Edge) -> bool:
     return edge.kind == "identity" and (into == "concat" or added or multiplied)
 
 
+def is_first_addend(layout: Layout, edge: Edge) -> bool:
+    """Return whether the first sum of a node reads its source's values through an identity edge: all others are, too.
+
+    So sums of what exists already, as in residual blocks, begin with no copy.
+    """
+    arriving = layout.network.incoming(edge.target)
+    return (
+        len(arriving) > 1
+        and edge is first_of(arriving)
+        and all(other.kind == "identity" for other in arriving)
+        and layout.network.node(edge.target).kind in SUMS
+        and layout.lanes(edge.source) == layout.lanes(edge.target)
+    )
+
+
 def is_passed_back(network: Network, edge: Edge) -> bool:
     """Return whether an edge's data gradient is its target's gradient itself, without a copy."""
     added = edge is not first_back(network, network.outgoing(edge.source))
