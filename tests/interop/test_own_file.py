@@ -91,6 +91,9 @@ def test_targets_and_losses_are_those_of_the_run(
     assert status_of("import", file, "--output", "back") == 0
     run, back = (load_config(tmp_path / name / "config.yaml") for name in ("run", "back"))
     near, shape = (node.name for node in build_network(back.network).outputs)
+    assert (near, shape) == ("near", "shape")
+    assert back.training.weight(near) == 1
+    assert back.training.weight(shape) == 0.5
     assert (back.target(near), back.target(shape)) == (run.target("near"), run.target("shape"))
     assert back.training.loss_of(near) == run.training.loss_of("near")
     assert back.training.loss_of(shape) == run.training.loss_of("shape")

@@ -39,6 +39,7 @@ class _Own(Strict):
     # More than machines have cores: each worker takes deques and scratch of its own.
     threads: Annotated[Int, Field(ge=0, le=4096)] | None
     cut_for: Annotated[Int, Field(ge=1, le=4096)] | None
+    lean: bool
     record: Annotated[Int, Field(ge=0, le=2**24)]  # events of a worker, which are reserved at once
 
 
@@ -54,6 +55,7 @@ class Arguments:
     threads: int
     training: bool
     cut_for: int | None
+    lean: bool
     record: int
     optimizer: Optimizer
     factors: Mapping[str, float]
@@ -100,6 +102,7 @@ class Arguments:
             available_cores() if own.threads is None else own.threads,
             trains,
             own.cut_for,
+            own.lean,
             own.record,
             Optimizer.of(flat["optimizer"]),
             {name: learning.weight(name) for name in factors},

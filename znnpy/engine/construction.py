@@ -184,7 +184,15 @@ def _laid_out(
     learning, workers = arguments.learning, max(1, arguments.threads)
     cut_for = arguments.cut_for or 0
     if not arguments.training:
-        return Layout(*sizes, learning.batch, False, learning.seed, workers, cut_for=cut_for)
+        return Layout(
+            *sizes,
+            learning.batch,
+            False,
+            learning.seed,
+            workers,
+            cut_for=cut_for,
+            lean=arguments.lean,
+        )
     layout = Layout.of_batch(*sizes, learning.batch, microbatch, learning.seed, workers)
     layout = replace(layout, cut_for=cut_for)
     return replace(layout, numbers=party.numbers) if party else layout

@@ -37,7 +37,9 @@ from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.layers.parameter_updates import emit_updates
 from znnpy.engine.layers.product import factor_gradient
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.tensor_aliases import adds, is_early
 from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.buffer_sharing import gate
 from znnpy.engine.tasks.rematerialization import repeated
 from znnpy.engine.tasks.step import Step, tree
 from znnpy.errors import NetworkError
@@ -154,18 +156,36 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
         if node.name in build.maps.activations:
             data_movement.pack_input(step, build, node.name)
         padding.fill(step, build, node.name)
+        _emit_early(step, build, node)
         return
     for edge in build.layout.network.incoming(node.name):
-        emitter_of(edge).forward(step, build, edge)
-        # Each pass of each edge is a stage of its own: the policy `layers` runs it like one call of
-        # a framework.
-        step.stage += 1
+        if not is_early(build.layout, edge):
+            _emit_edge_forward(step, build, edge)
     # Before edges converge: edges by FFT are summed as spectra, and what they make is then one of
     # the addends.
     convolution.finish_forward(step, build, node)
     converge_forward(step, build, node)
     # Last: the frame repeats or surrounds finished values.
     padding.fill(step, build, node.name)
+    step.stage += 1
+    _emit_early(step, build, node)
+
+
+def _emit_early(step: Step, build: Build, node: Node) -> None:
+    for edge in build.layout.network.outgoing(node.name):
+        if is_early(build.layout, edge):
+            _emit_edge_forward(step, build, edge)
+
+
+def _emit_edge_forward(step: Step, build: Build, edge: Edge) -> None:
+    if adds(build.layout, edge):
+        # Its tasks may cut the target otherwise than those of the edges before.
+        tensor = build.maps.contributions[edge.name]
+        met = (region for batch in range(tensor.batch) for region in tensor.regions(batch))
+        step.tasks.append(gate(dict.fromkeys(region.key for region in met), step.stage))
+    emitter_of(edge).forward(step, build, edge)
+    # Each pass of each edge is a stage of its own: the policy `layers` runs it like one call of
+    # a framework.
     step.stage += 1
 
 

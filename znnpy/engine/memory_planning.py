@@ -38,6 +38,9 @@ from znnpy.graph import TaskGraph, Touched
 # simulated on 16 and 64 workers, updates are as fast as with separate memory for every buffer. Below SLACK_WORKERS
 # less is in flight and slack shrinks: memory that is reused soon is still in the caches.
 SLACK_SECONDS, SLACK_WORKERS = 2e-3, 8
+LEAN_SLACK = (
+    1.05  # times the least memory, where memory counts for more than that workers never wait
+)
 CHAIN_SHARE = 0.25
 """The longest chains of microbatches that follow each other take at most this share of the time of all work.
 
@@ -208,7 +211,11 @@ def _share(arena: Arena, step: Sequence[Declared], layout: Layout, room: int | N
     # Quadratic in few workers: 0.5 ms each of two, 2 ms each of eight or more
     # (docs/design/order.md).
     most = workers * SLACK_SECONDS * min(workers, SLACK_WORKERS) / SLACK_WORKERS
-    return replace(share(_sizes(arena), step, most, room), replicas=layout.replicas)
+    sizes = _sizes(arena)
+    if layout.lean and most:
+        least = share(sizes, step).bytes
+        room = int(LEAN_SLACK * least) if room is None else min(room, int(LEAN_SLACK * least))
+    return replace(share(sizes, step, most, room), replicas=layout.replicas)
 
 
 def _sizes(arena: Arena) -> dict[Name, int]:

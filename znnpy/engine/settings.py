@@ -59,7 +59,7 @@ class Hardware:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a model's tasks are run, and what is told of it; results do not depend on it."""
+    """How a model's tasks are run, and what is told of it; but for rounding, results do not depend on it."""
 
     policy: Policy = "critical-path"
     """Order of ready tasks."""
@@ -69,6 +69,11 @@ class Execution:
     """Workers that shall have enough tasks (default: the model's threads): for many, tasks are short and many.
 
     So one core shows how long the tasks of 64 would take.
+    """
+    lean: bool = False
+    """Predictions take as little memory as they can, for a little more time.
+
+    What is derived from filters is made anew in each pass, in memory that serves others, too.
     """
     record: int = 0
     """Events that each worker keeps for `Model.recording`, at most 2**24 (default: none)."""

@@ -140,11 +140,13 @@ def patch_model(
     report: Report | None = None,
     cut_for: int | None = None,
     most: int | None = None,
+    lean: bool = False,
 ) -> Model:
     """Return a model that only predicts, for output patches of one shape (z, y, x).
 
     `record` is the number of task events to keep for a profile; `report` is told of compilation. `cut_for`: workers
     that have enough tasks. `most`: bytes that float32 may take; PlanError where it needs more.
+    `lean`: as little memory as can be, for a little more time.
     """
     precision = config.training.precision
     return Model(
@@ -157,7 +159,7 @@ def patch_model(
         plan=plan,
         training=False,
         hardware=Hardware(precision=precision, max_memory=most if precision == "float32" else None),
-        execution=Execution(cut_for=cut_for, record=record, report=report),
+        execution=Execution(cut_for=cut_for, lean=lean, record=record, report=report),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from znnpy.infer.scans import (
     windows_of,
 )
 from znnpy.infer.window_sums import kept_planes
+from znnpy.network.joins_as_sums import Sums, joins_as_sums
 from znnpy.registry import resolved
 
 
@@ -48,9 +50,17 @@ def scan_model(
     """
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights)
-    plan = lean_plan(weights.network, fit(weights.network, window), config.training.conv)
-    with patch_model(config, weights.network, window, plan.to_record(), report=report) as model:
-        yield ScanModel(model, members, flips_of(config))
+    sums = joins_as_sums(weights.network)
+    network = sums.network
+    plan = lean_plan(network, fit(network, window), config.training.conv)
+    record = plan.to_record()
+    with patch_model(config, network, window, record, report=report, lean=True) as model:
+        split = [partial(_split, sums, member) for member in members]
+        yield ScanModel(model, split, flips_of(config))
+
+
+def _split(sums: Sums, member: Callable[[], Arrays]) -> Arrays:
+    return sums.parameters(member())
 
 
 def _refuse_network(weights: Weights) -> None:

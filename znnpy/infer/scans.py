@@ -19,6 +19,7 @@ from znnpy.config.models import Config
 from znnpy.data.class_labels import class_numbers, label_type
 from znnpy.data.preparing.resampling import Resampling, along, used
 from znnpy.data.preparing.scan import Prepared
+from znnpy.data.process_memory import give_back
 from znnpy.data.volume import Array
 from znnpy.engine.model import Model
 from znnpy.errors import RunError
@@ -59,6 +60,7 @@ class ScanModel:
             # Read when they are wanted, and not kept: the model has them.
             self.model.set_parameters(self.members[member]())
             self.current = member
+            give_back()
         first, *others = self._mirrored()
         found = np.array(self._run(window, first))
         for axes in others:

@@ -17,6 +17,7 @@ from znnpy.infer.blocks import Region, triple
 from znnpy.infer.sliding_window import Windows
 
 Float32 = NDArray[np.float32]
+MEANS = 4 << 20  # bytes of means that are handed on at once
 Run = Callable[[Float32], Float32]
 """Returns the values (k, z, y, x) of a window (c, z, y, x); they are read before the next call."""
 
@@ -51,7 +52,8 @@ def mean_planes(
     for together in _together(windows, rows):
         start = together[0].lower[0]
         if start > first:
-            yield _taken(sums, total, start - first)
+            yield from _taken(sums, total, start - first)
+            _moved(sums, total, start - first)
             first = start
         for number, run in enumerate(runs):
             for window in together:
@@ -62,7 +64,7 @@ def mean_planes(
                     total[here] += weight
                 for sum_, found in zip(sums, values, strict=True):
                     sum_[here] += found * weight
-    yield _taken(sums, total, depth - first)
+    yield from _taken(sums, total, depth - first)
 
 
 def kept_planes(windows: Windows, rows: int) -> int:
@@ -82,11 +84,19 @@ def _together(windows: Windows, rows: int) -> Iterator[list[Region]]:
         yield [*chain(*some)]
 
 
-def _taken(sums: Float32, total: Float32, planes: int) -> Float32:
-    """Return the means of the first planes, and let those behind them take their place."""
-    found: Float32 = sums[:, :planes] / total[:planes]
-    for array, axis in ((sums, 1), (total, 0)):
-        moved = np.moveaxis(array, axis, 0)
-        moved[: len(moved) - planes] = moved[planes:]
-        moved[len(moved) - planes :] = 0
-    return found
+def _taken(sums: Float32, total: Float32, planes: int) -> Iterator[Float32]:
+    """Yield the means of the first planes, a few at a time."""
+    step = max(1, MEANS // sums[:, 0].nbytes)
+    for low in range(0, planes, step):
+        some = slice(low, min(planes, low + step))
+        yield sums[:, some] / total[some]
+
+
+def _moved(sums: Float32, total: Float32, planes: int) -> None:
+    """Let the planes behind the first ones take their place."""
+    for array in (np.moveaxis(sums, 1, 0), total):
+        left = len(array) - planes
+        # One by one, as a copy of all would be made where both places overlap.
+        for plane in range(left):
+            array[plane] = array[plane + planes]
+        array[left:] = 0

@@ -12,10 +12,11 @@ from znnpy.network.types import Network
 
 @dataclass(frozen=True)
 class Learned:
-    """Targets and losses of the outputs of an exported network, in their order, unchecked; empty if not said."""
+    """Targets and losses of an exported network's outputs, and the losses' weights, unchecked; empty if not said."""
 
     targets: Sequence[Any] = ()
     losses: Sequence[Any] = ()
+    weights: Sequence[Any] = ()
 
     def data(self) -> dict[str, Any]:
         """Return keys of `data`."""
@@ -28,12 +29,13 @@ class Learned:
         for key, names, said in (
             ("target", "targets", self.targets),
             ("loss", "losses", self.losses),
+            ("weight", "loss_weights", self.weights),
         ):
             if said and len(said) != len(outputs):
                 raise ModelFileError(
                     f"{names} are {len(said)}, and the network has {len(outputs)} outputs"
                 )
-            if any(it != said[0] for it in said):
+            if any(it != (1.0 if key == "weight" else said[0]) for it in said):
                 for own, it in zip(outputs.values(), said, strict=True):
                     own[key] = it
         return keys | ({"outputs": outputs} if any(outputs.values()) else {})

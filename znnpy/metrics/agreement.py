@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from znnpy.errors import ShapeError
 
@@ -101,6 +100,8 @@ def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     Splits: the parts that have at least `PART` of its voxels, less one. Merges: the other objects of the truth that are
     in one of the segmentation with it, each with at least `PART` of the voxels of that one.
     """
+    from scipy import sparse
+
     pairs = table.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
     parts = pairs.row[pairs.data >= PART * in_truth[pairs.row]]
@@ -115,6 +116,8 @@ def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def contingency(truth: Array, segmentation: Array) -> Any:
     """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table."""
+    from scipy import sparse
+
     rows, columns = _prepared(truth, segmentation)
     return sparse.csr_array((np.ones(rows.size), (rows, columns)))
 

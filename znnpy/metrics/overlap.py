@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 Array = NDArray[Any]
 Triple64 = tuple[float, float, float]
@@ -32,6 +31,8 @@ def hd95(found: Array, wanted: Array, size: Triple64 = (1.0, 1.0, 1.0)) -> float
     """
     if not found.any() or not wanted.any():
         return None
+    from scipy import ndimage
+
     surfaces = [it & ~ndimage.binary_erosion(it) for it in (found, wanted)]
     far = [ndimage.distance_transform_edt(~it, size) for it in surfaces]
     between = ((surfaces[0], far[1]), (surfaces[1], far[0]))

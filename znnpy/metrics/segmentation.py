@@ -8,7 +8,6 @@ from typing import Any
 import cc3d
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from znnpy.errors import ShapeError
 
@@ -101,6 +100,8 @@ def finished(components: Array, min_size: int, grow: float) -> Labels:
 
 def _grown(labels: Labels, distance: float) -> Labels:
     """Return labels in which unassigned voxels take that of the nearest labelled voxel within `distance` voxels."""
+    from scipy import ndimage
+
     far, nearest = ndimage.distance_transform_edt(labels == 0, return_indices=True)
     near = far <= distance
     grown = np.zeros_like(labels)

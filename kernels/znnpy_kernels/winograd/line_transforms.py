@@ -13,6 +13,7 @@ Vectors hold LANES channels. All addresses and steps are int64 in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from math import sqrt
 from typing import Any
@@ -34,6 +35,7 @@ from znnpy_kernels.simd.codegen import (
     multiply_add,
     prefetch,
     store_vector,
+    when,
     word,
 )
 from znnpy_kernels.simd.lanes import LANES
@@ -324,6 +326,11 @@ def target_depth(
     return types.void(form, *[types.int64] * 5), codegen
 
 
+def _added(b: ir.IRBuilder, sums: list[Value], places: list[Value]) -> list[Value]:
+    """Return sums added to what lies at their places."""
+    return [b.fadd(load_vector(b, place), it) for it, place in zip(sums, places, strict=True)]
+
+
 def target_plane_of(at: Any) -> Any:
     """The intrinsic `(form, arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
@@ -367,10 +374,12 @@ def target_plane_of(at: Any) -> Any:
                     return [float_pointer(b, b.add(row, by)) for row in rows for by in along]
 
                 where = places(target, step_row)
+                sums = _rows(b, target_line, made, wide.points, column)
+                adding = b.icmp_signed("!=", field("accumulate"), word(0))
                 done = finished(
                     b,
                     field,
-                    _rows(b, target_line, made, wide.points, column),
+                    when(b, adding, sums, partial(_added, b, sums, where)),
                     # The bias is the same for all outputs of a block: loaded where it is used.
                     lambda: [load_vector(b, float_pointer(b, bias))] * wide.new * len(together[0]),
                     lambda: [load_vector(b, place) for place in places(values, values_row)],

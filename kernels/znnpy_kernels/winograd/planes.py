@@ -13,6 +13,7 @@ Along an axis of one tap (`forms`) a plane is one vector wide, and stays as it i
     bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
     scratch, scratch_worker     64-byte aligned; worker w owns what a kernel needs from w * scratch_worker on
     before_*                    voxels before the source that the target's first ones see, all zeros
+    accumulate                  0: overwrite the target; 1: add to it before bias and transfer
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ AT = words(
     "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
     "dilation_z dilation_y dilation_x target target_block target_z target_y blocks "
     "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float output scratch "
-    "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient",
+    "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient accumulate",
 )
 # Tiles ahead whose voxels are asked for, and the lines of outputs and of the values whose signs a data gradient needs.
 # One: its lines arrive while a tile is transformed; further ones would push out what is in use. Of planes of few
@@ -172,6 +173,8 @@ def _finished(
         _copied(value, value_steps, made, values, packed)
     here, by = (target, steps) if whole else (loose, packed)
     seen, seen_by = (value, value_steps) if whole else (values, packed)
+    if args[AT.accumulate] and not whole:
+        _copied(target, steps, made, loose, packed)
     bias = args[AT.bias] + block * VECTOR_BYTES
     target_plane(form, args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
     # From what was stored, as the gradient of the function is applied by then.

@@ -8,6 +8,7 @@ from znnpy_kernels.layers.dropout import dropout
 from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images, unpack_images
 
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.tensor_aliases import is_first_addend
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -108,7 +109,8 @@ def dropout_backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> 
 def identity_forward(step: Step, build: Build, edge: Edge) -> None:
     """Declare a copy where the edge's output is not its source's activation itself; else nothing."""
     # Equal tensors are one place in memory: the value is there already.
-    if build.maps.contributions[edge.name] != build.value(edge.source):
+    moved = build.maps.contributions[edge.name] != build.value(edge.source)
+    if moved and not is_first_addend(build.layout, edge):
         crop_forward(step, build, edge)
 
 

@@ -26,8 +26,10 @@ from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensor_aliases import (
+    adds,
     first_back,
     first_of,
+    is_first_addend,
     is_passed_back,
     is_passed_on,
     is_read_there,
@@ -61,10 +63,15 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
         case "sum" | "transfer":
             # By FFT converging edges are summed as spectra and have one inverse transform.
             included = summed_elsewhere(build, incoming, "forward")
-            edges = [edge for edge in incoming if edge.name not in included]
+            left = [edge for edge in incoming if not adds(build.layout, edge)]
+            edges = [edge for edge in left if edge.name not in included]
             passed = {edge.name for edge in edges if is_passed_on(build.layout.network, edge)}
             what = Identity(node.name, Pass.FORWARD, Part.SUM)
-            _converge(step, build, edges, first_of(edges), build.maps.contributions, passed, what)
+            begins = [build.value(it.source) for it in edges if is_first_addend(build.layout, it)]
+            _converge(
+                step, build, edges, first_of(edges), build.maps.contributions, passed, what,
+                *begins,
+            )  # fmt: skip
         case "max":
             largest(step, build, node)
         case "product":
@@ -119,14 +126,18 @@ def _converge(
     tensors: Mapping[str, Tensor],
     passed: set[str],
     what: Identity,
+    begin: Tensor | None = None,
 ) -> None:
-    """Declare the sum of edges' tensors in that of the `first`; those of `passed` edges are others' and only read."""
+    """Declare the sum of edges' tensors in that of the `first`; those of `passed` edges are others' and only read.
+
+    `begin`: what the first of those is added to, where nobody has filled the first edge's tensor.
+    """
     # Tensors of `made` edges belong to this node, so the tree may overwrite them.
     made = [edge for edge in edges if edge is not first and edge.name not in passed]
     # In the order of the network's edges, which is part of what fixes the bits.
     leaves = [tensors[edge.name] for edge in (first, *made)]
     others = [tensors[edge.name] for edge in edges if edge.name in passed]
-    combine_tensors(step, leaves, what, build.layout.grain, others)
+    combine_tensors(step, leaves, what, build.layout.grain, others, begin)
 
 
 def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:

@@ -11,6 +11,7 @@ from znnpy.engine.memory.arena import Replica
 from znnpy.engine.memory.layout import Layout, wider
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensor_aliases import (
+    adds,
     apart,
     first_back,
     first_of,
@@ -106,7 +107,7 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
             brought = maps.activations[edge.source]
         elif layout.stacked(edge) is not None:
             brought = _brought_to(layout, maps, edge)
-        elif edge is first_of(incoming) and not apart(layout, node):
+        elif adds(layout, edge) or (edge is first_of(incoming) and not apart(layout, node)):
             brought = own
         else:
             brought = new_tensor(

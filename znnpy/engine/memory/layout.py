@@ -30,7 +30,7 @@ class Layout:
     `microbatches` in all. `replicas`: how many of them may be in flight at once, each with feature maps of its own.
     `filters_kept`: what is derived from filters (spectra, transposed copies) is made once for all microbatches.
     `cut_for`: workers that have enough tasks; 0: `workers`. `planned`: microbatches for which each of `numbers` stands,
-    as all are alike where memory is planned.
+    as all are alike where memory is planned. `lean`: predictions take as little memory as they can.
     """
 
     network: Network
@@ -46,6 +46,7 @@ class Layout:
     filters_kept: bool = False
     cut_for: int = 0
     planned: int = 1
+    lean: bool = False
 
     @classmethod
     def of_batch(
@@ -83,8 +84,9 @@ class Layout:
     @property
     def filters_pass(self) -> bool:
         """Whether passes derive what they need from filters just before use, in memory that serves others too."""
-        # In prediction filters never change, so what is derived from them is made once and kept.
-        return self.training and not self.filters_kept
+        # In prediction filters never change, so what is derived from them is made once and kept, unless memory counts
+        # for more.
+        return (self.training or self.lean) and not self.filters_kept
 
     @property
     def samples(self) -> int:

@@ -29,6 +29,37 @@ def first_back(network: Network, edges: Sequence[Edge]) -> Edge:
     )
 
 
+def adds(layout: Layout, edge: Edge) -> bool:
+    """Return whether a convolution adds what it makes to what the first edge into its target has left there.
+
+    Where memory counts for most: otherwise both are made side by side, and added up after that.
+    """
+    incoming = layout.network.incoming(edge.target)
+    return edge is not first_of(incoming) and _add_up(layout, incoming)
+
+
+def is_early(layout: Layout, edge: Edge) -> bool:
+    """Return whether an edge is computed as soon as its source is there: others will add to it.
+
+    So its source lives no longer than its other readers need it.
+    """
+    incoming = layout.network.incoming(edge.target)
+    return edge is first_of(incoming) and _add_up(layout, incoming)
+
+
+def _add_up(layout: Layout, edges: Sequence[Edge]) -> bool:
+    """Return whether all edges into a node are convolutions that can add to what is there."""
+    if not layout.lean or layout.training or len(edges) < 2:
+        return False
+    return layout.network.node(edges[0].target).kind in SUMS and all(
+        edge.kind == "conv"
+        and layout.traits(edge, "forward").adds
+        and not layout.bands(edge)
+        and layout.lanes(edge.source) == layout.lanes(edge.target) != 1
+        for edge in edges
+    )
+
+
 def is_alone(network: Network, edge: Edge) -> bool:
     """Return whether an identity edge is the only one into a node that would add others."""
     target = network.node(edge.target)
@@ -63,6 +94,21 @@ def is_passed_on(network: Network, edge: Edge) -> bool:
     # Factors are only read: the product is written elsewhere, as the way back needs them.
     multiplied = into == "product" and len(arriving) > 1
     return edge.kind == "identity" and (into == "concat" or added or multiplied)
+
+
+def is_first_addend(layout: Layout, edge: Edge) -> bool:
+    """Return whether the first sum of a node reads its source's values through an identity edge: all others are, too.
+
+    So sums of what exists already, as in residual blocks, begin with no copy.
+    """
+    arriving = layout.network.incoming(edge.target)
+    return (
+        len(arriving) > 1
+        and edge is first_of(arriving)
+        and all(other.kind == "identity" for other in arriving)
+        and layout.network.node(edge.target).kind in SUMS
+        and layout.lanes(edge.source) == layout.lanes(edge.target)
+    )
 
 
 def is_passed_back(network: Network, edge: Edge) -> bool:

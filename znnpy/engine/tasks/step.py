@@ -179,16 +179,21 @@ def combine_tensors(
     what: Identity,
     grain: Grain,
     others: Sequence[Tensor] = (),
+    begin: Tensor | None = None,
 ) -> None:
     """Declare tasks that sum tensors of one shape into the first, by `tree`, for every block and range.
 
-    `others` are added after that, one by one, and are only read.
+    `others` are added after that, one by one, and are only read. `begin`: what the first of these is added to, of a
+    single leaf without a value; None: the sum so far.
     """
     cuts = plane_parts(leaves[0], 3, grain)
-    pairs = [(leaves[into], leaves[other]) for into, other in tree(len(leaves))]
+    target = leaves[0]
+    pairs = [(leaves[into], leaves[into], leaves[other]) for into, other in tree(len(leaves))]
     # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the
     # tree.
-    for first, second in pairs + [(leaves[0], other) for other in others]:
+    sums = [begin or target, *[target for _ in others[1:]]]
+    more = [(target, *both) for both in zip(sums, others, strict=bool(others))]
+    for target, first, second in pairs + more:
         for batch in range(first.batch):
             for block in range(first.blocks):
                 for planes in cuts:
@@ -198,7 +203,7 @@ def combine_tensors(
                         {
                             **rows_of(first, "first", batch, block, *place),
                             **rows_of(second, "second", batch, block, *place),
-                            **rows_of(first, "target", batch, block, *place),
+                            **rows_of(target, "target", batch, block, *place),
                             **counts(first, *planes),
                             "length": first.row,
                         },
@@ -208,7 +213,7 @@ def combine_tensors(
                             *first.met(batch, block, *planes),
                             *second.met(batch, block, *planes),
                         ],
-                        writes=first.met(batch, block, *planes),
+                        writes=target.met(batch, block, *planes),
                     )
 
 

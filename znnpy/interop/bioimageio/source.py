@@ -67,7 +67,8 @@ def _own(package: Package) -> Described:
 def _learned(own: Described) -> Learned:
     if "targets" not in own:
         return Learned()
-    return Learned(own.listed("targets"), own.listed("losses") if "losses" in own else ())
+    said = ("targets", "losses", "loss_weights")
+    return Learned(*(own.listed(key) if key in own else () for key in said))
 
 
 def _window(

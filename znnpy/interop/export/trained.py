@@ -128,11 +128,14 @@ class Trained:
         targets = [config.target(node.name) for node in outputs]
         if any(target.kind == "unknown" for target in targets):
             return {}
-        said = {"targets": [_plain(target) for target in targets]}
+        said: dict[str, Any] = {"targets": [_plain(target) for target in targets]}
         losses = [config.training.loss_of(node.name) for node in outputs]
         if self.logits and any(_ways(loss) > 1 for loss in losses):
             return said  # nothing in the file tells which of them its logits are
-        return {**said, "losses": [_plain(loss) for loss in losses]}
+        said["losses"] = [_plain(loss) for loss in losses]
+        if len(outputs) > 1:  # of a single loss it is but a learning rate
+            said["loss_weights"] = [config.training.weight(node.name) for node in outputs]
+        return said
 
     def notes(self, weights_alone: bool = False) -> Sequence[str]:
         """Return what the written network, or its weights, do not do of what `znnpy predict` does."""

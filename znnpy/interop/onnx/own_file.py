@@ -34,8 +34,8 @@ def own_file(facts: Mapping[str, str]) -> OwnFile | None:
         raise ModelFileError(
             "its metadata output_shapes are empty, and hold a window of each output as a rule"
         )
-    targets, losses = (_listed(facts, key) if key in facts else () for key in ("targets", "losses"))
-    learned = Learned(targets, losses)
+    said = ("targets", "losses", "loss_weights")
+    learned = Learned(*(_listed(facts, key) if key in facts else () for key in said))
     return OwnFile({**data, **learned.data()}, max(sizes, key=prod), learned)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from znnpy.errors import ModelFileError, ZnnpyError
 from znnpy.geometry.receptive_field import lattice_of
 from znnpy.interop.operators.fusion import fused
-from znnpy.interop.operators.sketch import Bench, Floats, Sketch
+from znnpy.interop.operators.sketch import Bench, Floats, Sketch, plain_name
 from znnpy.interop.operators.value import Value
 from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.network import load_network
@@ -107,12 +107,27 @@ def _outputs(sketch: Sketch, outputs: Mapping[str, Value]) -> dict[str, str]:
 
 
 def _name_outputs(sketch: Sketch, ends: Mapping[str, str]) -> None:
+    # All of them give their own names up first: one may have another's, or the one that it gets.
+    found = {node: sketch.nodes.pop(node) for node in ends}
+    for wanted in ends.values():
+        _free(sketch, wanted)
     for node, wanted in ends.items():
         name = sketch.name(wanted)
-        sketch.nodes[name] = sketch.nodes.pop(node)
+        sketch.nodes[name] = found[node]
         for link in sketch.links.values():
             if link.target == node:
                 link.target = name
+
+
+def _free(sketch: Sketch, wanted: str) -> None:
+    """Give another name to a node that has an output's: nobody looks for it. Edges keep theirs, which weights have."""
+    name = plain_name(wanted)
+    if name in sketch.nodes:
+        other = sketch.name(f"{name}.inner")
+        sketch.nodes[other] = sketch.nodes.pop(name)
+        for link in sketch.links.values():
+            link.source = other if link.source == name else link.source
+            link.target = other if link.target == name else link.target
 
 
 def _write_factors(sketch: Sketch) -> None:

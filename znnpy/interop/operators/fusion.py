@@ -17,6 +17,8 @@ def fused(sketch: Sketch, outputs: Sequence[str]) -> None:
     readers, arriving = _ends(sketch)
     for name in list(sketch.nodes):
         _join_before(sketch, name, readers, arriving, outputs)
+    for name in list(sketch.links):
+        _join_sums(sketch, name, readers, arriving, outputs)
     for name, link in list(sketch.links.items()):
         if link.kind == "pad" and name in sketch.links:
             _join_padding(sketch, name, readers, arriving, outputs)
@@ -75,6 +77,24 @@ def _join_before(
         arriving[stays], readers[stays] = entering, leaving
         sketch.nodes[stays] = bench = joined
         name = stays
+
+
+def _join_sums(
+    sketch: Sketch, name: str, readers: Names, arriving: Names, outputs: Sequence[str]
+) -> None:
+    """Let what a sum adds up go into the sum that alone reads it: residual blocks copy nothing then."""
+    link = sketch.links[name]
+    inner, outer = sketch.nodes[link.source], sketch.nodes[link.target]
+    nothing = inner.factor is None and not inner.keys and not inner.arrays
+    adds = {inner.kind, outer.kind} <= {"sum", "transfer"} and outer.factor is None
+    alone = readers[link.source] == [name] and link.source not in outputs
+    if link.kind != "identity" or not (nothing and adds and alone) or not arriving[link.source]:
+        return
+    for other in arriving[link.source]:
+        sketch.links[other].target = link.target
+    arriving[link.target] = [it for it in arriving[link.target] if it != name]
+    arriving[link.target] += arriving.pop(link.source)
+    del sketch.links[name], sketch.nodes[link.source]
 
 
 def _together(one: Bench, other: Bench) -> Bench | None:

@@ -50,6 +50,11 @@ class Link:
     learns: bool = True
 
 
+def plain_name(wanted: str) -> str:
+    """Return a name that nodes and edges may have, like one that any may be."""
+    return _PLAIN.sub(".", wanted).strip(".")[-LONGEST:].strip(".") or "node"
+
+
 class Sketch:
     """Nodes and links by name, in the order in which they are added. Errors name the operator that is added (`at`).
 
@@ -74,7 +79,7 @@ class Sketch:
 
     def name(self, wanted: str) -> str:
         """Return a name that nodes and edges may have, and that is free."""
-        plain = _PLAIN.sub(".", wanted).strip(".")[-LONGEST:].strip(".") or "node"
+        plain = plain_name(wanted)
         found, number = plain, 1
         while found in self.nodes or found in self.links:
             number += 1

@@ -28,6 +28,7 @@ traits = Traits(
     reads_halos=True,
     crops=True,
     bands=True,
+    adds=True,
 )
 
 

@@ -44,6 +44,8 @@ class Traits:
     sees_zeros: bool = False
     # Whether groups that fill blocks of channels are computed by themselves, in bands.
     bands: bool = False
+    # Whether its forward pass can add to what lies at the target already.
+    adds: bool = False
 
 
 class Algorithm(Protocol):

@@ -74,6 +74,7 @@ traits = Traits(
     crops=True,
     sees_zeros=True,
     bands=True,
+    adds=True,
 )
 
 

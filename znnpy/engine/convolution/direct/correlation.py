@@ -25,6 +25,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.convolution.direct.transposed_filters import transposed
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Planes, Row, Tensor, in_rows, met_range, source_range
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
@@ -206,13 +207,14 @@ def _emit(
         epilogue |= {"bias_gradient": place}
     written = blocks_of(it.target, batch, panel.first, panel.count, *planes)
     channels = min(whole.channels, blocks.stop * whole.lanes) - blocks.start * whole.lanes
+    more = blocks.start > 0 or (it.which == "forward" and adds(build.layout, edge))
     words = {
         **it.words,
         **epilogue,
         "filters": filters,
         "source": whole.at(batch, blocks.start, *it.first),
         "channels": channels,
-        "accumulate": int(blocks.start > 0),
+        "accumulate": int(more),
     }
     step.add(
         _kernel(it, panel),
@@ -223,7 +225,7 @@ def _emit(
             read,
             *seen,
             *met,
-            *(written if blocks.start else ()),
+            *(written if more else ()),
         ],
         writes=[*written, *left_behind(leaf.partials, leaf.number)],
     )

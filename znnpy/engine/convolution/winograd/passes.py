@@ -115,6 +115,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
         first, last = _planes(target, size, dilation, task.low, task.high)
+        written = strands(target.regions(task.batch, first, last), task.strand)
         step.add(
             kernel,
             {
@@ -130,9 +131,10 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
                 points.region(),
                 *source.regions(task.batch, *ends.seen(first, last)),
                 *finish.reads(task.batch, blocks, first, last),
+                *(written if words["accumulate"] else ()),
             ],
             writes=[
-                *strands(target.regions(task.batch, first, last), task.strand),
+                *written,
                 *finish.leaves_behind(leaf, blocks),
             ],
         )

@@ -167,6 +167,7 @@ class _Stages:
             blocks, low = range(*own), own[0]
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
             beside = number * self.rows + max(0, strand) if self.apart or strand >= 0 else -1
+            written = strands(part.regions(group.batch, *group.planes), beside)
             self.step.add(
                 IMAGES[group.size],
                 {
@@ -184,9 +185,13 @@ class _Stages:
                 what=ends.task(Part.INVERSE),
                 cost=seconds * len(blocks) / target.blocks * (row1 - row0) / rows,
                 divides=True,
-                reads=[behind.region(), *self.finish.reads(group.batch, blocks, *group.planes)],
+                reads=[
+                    behind.region(),
+                    *self.finish.reads(group.batch, blocks, *group.planes),
+                    *(written if ends.words["accumulate"] else ()),
+                ],
                 writes=[
-                    *strands(part.regions(group.batch, *group.planes), beside),
+                    *written,
                     *self.finish.leaves_behind(number, blocks),
                 ],
             )
