@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,33 @@ def test_killed_at_every_call_to_the_disk(
     more = {"watershed": {"grown"}, "mutex": {"bonds"}}.get(method, set())
     assert {(frozenset(), False), (cut, False), (cut | more, True)} <= stages
     assert method != "mutex" or (cut | more, False) in stages
+
+
+@pytest.mark.parametrize("method", ["agglomerate", "watershed"])
+def test_killed_and_finished_by_two_processes(
+    tmp_path: Path, prediction: Path, two_processes: Any, method: str
+) -> None:
+    """From each stage, with the same objects."""
+    request = Request(method, threshold=0.5, min_size=30)
+    wanted = written(prediction, tmp_path / "whole.h5", request)
+    out, stages = tmp_path / "o.h5", set()
+
+    def dying(limit: int, into: int) -> None:
+        calls = counted(limit)
+        written(prediction, out, request)
+        os.write(into, str(calls[0]).encode())
+
+    _, said = forked(partial(dying, 1 << 40))
+    out.unlink()
+    for part in (0.1, 0.3, 0.5, 0.7, 0.85, 0.95):
+        status, _ = forked(partial(dying, int(part * int(said))))
+        assert status == KILLED
+        store = TileStore.beside(out)
+        stages.add((bool(done_of(store)["part"]), store.folder.is_dir() and store.settled))
+        settings = replace(SETTINGS, client=two_processes)
+        assert np.array_equal(written(prediction, out, request, settings), wanted)
+        out.unlink()
+    assert {(True, False), (True, True)} <= stages
 
 
 def test_what_was_begun_by_another_job(tmp_path: Path, prediction: Path) -> None:

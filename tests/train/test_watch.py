@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from znnpy.config import load_config
+from znnpy.config.augment_section import DISTORTIONS
 from znnpy.train.progress import Quiet
 from znnpy.train.session import train
 
@@ -36,7 +37,7 @@ class Heard(Quiet):
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        if text.startswith("warning: after 200"):
+        if "warning" in text:
             self.notes.append(text)
 
 
@@ -78,6 +79,12 @@ HEALTHY: tuple[tuple[str, ...], ...] = (
     (UNET, "training.learning_rate=0.003", "training.schedule={kind: cosine, warmup: 100}"),
     (UNET, "data.target={kind: affinity}", "network.unet.outputs=3"),
     ("training.schedule=one_cycle", "training.ema=0.99", "augment.enabled=false"),
+    (
+        "data.train.0.slices=[0, 18]",
+        "data.validation=[{image: 'v.h5:raw', labels: 'v.h5:labels', slices: [18, 32]}]",
+        "training.validation.every=20",
+    ),
+    tuple(f"augment.{name}={{}}" for name in DISTORTIONS),
 )
 
 

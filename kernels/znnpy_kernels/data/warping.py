@@ -12,13 +12,22 @@ from znnpy_kernels.machine.memory import doubles, longs
 from znnpy_kernels.machine.native import native
 
 
-@native("void(int64, int64, int64, int64, int64, int64, int64, int64)")
+@native("void(int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def affine_places(
-    target: int, matrix: int, z: int, depth: int, y: int, height: int, x: int, width: int
+    target: int,
+    apart: int,
+    matrix: int,
+    z: int,
+    depth: int,
+    y: int,
+    height: int,
+    x: int,
+    width: int,
 ) -> None:
-    """Write matrix (place - centre) + centre for each place of a lattice: float64 (3, depth, height, width).
+    """Write matrix (place - centre) + centre for each place of a lattice: float64 (depth, height, width) by axis.
 
-    `matrix`: float64 (4, 3), the last row is the centre. `z`, `y`, `x`: the lattice by axis, float64.
+    `apart`: from an axis to the next. `matrix`: float64 (4, 3), the last row is the centre. `z`, `y`, `x`: the lattice
+    by axis, float64.
     """
     number = doubles(matrix)
     of_z, of_y, of_x = doubles(z), doubles(y), doubles(x)
@@ -28,7 +37,7 @@ def affine_places(
         for front in range(depth):
             for row in range(height):
                 begun = a * (of_z[front] - number[9]) + b * (of_y[row] - number[10]) + middle
-                found = doubles(target + 8 * width * ((axis * depth + front) * height + row))
+                found = doubles(target + 8 * (axis * apart + (front * height + row) * width))
                 for voxel in range(width):
                     found[voxel] = begun + c * (of_x[voxel] - number[11])
 
@@ -49,15 +58,17 @@ def _lines(target: int, source: int, points: int, weights: int, count: int) -> N
 
 
 @part
-def _bent(target: Any, line: Any, index: Any, weight: Any, width: int) -> None:
-    for voxel in range(width):
-        i = 4 * voxel
-        upper = weight[i] * line[index[i]] + weight[i + 1] * line[index[i + 1]]
-        lower = weight[i + 2] * line[index[i + 2]] + weight[i + 3] * line[index[i + 3]]
-        target[voxel] += upper + lower
+def _bent(target: Any, line: Any, columns: int, spans: Any, basis: int, width: int) -> None:
+    for column in range(columns):
+        # Neighbours side by side, which four numbers for each voxel would not be.
+        by, own = line[column], doubles(basis + 8 * column * width)
+        for voxel in range(spans[2 * column], spans[2 * column + 1]):
+            target[voxel] += by * own[voxel]
 
 
-@native("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
+@native(
+    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)"
+)
 def bend_places(
     target: int,
     depth: int,
@@ -69,12 +80,15 @@ def bend_places(
     columns: int,
     points: int,
     weights: int,
+    spans: int,
+    basis: int,
     room: int,
 ) -> None:
     """Add to one axis of places, float64 (depth, height, width), sums of `control`, float64 (layers, rows, columns).
 
-    `points`, int64, and `weights`, float64: the four of z, y and x, (depth + height + width, 4). `room`: rows + 1 times
-    columns float64.
+    `points`, int64, and `weights`, float64: the four of z and y, (depth + height, 4). `basis`: float64 (columns,
+    width), what each column weighs at each x, 0 but from the first to before the second of its two `spans`, int64.
+    `room`: rows + 1 times columns float64.
     """
     line = room + 8 * rows * columns
     for z in range(depth):
@@ -83,9 +97,8 @@ def bend_places(
         for y in range(height):
             beside = 32 * (depth + y)
             _lines(line, room, points + beside, weights + beside, columns)
-            beside = 32 * (depth + height)
             found = doubles(target + 8 * width * (z * height + y))
-            _bent(found, doubles(line), longs(points + beside), doubles(weights + beside), width)
+            _bent(found, doubles(line), columns, longs(spans), basis, width)
 
 
 @native("void(int64, int64, int64, int64, int64, int64, int64, int64)")

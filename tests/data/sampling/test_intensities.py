@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import ndimage
+from scipy import ndimage, stats
 from skimage import exposure, filters, transform
 
 from znnpy.data.sampling.intensities import bent, blurred, brightened, coarser, contrasted, noisy
@@ -93,6 +93,16 @@ def test_sections_have_lower_resolution_each_by_itself(image: np.ndarray) -> Non
     for z, factor in enumerate(factors):
         wanted = coarser(image[:, z : z + 1], (1.0, float(factor), float(np.sqrt(factor))))
         np.testing.assert_allclose(found[:, z : z + 1], wanted, atol=1e-5)
+
+
+def test_noise_is_normal() -> None:
+    """By its moments and by SciPy's test of Kolmogorov and Smirnov, of 300,000 values."""
+    found = noisy(np.zeros((1, 3, 250, 401), np.float32), 1.0, np.random.default_rng(5)).ravel()
+    assert stats.kstest(found, "norm").pvalue > 0.01
+    assert found.mean() == pytest.approx(0, abs=0.006)
+    assert found.std() == pytest.approx(1, abs=0.004)
+    assert stats.kurtosis(found) == pytest.approx(0, abs=0.03)
+    assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.006
 
 
 def test_noise_has_its_deviation_and_is_seeded(image: np.ndarray) -> None:

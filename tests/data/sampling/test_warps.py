@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from scipy.spatial.transform import Rotation
 from znnpy.config.augment_section import DISTORTIONS, AugmentSection
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.distortions import Drawn
+from znnpy.data.sampling.placed import interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget, Target
-from znnpy.data.sampling.warps import Warp, draw_warp, interpolated, nearest, region_of, room_of
+from znnpy.data.sampling.warps import Warp, draw_warp
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 
@@ -84,7 +86,7 @@ def test_values_and_labels_are_those_of_scipy_on_the_whole_volume(
     padded = np.pad(IMAGE, 60, mode="reflect")
     read = padded[np.ix_(*(it + 60 for it in index))]
     wanted = map_coordinates(IMAGE.astype(np.float64), places, order=3, mode="mirror")
-    values = interpolated(np.stack([read, -2 * read]), low, places, found.warp.flat)
+    values = interpolated(np.stack([read, -2 * read]), low, placed, found.warp.flat)
     np.testing.assert_allclose(values, [wanted, -2 * wanted], atol=4e-5)
     assert (np.array(region_of(placed.low, placed.high)[0]) - room == low).all()
     assert found.warp.flat == (room[0] == 0)
@@ -92,9 +94,46 @@ def test_values_and_labels_are_those_of_scipy_on_the_whole_volume(
     small = (BIG % 1000).astype(np.uint16)
     flat = map_coordinates(small, places, order=0, mode="nearest")
     voxels = np.pad(small, 60, mode="edge")[np.ix_(*(it + 60 for it in index))]
-    kept = nearest([np.stack([voxels, voxels + 1])], low, places)[0]
+    kept = nearest([np.stack([voxels, voxels + 1])], low, placed)[0]
     np.testing.assert_array_equal(kept[0][inside.all(0)], flat[inside.all(0)])
     np.testing.assert_array_equal(kept[1], kept[0] + 1)
+
+
+@pytest.mark.parametrize(
+    "moves", [{}, {"slip": {"probability": 1.0, "shift": 4}}, {"slip": 3, "step": 4}]
+)
+@pytest.mark.parametrize("cut", [(), (slice(1, 9), slice(2, 12), slice(1, 11))])
+def test_sections_read_alike_are_those_read_one_by_one(
+    moves: dict[str, Any], cut: tuple[slice, ...]
+) -> None:
+    """The same values, voxels and ends as by a warp that has displacements, all of them 0."""
+    turned = {"rotate": {"probability": 1.0}, "affine": {"probability": 1.0}}
+    shifts = {
+        key: it if isinstance(it, dict) else {"probability": 1.0, "shift": it}
+        for key, it in moves.items()
+    }
+    for seed in range(4):
+        found = drawn(turned | shifts, seed)
+        assert found.warp is not None
+        assert found.warp.alike
+        still = np.zeros((3, 4, 4, 4))
+        slow = replace(found, warp=replace(found.warp, control=still), made={})
+        upper = (18, 22, 26)
+        one, other = found.places(LOWER, upper), slow.places(LOWER, upper)
+        assert one is not None and other is not None  # noqa: PT018
+        assert len(one.ends) == one.places.shape[1] == len(list(found.runs(LOWER[0], upper[0])))
+        assert not other.ends
+        np.testing.assert_array_equal([one.low, one.high], [other.low, other.high])
+        if cut:
+            one, other = replace(one, cut=cut), replace(other, cut=cut)
+        low, high = region_of(one.low, one.high, room_of(found.warp))
+        assert (high[2] - low[2]) % 16 == 0
+        index = [np.arange(a, b) + 60 for a, b in zip(low, high, strict=True)]
+        read, known = (np.pad(it, 60, mode="reflect")[np.ix_(*index)] for it in (IMAGE, BIG))
+        mine, theirs = (interpolated(read[None].copy(), low, it, True) for it in (one, other))
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+        (voxels,), (wanted,) = (nearest([known[None]], low, it) for it in (one, other))
+        np.testing.assert_array_equal(voxels, wanted)
 
 
 @pytest.mark.parametrize("axis", ["z", "any"])
@@ -222,7 +261,7 @@ def test_numbers_of_objects_stay_whole_beyond_what_doubles_hold() -> None:
     assert placed is not None
     low, high = region_of(placed.low, placed.high)
     index = [np.arange(a, b).clip(0, n - 1) for a, b, n in zip(low, high, SHAPE, strict=True)]
-    (found,) = nearest([BIG[np.ix_(*index)]], low, placed.places)
+    (found,) = nearest([BIG[np.ix_(*index)]], low, placed)
     assert found.dtype == np.uint64
     assert np.isin(found, BIG).all()
 

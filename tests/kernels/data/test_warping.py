@@ -10,11 +10,12 @@ RANDOM = np.random.default_rng(0)
 
 def test_a_matrix_moves_places_about_a_centre() -> None:
     z, y, x = (RANDOM.uniform(-50, 50, n) for n in (3, 5, 18))
-    numbers, found = RANDOM.standard_normal((4, 3)), np.empty((3, 3, 5, 18))
-    affine_places.run(found, numbers, z, 3, y, 5, x, 18)
+    numbers, found = RANDOM.standard_normal((4, 3)), np.zeros((3, 4, 5, 18))
+    affine_places.run(found, 4 * 5 * 18, numbers, z, 3, y, 5, x, 18)
     places = np.stack(np.meshgrid(z, y, x, indexing="ij")) - numbers[3].reshape(3, 1, 1, 1)
     wanted = np.einsum("ab,bzyx->azyx", numbers[:3], places) + numbers[3].reshape(3, 1, 1, 1)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found[:, :3], wanted, rtol=1e-12, atol=1e-12)
+    assert not found[:, 3].any()
 
 
 def test_displacements_are_weighed_sums_along_each_axis() -> None:
@@ -26,9 +27,13 @@ def test_displacements_are_weighed_sums_along_each_axis() -> None:
     for table, index, weight in zip(dense, points, weights, strict=True):
         np.add.at(table, (np.arange(len(index))[:, None], index), weight)
     found, room = before.copy(), np.empty((sizes[1] + 1, sizes[2]))
+    spans = np.array([[0, 18]] * 6)
+    spans[2] = 3, 11
+    dense[2][:3, 2] = dense[2][11:, 2] = 0
+    basis = np.ascontiguousarray(dense[2].T)
     bend_places.run(
-        found, *shape, control, *sizes, np.concatenate(points), np.concatenate(weights), room
-    )
+        found, *shape, control, *sizes, np.concatenate(points[:2]), np.concatenate(weights[:2]), spans, basis, room
+    )  # fmt: skip
     wanted = before + np.einsum("abc,za,yb,xc->zyx", control, *dense)
     np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-11)
 

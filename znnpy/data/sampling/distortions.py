@@ -22,7 +22,9 @@ from znnpy.data.sampling.intensities import (
     contrasted,
     noisy,
 )
-from znnpy.data.sampling.warps import Doubles, Region, Warp, draw_warp
+from znnpy.data.sampling.placed import Placed
+from znnpy.data.sampling.position_index import minus
+from znnpy.data.sampling.warps import Region, Warp, draw_warp
 from znnpy.data.volume import Triple, Triple64
 
 Span = tuple[int, int]
@@ -30,33 +32,6 @@ Shift = tuple[int, int]
 Change = Callable[[Float32, Number, Triple64], Float32]
 
 MORE = 1.5  # times the voxels of a region: to read so many costs less than to find places again
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Where voxels are read: `places` (3, z, y, x) in voxels of the scene, of which `cut` are those asked for.
-
-    `low`, `high`: the least and the largest along z, y and x.
-    """
-
-    places: Doubles
-    low: Doubles
-    high: Doubles
-    cut: tuple[slice, ...] = (slice(None),) * 3
-
-    @classmethod
-    def of(cls, places: Doubles) -> Placed:
-        """Return places of which all are asked for."""
-        lines = places.reshape(3, -1)
-        return cls(places, lines.min(axis=1), lines.max(axis=1))
-
-    def inside(self, corner: Triple) -> Placed:
-        """Return them in voxels of the volume that lies at `corner` of the scene."""
-        if not any(corner):
-            return self
-        by = np.array(corner, np.float64)
-        moved = self.places - by.reshape(3, 1, 1, 1)
-        return replace(self, places=moved, low=self.low - by, high=self.high - by)
 
 
 @dataclass(frozen=True)
@@ -126,22 +101,16 @@ class Drawn:
             return None
         for (first, last), found in self.made.items():
             inside = all(a <= b for a, b in zip((*first, *upper), (*lower, *last), strict=True))
-            if inside and found.places[0].size <= MORE * prod(np.subtract(upper, lower).tolist()):
-                begins = np.subtract(lower, first).tolist()
-                ends = np.subtract(upper, first).tolist()
-                return replace(found, cut=tuple(map(slice, begins, ends)))
-        self.made[lower, upper] = found = Placed.of(self._lattice(self.warp, lower, upper))
-        return found
-
-    def _lattice(self, warp: Warp, lower: Triple, upper: Triple) -> Doubles:
-        y, x = (
-            np.arange(a, b, dtype=np.float64) for a, b in zip(lower[1:], upper[1:], strict=True)
-        )
-        parts = [
-            warp.over(np.arange(first, last, dtype=np.float64), y + down, x + across)
+            if inside and prod(found.extent) <= MORE * prod(minus(upper, lower)):
+                cut = tuple(map(slice, minus(lower, first), minus(upper, first)))
+                return replace(found, cut=cut)
+        z, y, x = (np.arange(a, b, dtype=np.float64) for a, b in zip(lower, upper, strict=True))
+        runs = [
+            (z[first - lower[0] : last - lower[0]], y + down, x + across)
             for (first, last), (down, across) in self.runs(lower[0], upper[0])
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        self.made[lower, upper] = found = Placed.of(self.warp, runs)
+        return found
 
     def runs(self, lower: int, upper: int) -> Iterator[tuple[Span, Shift]]:
         """Yield sections of the scene, as runs that read alike, and how far along y and x beside their place."""

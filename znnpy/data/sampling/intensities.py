@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy import ndimage, special
 from znnpy_kernels.data.coarsening import coarser_sections
 from znnpy_kernels.data.smoothing import smoothed_lines
 
@@ -28,8 +28,11 @@ CUT = 4  # sigmas from which on a Gaussian is left out
 
 def contrasted(image: Float32, factor: Number) -> Float32:
     """Return the image with distances from each channel's mean multiplied."""
-    mean = image.mean(_space(factor), keepdims=True, dtype=np.float64).astype(np.float32)
-    changed: Float32 = (image - mean) * _spread(factor) + mean
+    # Of so many values float32's pairwise sums have all digits that matter, in a fifth of the time.
+    mean = image.mean(_space(factor), keepdims=True)
+    changed: Float32 = image - mean
+    changed *= _spread(factor)
+    changed += mean
     return changed
 
 
@@ -49,13 +52,20 @@ def bent(image: Float32, power: Number) -> Float32:
 
 
 def noisy(image: Float32, deviation: float, random: np.random.Generator) -> Float32:
-    """Return the image with Gaussian noise."""
-    # Seeded by the other, whose normal numbers take half as long again.
-    fast = np.random.Generator(np.random.SFC64(random.integers(2**63)))
-    noise = fast.standard_normal(image.shape, np.float32)
-    noise *= np.float32(deviation)
+    """Return the image with Gaussian noise, of as many values as 16 bits have: within 4.2 deviations."""
+    # Seeded by the other, whose normal numbers take six times as long.
+    bits = np.random.SFC64(int(random.integers(2**63)))
+    words = bits.random_raw(-(-image.size // 4)).view(np.uint16)[: image.size]
+    noise = (_normal() * np.float32(deviation)).take(words).reshape(image.shape)
     noise += image
     return noise
+
+
+@lru_cache(maxsize=1)
+def _normal() -> Float32:
+    """Return the values below which equal shares of a normal distribution lie, the middle ones of each share."""
+    found: Float32 = special.ndtri((np.arange(2**16) + 0.5) / 2**16).astype(np.float32)
+    return found
 
 
 def _space(number: Number) -> tuple[int, ...]:

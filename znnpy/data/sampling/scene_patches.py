@@ -12,9 +12,9 @@ from znnpy.data.sampling.class_weights import ClassCounts
 from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_untaken
 from znnpy.data.sampling.patch_positions import Placing, mask_shift
+from znnpy.data.sampling.placed import interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
-from znnpy.data.sampling.warps import interpolated, nearest, region_of, room_of
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
@@ -57,8 +57,7 @@ class Material:
                 placed = placed.inside(corner)
                 region = region_of(placed.low, placed.high, room_of(drawn.warp))
                 read = normalised(norm, volume, *region)
-                values = interpolated(read, region[0], placed.places, drawn.warp.flat)
-                values = values[:, *placed.cut]
+                values = interpolated(read, region[0], placed, drawn.warp.flat)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -96,8 +95,11 @@ class Material:
             values = np.concatenate([it for it, _ in found], axis=1)
             known = np.concatenate([it for _, it in found], axis=0)
         if placed is not None:
-            values, known = nearest([values, known], region[0], placed.places)
-            values, known = values[:, *placed.cut], known[placed.cut]
+            if known.all():
+                (values,) = nearest([values], region[0], placed)
+                known = np.ones(values.shape[1:], np.bool_)
+            else:
+                values, known = nearest([values, known], region[0], placed)
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)

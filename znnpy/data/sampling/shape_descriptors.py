@@ -7,20 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.data.descriptors import BOX, object_descriptors
 
 from znnpy.data.sampling.targets import Bool, Float32, Target
 from znnpy.data.volume import Array, Triple64
 
+Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 CHANNELS = 10
 REACH = 3.0  # sigmas at which the Gaussian is cut off
-LEAST = 1e-3  # of a variance, in voxels, as correlations are divided by it
-# Powers of z, y and x: the count, means, second moments, and mixed ones zy, zx, yx.
-POWERS = (
-    (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 0, 0), (0, 2, 0), (0, 0, 2),
-    (1, 1, 0), (1, 0, 1), (0, 1, 1),
-)  # fmt: skip
-MIXED = ((0, 1), (0, 2), (1, 2))
 
 
 @dataclass(frozen=True)
@@ -56,32 +51,34 @@ class LsdTarget(Target):
         """Return values and weights (10, z, y, x)."""
         ids = np.where(known, labels[0], labels.dtype.type(0))
         # What lies within the margin is never looked at.
-        values = descriptors(ids, self.sigma, self.margin).astype(np.float32)
-        return values, np.broadcast_to(known, values.shape).astype(np.float32)
+        values = descriptors(ids, self.sigma, self.margin)
+        return values, np.broadcast_to(known.astype(np.float32), values.shape)
 
 
-def descriptors(ids: Array, sigma: Triple64, margin: int = 0) -> Float64:
-    """Return the descriptors (10, z, y, x) of all voxels of objects (z, y, x), as `LsdTarget` has them.
+def descriptors(ids: Array, sigma: Triple64, margin: int = 0) -> Float32:
+    """Return the descriptors (10, z, y, x) of all voxels of objects (z, y, x), float32, as `LsdTarget` has them.
 
     Those of voxels within `margin` of the border are left 0.
     """
-    found = np.zeros((CHANNELS, *ids.shape))
-    core = tuple(slice(margin, n - margin) for n in ids.shape)
-    if min(ids.shape) <= 2 * margin:
+    found = np.zeros((CHANNELS, *ids.shape), np.float32)
+    seen = [np.arange(margin, n - margin) for n in ids.shape]
+    if min(map(len, seen)) == 0:
         return found
-    for number in np.unique(ids[core][ids[core] != 0]):
-        own = ids == number
-        # An object's statistics need no voxel beside its box.
-        box = [
-            (int(line.argmax()), len(line) - int(line[::-1].argmax()))
-            for line in (own.any(axis=(1, 2)), own.any(axis=(0, 2)), own.any(axis=(0, 1)))
-        ]
-        wanted = [
-            (max(a, margin), min(b, n - margin)) for (a, b), n in zip(box, ids.shape, strict=True)
-        ]
-        inside, at = (tuple(slice(*ends) for ends in part) for part in (box, wanted))
-        values = _normalised(_moments(own[inside], box, wanted, sigma), sigma)
-        found[(slice(None), *at)] += np.where(own[at], values, 0)
+    by_z, by_y, by_x = map(_gaussians, seen, ids.shape, sigma)
+    sums = np.zeros((3, ids.shape[2] + 1, len(seen[2])), np.float32)
+    for line, power in zip(sums, (2, 0, 1), strict=True):
+        line[1:] = by_x[..., power].cumsum(axis=1).T
+    runs, begins = _objects(ids)
+    depth, height = ids.shape[:2]
+    layers, lines, columns = map(len, seen)
+    floats = depth * height * 3 * columns + (24 + 10 * layers) * lines * columns
+    room = np.empty(8 * (BOX + depth * height) + 4 * floats, np.uint8)
+    arrays = (
+        found, np.array(ids.shape, np.int64), begins, runs, sums, by_y.astype(np.float32), by_z.astype(np.float32),
+        np.array(sigma, np.float32), room,
+    )  # fmt: skip
+    target, shape, objects, *others = (int(it.ctypes.data) for it in arrays)
+    object_descriptors(target, shape, margin, objects, len(begins) - 1, *others)
     return found
 
 
@@ -89,41 +86,26 @@ def _radius(sigma: float) -> int:
     return math.floor(REACH * sigma + 0.5)
 
 
-def _gaussians(box: tuple[int, int], wanted: tuple[int, int], sigma: float) -> list[Float64]:
-    """Return matrices that sum a line weighed by the Gaussian, and by it times the distance, and that squared."""
-    far = np.arange(*box)[None, :] - np.arange(*wanted)[:, None]
+def _gaussians(seen: Int64, count: int, sigma: float) -> Float64:
+    """Return how places see a line's voxels 0, 1, ...: weights by the Gaussian, times distance, times its square."""
+    far = np.arange(count)[None, :] - seen[:, None]
     radius = _radius(sigma)
     whole = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2).sum()
     weight = np.where(np.abs(far) <= radius, np.exp(-0.5 * (far / sigma) ** 2), 0) / whole
-    return [weight * far.astype(np.float64) ** power for power in range(3)]
+    return np.stack([weight * far.astype(np.float64) ** power for power in range(3)], axis=2)
 
 
-def _moments(
-    own: Bool, box: list[tuple[int, int]], wanted: list[tuple[int, int]], sigma: Triple64
-) -> Float64:
-    """Return the weighed sums of `POWERS` of distances to an object's voxels in its box, at the wanted voxels."""
-    by_z, by_y, by_x = (_gaussians(*it) for it in zip(box, wanted, sigma, strict=True))
-    lines = own.astype(np.float64)
-    # Along one axis after the other: each product of matrices serves all that it can.
-    along_z = [np.tensordot(matrix, lines, 1) for matrix in by_z]
-    along_y = {(a, b): by_y[b] @ along_z[a] for a, b in {(power[0], power[1]) for power in POWERS}}
-    return np.stack([along_y[a, b] @ by_x[c].T for a, b, c in POWERS])
-
-
-def _normalised(moments: Float64, sigma: Triple64) -> Float64:
-    count = np.where(moments[0] == 0, 1, moments[0])
-    mean = moments[1:4] / count
-    variance = np.maximum(moments[4:7] / count - mean**2, LEAST)
-    scale = np.array(sigma)[:, None, None, None]
-    correlations = [
-        (moment / count - mean[a] * mean[b]) / np.sqrt(variance[a] * variance[b])
-        for moment, (a, b) in zip(moments[7:], MIXED, strict=True)
-    ]
-    parts = (
-        mean / scale * 0.5 + 0.5,
-        variance / scale**2,
-        np.stack(correlations) * 0.5 + 0.5,
-        moments[:1],
-    )
-    found: Float64 = np.clip(np.concatenate(parts), 0, 1)
-    return found
+def _objects(ids: Array) -> tuple[Int64, Int64]:
+    """Return the runs (z, y, first x, x behind the last) of objects, one after the other, and where each begins."""
+    starts = np.ones(ids.shape, np.bool_)
+    np.not_equal(ids[..., 1:], ids[..., :-1], out=starts[..., 1:])
+    first = np.flatnonzero(starts)
+    length = np.diff(first, append=ids.size)
+    numbers = ids.reshape(-1)[first]
+    solid = np.flatnonzero(numbers)
+    order = solid[np.argsort(numbers[solid], kind="stable")]
+    first, length, numbers = first[order], length[order], numbers[order]
+    row, x = np.divmod(first, ids.shape[2])
+    z, y = np.divmod(row, ids.shape[1])
+    changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    return np.stack([z, y, x, x + length], axis=1), np.array([0, *changes, len(numbers)], np.int64)
