@@ -54,6 +54,10 @@ SWITCH_SECONDS = 5e-4
 EAGER = 3e-4
 """Seconds without anything new for which it asks without sleeping while workers have nothing to do."""
 
+AT_ONCE = 1 << 13
+"""Bytes up to which a small message is received where it is found: it is there with its head, and costs no request. Below what
+libraries send only once it is asked for (16 KiB), since the thread must not wait for a rank that has ended."""
+
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""
 
@@ -123,6 +127,7 @@ class Messenger:
         self._graph = self._attached = _Graph()
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
+        self._status = MPI.Status()
         self._active = 0.0  # when something has happened
         self._ending = False
         if delays:
@@ -442,6 +447,10 @@ class Messenger:
             self._listeners[channel](rank, message)
             return
         request = self._control.Isend([message, MPI.BYTE], rank, channel)
+        # Most have gone at once, and need no look that finds it.
+        if request.Test():
+            self._active = time.monotonic()
+            return
         # The message must not be freed before MPI has sent it, so the callback holds it.
         self._wait_for(request, partial(_delivered, message))
 
@@ -467,13 +476,17 @@ class Messenger:
         return [parcel.memory if parcel else bytearray(), counts, [0] * self.size, MPI.BYTE]
 
     def _receive_told(self) -> None:
-        status = MPI.Status()
+        status = self._status
         # A matched probe: the message is taken from the queue with it, so no other receive can get it.
         while message := self._control.Improbe(status=status):
             source = status.source
             arrival = _Arrival(status.tag, bytearray(status.Get_count(MPI.BYTE)))
             # In the order of probes, which is that of sending; receives may be complete in another order.
             self._arriving[source].append(arrival)
+            if len(arrival.room) <= AT_ONCE:
+                message.Recv([arrival.room, MPI.BYTE])
+                self._told(source, arrival)
+                continue
             request = message.Irecv([arrival.room, MPI.BYTE])
             self._wait_for(request, partial(self._told, source, arrival))
 

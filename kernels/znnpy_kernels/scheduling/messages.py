@@ -25,8 +25,8 @@ GRAPH = words(
 )
 """control: the executor's control block, 0 where completions are left to Python; handle_bytes: of an MPI request;
 start: address of MPI_Start. Tables by number: handles (a word each), ready (1: start it here), phases, sizes (bytes),
-started (nanoseconds). Requests under way: how many, their numbers, handles side by side, rooms of MPI_Testsome. left: how many
-posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`."""
+started (nanoseconds). Requests under way: how many, their numbers, handles side by side, rooms of MPI_Testsome.
+left: how many posts are left to Python, and their numbers; done: the same of completions. log: address of a `LOG`."""
 LOG = words("passed bytes seconds mask entries")
 """passed: messages that have arrived so far, their bytes, and nanoseconds from post to arrival in all; entries: address
 of a ring of ENTRY words each, of which the index is `passed` and `mask`."""
