@@ -55,8 +55,9 @@ EAGER = 3e-4
 """Seconds without anything new for which it asks without sleeping while workers have nothing to do."""
 
 AT_ONCE = 1 << 13
-"""Bytes up to which a small message is received where it is found: it is there with its head, and costs no request. Below what
-libraries send only once it is asked for (16 KiB), since the thread must not wait for a rank that has ended."""
+"""Bytes up to which a small message is received where it is found: it is there with its head, and costs no request.
+
+Below what libraries send only once it is asked for (16 KiB): the thread must not wait for a rank that has ended."""
 
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""
