@@ -112,7 +112,7 @@ def exchanges(options: argparse.Namespace, net: Net, ranks: int) -> Iterator[Row
 
 
 def simulated_exchanges(options: argparse.Namespace) -> Iterator[Row]:
-    """A row for each number of ranks: rounds of recursive doubling, and what Python does in the end."""
+    """A row for each number of ranks: rounds of twice as many values, and what Python does in the end."""
     from ranks.exchanges import in_python, rounds
 
     for ranks in options.replayed:

@@ -20,6 +20,7 @@ from znnpy.geometry import trained_geometry
 from znnpy.geometry.finest_outputs import finest
 from znnpy.graph import Touched
 from znnpy.infer.config_model import patch_model, training_model
+from znnpy.infer.microbatch import with_microbatch_chosen
 from znnpy.network import trained_network
 from znnpy.network.types import Network, Triple
 from znnpy.profile.machine import OtherMachine
@@ -93,9 +94,18 @@ def maker(net: str, *, forward: bool = False) -> Make:
         return lambda workers, record, plan: patch_model(
             alone, finest(network), shape, plan, record, cut_for=workers
         )
-    return lambda workers, record, plan: training_model(
-        alone, network, plan, record, cut_for=workers
-    )
+    plans: dict[int, Any] = {}
+
+    def updated(workers: int, record: int, plan: Any) -> Model:
+        # `microbatch: auto` as these workers would have it, each size with a plan of its own.
+        settled = with_microbatch_chosen(alone, network, workers=workers)
+        size = settled.training.at_once
+        own = plans.get(size, plan if size == config.training.at_once else None)
+        model = training_model(settled, network, own, record, cut_for=workers)
+        plans[size] = model.plan_record
+        return model
+
+    return updated
 
 
 def of_network(

@@ -73,8 +73,9 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
     def filled() -> None:
         values[:] = world.rank + 1
 
-    with Executor(connect([step.tasks], {buffer}).build(), workers=1) as executor:
-        world.messenger.attach(outbox.transfers, executor.release)
+    graph = connect([step.tasks], {buffer}).build()
+    with Executor(graph, workers=1, beside=2 * world.size - 1) as executor:
+        world.messenger.attach(outbox.transfers, executor.release, control=executor.control)
         count = 0
 
         def once() -> None:

@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduled_kernels import count, folds, halve, judge, two_copies, wait_for
 from shares import examples
+from znnpy_kernels.scheduling import control_block as at
+from znnpy_kernels.scheduling.worker import release
 
 from znnpy.graph import GraphBuilder, Named, TaskGraph
 from znnpy.scheduler import Executor, SchedulerError, SerialExecutor, available_cores
@@ -266,6 +268,26 @@ def test_workers_that_share_cores_look_for_work_less_long() -> None:
     for workers, spin in ((cores, executors.SPIN_NS), (cores + 1, executors.CROWDED_SPIN_NS)):
         with Executor(counters(1, word), workers=workers) as executor:
             assert executor._options["spin_ns"] == spin
+    with Executor(counters(1, word), workers=cores, beside=1) as executor:
+        assert executor._options["spin_ns"] == executors.CROWDED_SPIN_NS
+
+
+def test_one_thread_at_a_time_brings_tokens() -> None:
+    """The communication thread does so in compiled code, without Python's lock."""
+    word = np.zeros(1, np.int64)
+    with Executor(counters(3, word), workers=1) as executor:
+        control = executor.control
+        # As if another thread were in the midst of it.
+        control[at.RELEASING // 8] = 1
+        thread = threading.Thread(target=release, args=(int(control.ctypes.data), 0))
+        thread.start()
+        time.sleep(0.05)
+        assert word[0] == 0
+        control[at.RELEASING // 8] = 0
+        thread.join()
+        assert executor.wait(0, 1, timeout=PATIENCE)
+        assert control[at.RELEASING // 8] == 0
+    assert word[0] == 3
 
 
 def test_the_ring_keeps_the_last_events() -> None:

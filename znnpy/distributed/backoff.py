@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from znnpy_kernels.scheduling.backoff import REST, rest
+from znnpy_kernels.scheduling.messages import MOST
 
 from znnpy.distributed.mailbox import Mailbox
+from znnpy.distributed.message_table import HANDLE, STATUS, MessageTable
 from znnpy.distributed.mpi import MPI, address_of
 
 # Beyond the range of CLOCK_MONOTONIC, and still an int64 after a nap is added.
 NEVER = 1 << 62
 """A time, in nanoseconds, that never comes."""
-# Sizes of the library's own types: handles are ints in MPICH and pointers in Open MPI.
-HANDLE, STATUS = MPI._sizeof(MPI.Request), MPI._sizeof(MPI.Status)  # bytes
+
+
+class Pace(NamedTuple):
+    """Naps take 1 / `patience` of the time for which nothing has happened, from `shortest` to `longest`; none for
+    `eager` while workers sleep. In seconds."""
+
+    shortest: float
+    longest: float
+    patience: int
+    eager: float
 
 
 class Resting:
-    """Waits for a post to a mailbox, for complete requests, or for a message of a communicator."""
+    """Serves a graph's messages until there is something for Python: requests, or a message of a communicator."""
 
-    def __init__(
-        self, mailbox: Mailbox, comm: MPI.Comm, shortest: float, longest: float, patience: int
-    ) -> None:
-        """Set naps to 1 / `patience` of the time for which nothing has happened, within limits in seconds."""
+    def __init__(self, mailbox: Mailbox, comm: MPI.Comm, pace: Pace) -> None:
         self._mailbox, self._block = mailbox, np.zeros(len(REST), np.int64)
         self._address = int(self._block.ctypes.data)
-        self._status = np.zeros(STATUS, np.uint8)
+        self._status, self._posted = np.zeros(STATUS, np.uint8), np.zeros(MOST, np.int64)
         # Room for most networks' messages under way; grown where there are more.
         self._rooms(16)
         self._fill(
-            shortest=int(shortest * 1e9),
-            longest=int(longest * 1e9),
-            patience=patience,
+            shortest=int(pace.shortest * 1e9),
+            longest=int(pace.longest * 1e9),
+            eager=int(pace.eager * 1e9),
+            patience=pace.patience,
+            posted=self._posted.ctypes.data,
             test=address_of("MPI_Testsome"),
             probe=address_of("MPI_Iprobe"),
             source=MPI.ANY_SOURCE,
@@ -44,6 +54,15 @@ class Resting:
         )
         # Compiled now: the first wait must not be a compilation.
         rest.compile()
+
+    @property
+    def active(self) -> float:
+        """When anything has happened last, as of `time.monotonic`."""
+        return float(self._block[REST.active]) / 1e9
+
+    def serve(self, table: MessageTable | None) -> None:
+        """Serve the messages of this graph from now on."""
+        self._fill(graph=table.address if table else 0)
 
     def rest(self, requests: Sequence[MPI.Request], active: float, until: float) -> list[int]:
         """Wait, and return the places of requests that are complete; the GIL is released meanwhile.

@@ -4,7 +4,7 @@ It starts what tasks have posted, asks MPI again and again which messages are co
 phase of each: tokens for the tasks that wait for it. Small messages between ranks, by channel, go the same
 way. Between two questions it sleeps an eighth of the time for which nothing has happened: short waits are
 answered at once, and long ones cost next to no processor. As soon as there are tasks, whose messages are many,
-compiled code (`Resting`) sleeps and asks, until something has happened.
+compiled code (`Resting`) starts and completes these, sleeps and asks, until there is something for Python.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ from znnpy.distributed.transfers import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from znnpy.distributed.backoff import Resting
     from znnpy.distributed.mailbox import Mailbox
+    from znnpy.distributed.message_table import Log, MessageTable
 
 # Seconds: waits lengthen by an eighth, and idle ranks cost little of a core (docs/design/distributed.md).
 SHORTEST_SLEEP, LONGEST_SLEEP = 50e-6, 2e-3
@@ -47,7 +51,13 @@ PATIENCE = 8
 # Python; a shorter one makes more switches.
 SWITCH_SECONDS = 5e-4
 """How long the main thread may keep the interpreter while this one wants it."""
-KEPT_PASSAGES = 1 << 16  # latest messages whose times are kept for profiles, which bounds memory
+EAGER = 3e-4
+"""Seconds without anything new for which it asks without sleeping while workers have nothing to do."""
+
+AT_ONCE = 1 << 13
+"""Bytes up to which a small message is received where it is found: it is there with its head, and costs no request.
+
+Below what libraries send only once it is asked for (16 KiB): the thread must not wait for a rank that has ended."""
 
 Listener = Callable[[int, bytes], None]
 """Takes the rank that a small message came from, and the message; called in the communication thread."""
@@ -73,6 +83,7 @@ class _Graph:
     transfers: Sequence[Transfer] = ()
     release: Callable[[int], None] = lambda phase: None
     finish: Callable[[], None] = _nothing
+    table: MessageTable | None = None
     prepared: dict[int, MPI.Prequest] = field(default_factory=dict)
     sums_posted: set[int] = field(default_factory=set)  # that have not begun
     sum_next: int = 0
@@ -93,8 +104,7 @@ class Messenger:
                 "MPI_THREAD_MULTIPLE, such as that of `pip install mpich`"
             )
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-        self.passages: deque[Passage] = deque(maxlen=KEPT_PASSAGES)
-        self.carried = Carried(0, 0, 0.0)
+        self._swapped = Carried(0, 0, 0.0)  # blocks of volumes
         self.failed: Callable[[BaseException], None] = lambda error: None
         # Communicators of their own: tags of messages, small values, sums and blocks need not be told apart,
         # and collectives of one do not wait behind another's.
@@ -105,6 +115,7 @@ class Messenger:
         self._most_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._mailbox: Mailbox | None = None
         self._resting: Resting | None = None
+        self._log: Log | None = None
         self._delays: Delays | None = None
         # `deque.append` and `popleft` are atomic: others leave words without a lock.
         self._words: deque[Callable[[], None]] = deque()
@@ -117,6 +128,7 @@ class Messenger:
         self._graph = self._attached = _Graph()
         self._listeners: dict[int, Listener] = {}
         self._arriving: dict[int, deque[_Arrival]] = defaultdict(deque)
+        self._status = MPI.Status()
         self._active = 0.0  # when something has happened
         self._ending = False
         if delays:
@@ -129,18 +141,35 @@ class Messenger:
         """Where tasks post: the word `mailbox` of `post`; compiles the reading code once there are tasks."""
         # Only where there are tasks: loading compiled code would delay the moment at which ranks meet.
         if self._mailbox is None:
-            from znnpy.distributed.backoff import Resting
+            from znnpy.distributed.backoff import Pace, Resting
             from znnpy.distributed.mailbox import Mailbox
+            from znnpy.distributed.message_table import Log
 
+            self._log = Log()
             self._mailbox = Mailbox()
-            pace = SHORTEST_SLEEP, LONGEST_SLEEP, PATIENCE
-            self._resting = Resting(self._mailbox, self._control, *pace)
+            pace = Pace(SHORTEST_SLEEP, LONGEST_SLEEP, PATIENCE, EAGER)
+            self._resting = Resting(self._mailbox, self._control, pace)
         return self._mailbox.address
 
     @property
     def transfers(self) -> Sequence[Transfer]:
         """The messages of the attached graph, by number."""
         return self._graph.transfers
+
+    @property
+    def passages(self) -> Sequence[Passage]:
+        """The times of the latest messages of tasks, as they arrived."""
+        return self._log.passages if self._log else ()
+
+    @property
+    def carried(self) -> Carried:
+        """Totals of all messages of tasks and blocks of volumes so far."""
+        found, swapped = self._log.carried if self._log else Carried(0, 0, 0.0), self._swapped
+        return Carried(
+            found.messages + swapped.messages,
+            found.bytes + swapped.bytes,
+            found.seconds + swapped.seconds,
+        )
 
     def start(self) -> None:
         """Start the thread, once all first listeners are known; NoThreadError where the system allows no thread."""
@@ -153,8 +182,11 @@ class Messenger:
         transfers: Sequence[Transfer],
         release: Callable[[int], None],
         finish: Callable[[], None] = _nothing,
+        control: NDArray[np.int64] | None = None,
     ) -> None:
         """Serve a graph's messages, by number, and the release of its executor, until `detach`.
+
+        `control`: the executor's control block, by which compiled code releases phases, in place of `release`.
 
         Several graphs take turns: each attaches its messages before it begins a step, and `finish` waits for the
         steps that it has begun, before another's take their numbers and tags. Attaching what is attached does nothing.
@@ -171,13 +203,26 @@ class Messenger:
             )
         # Before the numbers change their meaning: what was posted by the graph before is complete then.
         self._attached.finish()
-        graph = self._graphs.setdefault(id(transfers), _Graph(transfers, release, finish))
+        graph = self._graphs.get(id(transfers))
+        if graph is None:
+            graph = self._graphs[id(transfers)] = _Graph(transfers, release, finish)
+            graph.table = self._table(transfers, control)
         self._in_thread(partial(self._turn_to, graph))
         # Waits until the thread has turned: a post after this may be taken as the new graph's.
         self._attached = graph
 
+    def _table(
+        self, transfers: Sequence[Transfer], control: NDArray[np.int64] | None
+    ) -> MessageTable:
+        from znnpy.distributed.message_table import MessageTable
+
+        assert self.address
+        assert self._log
+        # What tests delay goes through Python, which delays it.
+        return MessageTable(transfers, None if self._delays else control, self._log)
+
     def delay(self, delays: Delays) -> None:
-        """From now on delay messages at random: for tests."""
+        """Delay messages at random, those of graphs that are attached later: for tests."""
         self._delays = replace(delays, rank=self.rank)
 
     def detach(self, transfers: Sequence[Transfer]) -> None:
@@ -250,22 +295,28 @@ class Messenger:
         try:
             self._look()
             # Requests and words last: `close` promises that what was told and posted has gone.
-            while not self._ending or self._requests or self._words:
+            while not self._ending or self._requests or self._words or self._under_way:
                 self._complete_all(self._rest())
                 self._look()
         # Whatever it is: without this thread no rank can go on, so the others must hear of it.
         except BaseException as error:
             self.failed(error)
 
+    @property
+    def _under_way(self) -> bool:
+        return self._graph.table is not None and self._graph.table.under_way
+
     def _look(self) -> None:
         # Tests hold a rank up as a whole now and then.
         if self._delays and (held := self._delays.of_rank()):
             time.sleep(held)
         # Posts before words and timed ones: tasks wait for these.
-        for number in self._mailbox.take() if self._mailbox else ():
-            self._later(
-                self._delays.of_message() if self._delays else 0, partial(self._begin, number)
-            )
+        if table := self._graph.table:
+            graph = self._graph
+            for number in table.left():
+                self._later(self._delay(), partial(self._begin, number))
+            for number in table.done():
+                self._later(self._delay(), partial(graph.release, graph.transfers[number].phase))
         while self._words:
             self._words.popleft()()
             self._active = time.monotonic()
@@ -278,7 +329,9 @@ class Messenger:
         """Sleep until something has happened; return the places of requests that are complete."""
         until = self._timed[0][0] if self._timed else math.inf
         if self._resting:
-            return self._resting.rest(self._requests, self._active, until)
+            found = self._resting.rest(self._requests, self._active, until)
+            self._active = self._resting.active
+            return found
         # In Python only until there are tasks: then messages are few, and compiled code need not be loaded.
         if complete := MPI.Request.Testsome(self._requests) if self._requests else None:
             return complete
@@ -315,12 +368,14 @@ class Messenger:
 
     def _turn_to(self, graph: _Graph) -> None:
         self._graph = graph
+        if self._resting:
+            self._resting.serve(graph.table)
 
     def _forget(self, graph: _Graph) -> None:
         for request in graph.prepared.values():
             request.Free()
         if graph is self._graph:
-            self._graph = _Graph()
+            self._turn_to(_Graph())
 
     def _begin(self, number: int) -> None:
         graph = self._graph
@@ -329,12 +384,14 @@ class Messenger:
             self._begin_sums(graph)
             return
         # Made at the first step, then started again and again: a persistent request costs MPI less than a new
-        # one.
-        request = graph.prepared.get(number)
-        if request is None:
+        # one, and compiled code can start it.
+        table = graph.table
+        assert table
+        if number not in graph.prepared:
             request = graph.prepared[number] = self._prepare(graph.transfers[number])
-        request.Start()
-        self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
+            table.prepared(number, request, again=self._delays is None)
+        table.begin(number)
+        self._active = time.monotonic()
 
     def _begin_sums(self, graph: _Graph) -> None:
         """Start sums in the order of their numbers: all ranks must start them in one order."""
@@ -354,7 +411,7 @@ class Messenger:
             request = self._sums.Iallreduce(
                 MPI.IN_PLACE, [room, transfer.bytes // transfer.number, kind]
             )
-            self._wait_for(request, partial(self._passed, graph, number, time.monotonic_ns()))
+            self._wait_for(request, partial(self._added, graph, number, time.monotonic_ns()))
 
     def _prepare(self, transfer: Transfer) -> MPI.Prequest:
         """Return a persistent request, made once for all steps."""
@@ -371,19 +428,18 @@ class Messenger:
         kind.Free()  # when the request is
         return request
 
-    def _passed(self, graph: _Graph, number: int, started: int) -> None:
-        """Release the tasks that wait for a complete message."""
+    def _added(self, graph: _Graph, number: int, started: int) -> None:
+        """Release the tasks that wait for a sum of the library."""
         # First of all, as the time that is reported.
         arrived = time.monotonic_ns()
-        posted = self._mailbox.posted_ns(number) if self._mailbox else started
-        passage = Passage(number, posted, started, arrived)
-        self.passages.append(passage)
-        self.carried = self.carried.and_(passage, graph.transfers[number])
-        # The release is what tasks wait for; everything else here is for reports.
-        self._later(
-            self._delays.of_message() if self._delays else 0,
-            partial(graph.release, graph.transfers[number].phase),
-        )
+        assert graph.table
+        assert self._mailbox
+        graph.table.note(self._mailbox.address, number, started, arrived)
+        self._later(self._delay(), partial(graph.release, graph.transfers[number].phase))
+
+    def _delay(self) -> float:
+        """Return the seconds by which to delay the next message: in tests alone more than 0."""
+        return self._delays.of_message() if self._delays else 0.0
 
     def tell_at_once(self, rank: int, channel: int, message: bytes) -> None:
         """Send a small message from a function that runs in the communication thread."""
@@ -392,6 +448,10 @@ class Messenger:
             self._listeners[channel](rank, message)
             return
         request = self._control.Isend([message, MPI.BYTE], rank, channel)
+        # Most have gone at once, and need no look that finds it.
+        if request.Test():
+            self._active = time.monotonic()
+            return
         # The message must not be freed before MPI has sent it, so the callback holds it.
         self._wait_for(request, partial(_delivered, message))
 
@@ -404,7 +464,7 @@ class Messenger:
 
         def passed() -> None:
             for size in sizes:
-                self.carried = self.carried.with_one(size, time.monotonic_ns() - began)
+                self._swapped = self._swapped.with_one(size, time.monotonic_ns() - began)
             then()
 
         self._wait_for(request, passed)
@@ -417,13 +477,17 @@ class Messenger:
         return [parcel.memory if parcel else bytearray(), counts, [0] * self.size, MPI.BYTE]
 
     def _receive_told(self) -> None:
-        status = MPI.Status()
+        status = self._status
         # A matched probe: the message is taken from the queue with it, so no other receive can get it.
         while message := self._control.Improbe(status=status):
             source = status.source
             arrival = _Arrival(status.tag, bytearray(status.Get_count(MPI.BYTE)))
             # In the order of probes, which is that of sending; receives may be complete in another order.
             self._arriving[source].append(arrival)
+            if len(arrival.room) <= AT_ONCE:
+                message.Recv([arrival.room, MPI.BYTE])
+                self._told(source, arrival)
+                continue
             request = message.Irecv([arrival.room, MPI.BYTE])
             self._wait_for(request, partial(self._told, source, arrival))
 

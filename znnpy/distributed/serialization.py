@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any
 
 Value = Any
 """bytes, or a JSON value: numbers (floats keep their bits), text, lists, dicts with text keys, None."""
 
-# The same on all hosts, whatever their byte order.
+# The same on all hosts, whatever their byte order: the number of parts, then the length of each.
 _LENGTH = Struct("<Q")
 _BYTES, _JSON = b"b", b"j"
 
@@ -31,7 +33,7 @@ def unpacked(data: bytes) -> Value:
 
 def all_unpacked(parts: Sequence[bytes]) -> list[Value]:
     """Return the values of several messages."""
-    if any(part[:1] == _BYTES for part in parts):
+    if _BYTES in {part[:1] for part in parts}:
         return [unpacked(part) for part in parts]
     # In one call: hundreds of ranks tell each other a few numbers in every update.
     values: list[Value] = json.loads(b"[" + b",".join(part[1:] for part in parts) + b"]")
@@ -40,15 +42,19 @@ def all_unpacked(parts: Sequence[bytes]) -> list[Value]:
 
 def joined(parts: Sequence[bytes]) -> bytes:
     """Return several messages as one."""
-    return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+    return _lengths(1 + len(parts)).pack(len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def split(data: bytes) -> list[bytes]:
     """Return the messages that `joined` made one of."""
-    parts, at = list[bytes](), 0
-    while at < len(data):
-        begin = at + _LENGTH.size
-        # The length stands before each part, 8 bytes.
-        at = begin + int(_LENGTH.unpack_from(data, begin - _LENGTH.size)[0])
-        parts.append(data[begin:at])
-    return parts
+    (count,) = _LENGTH.unpack_from(data)
+    _, *lengths = _lengths(1 + count).unpack_from(data)
+    ends = list(accumulate(lengths, initial=(1 + count) * _LENGTH.size))
+    return [data[begin:end] for begin, end in pairwise(ends)]
+
+
+# By number, since their sizes are few; in one call, as hundreds of ranks exchange values in every update.
+@cache
+def _lengths(count: int) -> Struct:
+    """Return so many lengths."""
+    return Struct(f"<{count}Q")

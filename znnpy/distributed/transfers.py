@@ -79,10 +79,6 @@ class Carried(NamedTuple):
     bytes: int
     seconds: float
 
-    def and_(self, passage: Passage, transfer: Transfer) -> Carried:
-        """Return the totals with one more message."""
-        return self.with_one(transfer.bytes, passage.arrived - passage.posted)
-
     def with_one(self, size: int, nanoseconds: int) -> Carried:
         """Return the totals with one more message, of so many bytes, that took so long."""
         seconds = nanoseconds / 1e9

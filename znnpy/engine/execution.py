@@ -94,7 +94,11 @@ class Graphs:
             self._executors[name] = SerialExecutor(graph, record=settings.record)
         else:
             self._executors[name] = Executor(
-                graph, settings.threads, seed=settings.steal_seed, record=settings.record
+                graph,
+                settings.threads,
+                seed=settings.steal_seed,
+                record=settings.record,
+                beside=_threads_beside(settings),
             )
         self._groups[name] = frozenset(graph.group.tolist())
         # The graph has all that is needed; declarations of a large network take as much memory
@@ -180,7 +184,10 @@ class Graphs:
     def _attach(self, executor: Executor | SerialExecutor) -> None:
         """Direct messages of other ranks to this model: another one of this process may have had them last."""
         if party := self._settings.party:
-            party.world.messenger.attach(self._transfers, executor.release, self.drain)
+            # Of native workers alone: the serial executor has no control block.
+            control = executor.control if isinstance(executor, Executor) else None
+            messenger = party.world.messenger
+            messenger.attach(self._transfers, executor.release, self.drain, control)
 
     def _wait(self, name: str, parity: int, group: int) -> None:
         count = self.released(name, parity)
@@ -189,3 +196,10 @@ class Graphs:
         executor = self.executor(name)
         if group in self._groups[name]:  # a network without parameters ends with its loss
             executor.wait(group, count)
+
+
+def _threads_beside(settings: Settings) -> int:
+    """Return how many threads share this host's cores with the workers: other ranks', and those for messages."""
+    # Ranks with cores of their own count, too: there the thread for messages shares cores with the workers anyway.
+    ranks = settings.party.beside if settings.party else 0
+    return max(0, ranks * (settings.threads + 1) - settings.threads)

@@ -12,6 +12,8 @@ import threading
 import time
 import weakref
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.scheduling import control_block as at
 from znnpy_kernels.scheduling import worker as native
 
@@ -41,7 +43,7 @@ class Executor(Closing):
     seed: picks the victims of thieves; results never depend on it. record: how many events to keep for each worker.
     spin_ns: how long an idle worker looks for work before it sleeps (default: SPIN_NS). `release` and `wait` may be
     called from any thread; two threads that wait for one group may wake up to 50 ms late. Threads do not survive
-    `os.fork`: in the child the executor can only be closed.
+    `os.fork`: in the child the executor can only be closed. beside: threads that share the cores with the workers.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Executor(Closing):
         seed: int = 0,
         record: int = 0,
         spin_ns: int | None = None,
+        beside: int = 0,
     ) -> None:
         if workers < 1:
             raise SchedulerError(f"an executor needs at least 1 worker, not {workers}")
@@ -58,7 +61,7 @@ class Executor(Closing):
         self.workers = workers
         if spin_ns is None:
             # Where workers share cores, a spinning one takes the time of one that has a task.
-            spin_ns = SPIN_NS if workers <= available_cores() else CROWDED_SPIN_NS
+            spin_ns = SPIN_NS if workers + beside <= available_cores() else CROWDED_SPIN_NS
         self._options = {"seed": seed, "record": record, "spin_ns": spin_ns}
         self._release_lock = threading.Lock()
         self._block: ControlBlock | None = None
@@ -69,6 +72,11 @@ class Executor(Closing):
         self._start()
         # Weakly, or no executor that was forgotten could be freed before the exit.
         _open_executors.add(self)
+
+    @property
+    def control(self) -> NDArray[np.int64]:
+        """The control block, by which compiled code releases phases (`worker.bring`); as long as it is not reset."""
+        return self._running().words
 
     def release(self, phase: int) -> None:
         """Release a phase: give each of its sources the token that it waits for from outside."""

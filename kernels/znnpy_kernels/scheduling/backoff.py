@@ -1,7 +1,9 @@
 """The wait of the communication thread: naps of growing length, polling MPI after each, none of it in Python.
 
-Polling MPI is also what moves messages that are under way. Python is entered only when something happened: a look in
-Python takes many times as long, since after a nap all data that it touches have left the caches.
+Polling MPI is also what moves messages that are under way. Messages of the attached graph are started and completed
+here (`messages.py`); Python is entered only for what is left to it: a look in Python takes many times as long, since
+after a nap all data that it touches have left the caches. While workers sleep for want of what is under way, the thread
+polls without naps for a while: it takes a core that nobody else of this rank wants.
 """
 
 from __future__ import annotations
@@ -11,19 +13,28 @@ from typing import Any
 from znnpy_kernels.machine.abi import words
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import ints, longs
-from znnpy_kernels.machine.native import call_c, clock_gettime, native, sem_timedwait, stack_words
-from znnpy_kernels.scheduling.mailbox import SEMAPHORE
+from znnpy_kernels.machine.native import (
+    call_c,
+    clock_gettime,
+    native,
+    sched_yield,
+    sem_timedwait,
+    stack_words,
+)
+from znnpy_kernels.scheduling.mailbox import SEMAPHORE, called
+from znnpy_kernels.scheduling.messages import GRAPH, complete, start_posted, workers_wait
 from znnpy_kernels.scheduling.parking import nanoseconds
 
 REST = words(
     "active shortest longest patience until naps test pending requests found indices statuses "
-    "probe source tag comm status flag error"
+    "probe source tag comm status flag error graph posted eager"
 )
 """active: when something has happened last; a nap takes one of `patience` parts of the time since then, within
 `shortest` and `longest`; until: when to end; all in nanoseconds of CLOCK_MONOTONIC. naps: how many there were. test,
 probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of `pending` handles; found: how many are
 complete, whose places come to `indices`; source, tag, comm: of messages to look for; statuses, status, flag: rooms;
-error: what MPI returned last."""
+error: what MPI returned last. graph: address of a `messages.GRAPH`, 0 without one;
+posted: room for the posts of a look; eager: nanoseconds without anything new for which it polls while workers sleep."""
 ROUND = 100_000
 """After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
 call."""
@@ -31,26 +42,32 @@ call."""
 
 @native("void(int64,int64)")
 def rest(mailbox: int, block: int) -> None:
-    """Wait for a post, a `wake`, complete requests or a message to look for; at most until a time."""
+    """Serve the graph's messages until there is something for Python: a `wake`, complete requests, posts or completions
+    that are left to it, a message to look for; at most until a time."""
     at = REST
     given = longs(block)
     # Looks before it sleeps: what came while Python was busy ends the wait without a nap.
-    while not anything_new(block):
+    while not anything_new(mailbox, block):
         now = nanoseconds()
         left = given[at.until] - now
         if left <= 0:
             return
+        idle = now - given[at.active]
+        if idle < given[at.eager] and given[at.graph] != 0 and workers_wait(given[at.graph]):
+            sched_yield()
+            continue
         # The longer nothing happens, the longer the naps: the delay stays a fixed part of the time that was
         # waited for anyway.
-        wanted = max(given[at.shortest], (now - given[at.active]) // given[at.patience])
+        wanted = max(given[at.shortest], idle // given[at.patience])
         nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
+        # The look tells a `wake` from posts.
         if nap_ended(mailbox, nap):
-            return
+            continue
         # MPI moves large messages a buffer a call, and the nap let it make none: make up for the calls that
         # were missed.
         for _ in range(nap // ROUND):
-            if anything_new(block):
+            if anything_new(mailbox, block):
                 return
 
 
@@ -69,10 +86,12 @@ def nap_ended(mailbox: int, budget: int) -> Any:
 
 
 @part
-def anything_new(block: int) -> Any:
-    """Return whether requests are complete, a message has arrived (it stays there), or MPI reports an error."""
+def anything_new(mailbox: int, block: int) -> Any:
+    """Start what is posted and release what is complete; return whether there is something for Python, or an error."""
     at = REST
     given = longs(block)
+    if given[at.graph] != 0 and serve(mailbox, block):
+        return True
     # Requests first: completing them is what tasks wait for. Only what the thread itself started is asked for,
     # so an empty list costs no call.
     if given[at.pending] > 0:
@@ -87,9 +106,30 @@ def anything_new(block: int) -> Any:
         # MPI_UNDEFINED, when no request is active, is negative: not something new.
         if given[at.error] != 0 or ints(block + 8 * at.found)[0] > 0:
             return True
+    if called(mailbox):
+        return True
     # Probed, not received: the message stays with MPI until Python fetches it. `flag` is a C int in the low
     # half of its word.
     flag = block + 8 * at.flag
     message = (given[at.source], given[at.tag], given[at.comm], flag, given[at.status])
     given[at.error] = call_c(given[at.probe], message)
     return given[at.error] != 0 or ints(flag)[0] != 0
+
+
+@part
+def serve(mailbox: int, block: int) -> Any:
+    """Start posts and release completions of the graph; return whether something is left to Python, or an error."""
+    at = REST
+    given = longs(block)
+    graph = given[at.graph]
+    # Posts first: messages then move while it asks for others.
+    for happened in (
+        start_posted(mailbox, graph, given[at.posted]),
+        complete(mailbox, graph, given[at.test]),
+    ):
+        if happened < 0:
+            given[at.error] = -happened
+            return True
+        if happened > 0:
+            given[at.active] = nanoseconds()
+    return longs(graph)[GRAPH.left] > 0 or longs(graph)[GRAPH.done] > 0

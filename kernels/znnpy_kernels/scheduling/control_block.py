@@ -38,7 +38,9 @@ SLEEPERS = 2 * LINE
 # Written only by a broken graph; apart, so that nobody's line is taken by it.
 TOO_EARLY = 3 * LINE
 """Task (plus one) that got a token before it had started with the earlier ones."""
-HEADER_BYTES = 4 * LINE
+RELEASING = 4 * LINE
+"""1 while a thread brings the tokens of a phase: the main thread releases steps, the communication thread messages."""
+HEADER_BYTES = 5 * LINE
 
 # A task record, 64 bytes.
 COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(0, 56, 8)

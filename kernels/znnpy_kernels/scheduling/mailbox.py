@@ -14,7 +14,15 @@ from typing import Any
 from numba import types
 
 from znnpy_kernels.machine.abi import kernel, words
-from znnpy_kernels.machine.atomics import add_acq_rel, load_acquire, store_relaxed, store_release
+from znnpy_kernels.machine.atomics import (
+    add_acq_rel,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    store_release,
+    swap_acq_rel,
+)
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.machine.native import native, sem_init, sem_post
 from znnpy_kernels.scheduling.parking import nanoseconds
@@ -28,6 +36,8 @@ PLACE = 0
 """Slots that writers have reserved since the start."""
 # A line of its own: writers post it, and PLACE must not go with it to the reader's core.
 SEMAPHORE = LINE
+CALLED = SEMAPHORE + 64
+"""1 after a `wake`, until the reader has seen it."""
 # Written by the reader alone, so it is read and stored without atomics.
 TAKEN = 2 * LINE
 """Slots that the reader has emptied since the start."""
@@ -59,8 +69,8 @@ def prepare(mailbox: int) -> None:
     sem_init(mailbox + SEMAPHORE, 0, 0)
 
 
-@native("int64(int64,int64,int64)")
-def take(mailbox: int, numbers: int, most: int) -> int:
+@part
+def take(mailbox: int, numbers: int, most: int) -> Any:
     """Write at most `most` posted numbers to an address, in their order; return how many."""
     taken, mask = longs(mailbox + TAKEN)[0], longs(mailbox + MASK)[0]
     found = 0
@@ -85,5 +95,17 @@ def take(mailbox: int, numbers: int, most: int) -> int:
 
 @native("void(int64)")
 def wake(mailbox: int) -> None:
-    """End the reader's nap, or its next one."""
+    """End the reader's wait, or its next one, from any thread."""
+    store_release(mailbox + CALLED, 1)
     sem_post(mailbox + SEMAPHORE)
+
+
+@part
+def called(mailbox: int) -> Any:
+    """Return whether there was a `wake` since the last look."""
+    # Read first: a failing swap would take the line from those who post. Acquire: sees what the caller had left.
+    if load_relaxed(mailbox + CALLED) == 0 or not swap_acq_rel(mailbox + CALLED, 1, 0):
+        return False
+    # Its post, if no nap has had it: else one nap ends early.
+    sem_trywait(mailbox + SEMAPHORE)
+    return True

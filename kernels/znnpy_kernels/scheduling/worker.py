@@ -18,6 +18,7 @@ from znnpy_kernels.machine.atomics import (
     store_relaxed,
     store_release,
     store_seq_cst,
+    swap_acq_rel,
 )
 from znnpy_kernels.machine.denormals import FLUSH, float_mode, set_float_mode
 from znnpy_kernels.machine.inlining import part
@@ -60,6 +61,7 @@ from znnpy_kernels.scheduling.control_block import (
     QUEUE_BYTES,
     QUEUES,
     RANDOM,
+    RELEASING,
     RING,
     RING_ROWS,
     SEARCH_RING,
@@ -346,23 +348,32 @@ def work(control: int, worker: int) -> None:
     set_float_mode(mode)
 
 
-@native("void(int64,int64)")
-def release(control: int, phase: int) -> None:
-    """Bring a token to each source of the phase. One caller at a time: it owns the injector."""
-    # The injector belongs to whoever releases, under Python's lock: with one owner, `push` needs no more than a
-    # worker's does.
+@part
+def bring(control: int, phase: int) -> None:
+    """Bring a token to each source of the phase; from any thread."""
     injector = longs(control + QUEUES)[0] + longs(control + WORKERS)[0] * QUEUE_BYTES
     sources = longs(longs(control + PHASES)[0])
     place, last = sources[phase], sources[phase + 1]
     pushed = 0
+    # The injector belongs to whoever has the lock: with one owner at a time, `push` needs no more than a worker's
+    # does. Held for a few pushes, so who meets it waits a moment.
+    while not swap_acq_rel(control + RELEASING, 0, 1):
+        sched_yield()
     while place < last:
         entry = ints(place)[0]
         place += 4
         if arrive(control, entry):
             push(injector, entry & BAND_MASK, entry)
             pushed += 1
+    store_release(control + RELEASING, 0)
     if pushed > 0:
         wake(control, min(pushed, 2))
+
+
+@native("void(int64,int64)")
+def release(control: int, phase: int) -> None:
+    """Bring a token to each source of the phase."""
+    bring(control, phase)
 
 
 @native("int64(int64,int64,int64,int64)")

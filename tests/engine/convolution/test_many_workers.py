@@ -8,8 +8,11 @@ import random_networks as rn
 from chains import winograd_chain, winograd_plan
 
 from znnpy import Execution, Model
+from znnpy.engine.convolution.direct import passes as direct_passes
 from znnpy.engine.convolution.spectral import few_source, filters, transforms
+from znnpy.engine.memory.tensors import ROW_SAMPLES, Row
 from znnpy.geometry import fit
+from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import Grain
 from znnpy.plan.partition import FEWEST
 
@@ -131,3 +134,29 @@ def test_gradients_of_large_filters_by_planes_and_columns(short, monkeypatch):
         for mine, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, other)
         assert max(parts) <= 1 if workers <= FEWEST else max(parts) > 1
+
+
+@pytest.mark.lanes
+@pytest.mark.parametrize("batch", [64, 30])
+def test_rows_of_fewer_samples_in_fully_connected_layers(batch, short, monkeypatch):
+    """Forward, and back to a pooled node, whose gradient has no bias that rows would add up."""
+    images = Node("input", "input", 1), Node("a", "transfer", 18, "relu"), Node("p", "transfer", 18)
+    rest = Node("b", "transfer", 40, "relu"), Node("out", "transfer", 3)
+    edges = (
+        Edge("c1", "conv", "input", "a", size=(1, 3, 3)),
+        Edge("p1", "max_pool", "a", "p", size=(1, 2, 2)),
+        Edge("c2", "conv", "p", "b", size=(1, 4, 4)),
+        Edge("c3", "conv", "b", "out"),
+    )
+    net, rows, expected = Network(images + rest, edges), [], None
+    passes = dict.fromkeys(("forward", "gradient", "weight"), "direct")
+    plan = {it.name: passes | {"reason": ""} for it in edges if it.kind == "conv"}
+    spied(monkeypatch, direct_passes, "in_a_row", rows)
+    for workers in WORKERS:
+        rows.clear()
+        found, _ = gradients(net, (1, 1, 1), batch, workers, plan)
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        samples = {row.each for _, *both in rows for row in both if isinstance(row, Row)}
+        assert min(samples) < ROW_SAMPLES if workers > FEWEST else min(samples) >= ROW_SAMPLES

@@ -49,10 +49,11 @@ class Asked:
         return self.error
 
 
-def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False, soon=0.0):
+def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False, soon=0.0, late=False):
     """How many naps a rest takes, and places of complete requests that it ends with.
 
-    It has `seconds`, or ends `soon` after it has asked for the first time: to be loaded takes longer.
+    It has `seconds`, or ends `soon` after it has asked for the first time: to be loaded takes longer. A `wake` comes
+    before it, a `late` one once it has looked.
     """
     space = np.zeros(native.SLOTS // 8 + native.LINE // 8, np.int64)
     mailbox = space.ctypes.data + -space.ctypes.data % native.LINE
@@ -63,6 +64,8 @@ def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False, soon=0.0):
     def probed(*words):
         if soon and not mpi.probed:
             block[REST.until] = time.monotonic_ns() + int(soon * SECOND)
+        if late and not mpi.probed:
+            native.wake(mailbox)
         return mpi.probe(*words)
 
     block, test, probe = np.zeros(len(REST), np.int64), TEST(mpi.test), PROBE(probed)
@@ -110,10 +113,12 @@ def test_an_error_of_mpi_ends_it(requests):
     assert rested(Asked(error=3), requests) == (0, [])
 
 
-def test_a_post_ends_it():
+def test_a_wake_ends_it_before_a_nap_and_in_the_middle_of_one():
     mpi = Asked()
-    assert rested(mpi, [1], nap=3600 * SECOND, wake=True) == (1, [])
+    assert rested(mpi, [1], nap=3600 * SECOND, wake=True) == (0, [])
     assert len(mpi.tested) == 1
+    assert rested(mpi, [1], nap=3600 * SECOND, late=True) == (1, [])
+    assert len(mpi.tested) == 3
 
 
 def test_it_ends_when_it_is_time():

@@ -200,10 +200,10 @@ def is_dense(tensor: Tensor) -> bool:
     return tensor.lanes == LANES and tensor.batch_stride == voxels(tensor.shape) * LANES
 
 
-def in_rows(tensor: Tensor) -> Row:
-    """Return a dense tensor as rows of equally many samples, at least `ROW_SAMPLES` where possible."""
+def in_rows(tensor: Tensor, least: int = ROW_SAMPLES) -> Row:
+    """Return a dense tensor as rows of equally many samples, at least so many where possible."""
     # Rows must be equally long, so the number of rows divides the batch.
-    most = max(1, tensor.batch // ROW_SAMPLES)
+    most = max(1, tensor.batch // least)
     rows = next(count for count in range(most, 0, -1) if tensor.batch % count == 0)
     each = tensor.batch // rows
     # A row is the voxels of `each` samples, one after the other, as planes of height 1.

@@ -198,10 +198,10 @@ def _emit(
     """Declare one task, which reads what is `seen` of the source."""
     panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, leaf.planes
     filters, read = _filters(build, edge, it, panel, blocks)
-    rows, whole = isinstance(it.target, Row), it.source
+    samples, whole = it.target.each if isinstance(it.target, Row) else 0, it.source
     # Bias and function follow the last sum.
     last = node if blocks.stop == whole.blocks else None
-    epilogue, met = _epilogue(build, last, it.which, panel, batch, planes, rows=rows)
+    epilogue, met = _epilogue(build, last, it.which, panel, batch, planes, samples)
     if leaf.partials:
         place = leaf.partials.address + 4 * LANES * panel.count * leaf.number
         epilogue |= {"bias_gradient": place}
@@ -340,10 +340,9 @@ def _epilogue(
     panel: _Panel,
     batch: int,
     planes: Planes,
-    *,
-    rows: bool,
+    samples: int,
 ) -> tuple[dict[str, float], list[Region]]:
-    """Return the words of what is done with finished sums, and what that reads; `rows`: the target is a `Row`."""
+    """Return the words of what is done with finished sums, and what that reads; `samples`: of a target's `Row`."""
     if node is None:
         return PLAIN, []
     slope = PLAIN | {"slope": slope_of(node)}
@@ -351,7 +350,7 @@ def _epilogue(
         bias = build.bias_address(node.name, panel.first * LANES)  # planar channels are one panel
         return slope | {"bias": bias}, build.bias_reads(node.name)
     output = build.maps.activations[node.name]
-    output = in_rows(output) if rows else output
+    output = in_rows(output, samples) if samples else output
     words = {
         "output": output.at(batch, panel.first),
         "output_block": output.block_stride,

@@ -10,20 +10,33 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from znnpy_kernels.direct.packed_filters import output_groups
+
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
 from znnpy.engine.convolution.direct.weight_gradients import multiply
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.tensors import Tensor, firsts, in_rows, is_dense
+from znnpy.engine.memory.tensors import ROW_SAMPLES, Tensor, firsts, in_rows, is_dense
+from znnpy.engine.tasks.fusion import applied_backward
 from znnpy.engine.tasks.step import Step
 from znnpy.network.types import Edge
+from znnpy.plan import PassName
+from znnpy.plan.algorithms.direct import direct_seconds
+
+FEW_SAMPLES = 8
+"""Samples of a row that fill a register block well enough where workers are many."""
 
 
 def in_a_row(
-    build: Build, edge: Edge, source: Tensor, target: Tensor, *beside: Tensor
+    build: Build,
+    edge: Edge,
+    source: Tensor,
+    target: Tensor,
+    *beside: Tensor,
+    least: int = ROW_SAMPLES,
 ) -> tuple[Edge, Tensor, Tensor]:
     """Return the edge, source and target as rows of samples if the layer is fully connected, else unchanged.
 
-    `beside`: tensors that are read or written with those, which must lie in the same way.
+    `beside`: tensors that are read or written with those, which must lie in the same way; `least`: samples of a row.
     """
     # A frame between samples would be read as voxels of the next one.
     if not (build.layout.covers(edge) and all(map(is_dense, (source, target, *beside)))):
@@ -31,9 +44,19 @@ def in_a_row(
     taps = prod(edge.size)
     return (
         replace(edge, size=(1, 1, taps), stride=(1, 1, taps)),
-        in_rows(source),
-        in_rows(target),
+        in_rows(source, least),
+        in_rows(target, least),
     )
+
+
+def _row_samples(build: Build, edge: Edge, which: PassName, written: Tensor) -> int:
+    """Return how many samples a row has at least: fewer where workers are many, if rows split no sum."""
+    layout = build.layout
+    if not layout.grain.many or (which == "gradient" and applied_backward(layout, edge)):
+        return ROW_SAMPLES
+    panels = len(output_groups(written.channels))
+    rows = layout.grain.shares(direct_seconds(layout.conv_shape(edge), which), panels)
+    return max(FEW_SAMPLES, min(ROW_SAMPLES, written.batch // rows))
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -43,7 +66,8 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         before = firsts(build.layout.padding(edge))
         it = against(build, "forward", edge, build.value(edge.source), target, before)
     else:
-        it = along(build, "forward", *in_a_row(build, edge, build.seen(edge), target))
+        least = _row_samples(build, edge, "forward", target)
+        it = along(build, "forward", *in_a_row(build, edge, build.seen(edge), target, least=least))
     correlate(step, build, edge, it)
 
 
@@ -56,7 +80,9 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
     else:
         before = firsts(build.layout.cropped(edge))
         values = build.value(edge.source)  # the gradient of their function may be made too
-        row, back, gradient = in_a_row(build, edge, build.back(edge), gradient, values)
+        back = build.back(edge)
+        least = _row_samples(build, edge, "gradient", back)
+        row, back, gradient = in_a_row(build, edge, back, gradient, values, least=least)
         it = against(build, "gradient", row, gradient, back, before)
     correlate(step, build, edge, it)
 
