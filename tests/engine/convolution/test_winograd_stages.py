@@ -28,17 +28,12 @@ def stages(request, monkeypatch):
     tiles, made = request.param
 
     def apply(staged=True):
-        for user in ("", ".passes", ".filters"):
-            module = import_module(f"znnpy.engine.convolution.winograd{user}")
-            monkeypatch.setattr(module, "is_staged", lambda shape: staged)
-        for user in (
-            "engine.convolution.winograd",
-            "engine.convolution.winograd.filters",
-            "engine.convolution.winograd.stages",
-            "plan.algorithms.winograd",
-        ):
-            module = import_module(f"znnpy.{user}")
-            monkeypatch.setattr(module, "makes_filters", lambda shape: made)
+        emitters = "znnpy.engine.convolution.winograd"
+        for user in ("", ".passes"):
+            monkeypatch.setattr(import_module(emitters + user), "is_staged", lambda shape: staged)
+        for user in ("", ".stages", ".filters"):
+            module = import_module(emitters + user)
+            monkeypatch.setattr(module, "on_the_way", lambda layout, shape: staged and made)
         monkeypatch.setattr(winograd, "GROUP_TILES", tiles)
 
     return apply

@@ -189,11 +189,14 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // max(1, most)))
 
 
-def stage_seconds(shape: ConvShape, tiles: float) -> tuple[float, float, float]:
-    """Return the seconds of planes, products and outputs of a group of so many tiles, on one core."""
+def stage_seconds(shape: ConvShape, tiles: float, *, made: bool) -> tuple[float, float, float]:
+    """Return the seconds of planes, products and outputs of a group of so many tiles, on one core.
+
+    `made`: whether its filters are transformed on the way.
+    """
     rows, columns = _blocks(shape)
     share = _share(shape)
-    products = (_way_seconds if makes_filters(shape) else _column_seconds)(shape, tiles)
+    products = (_way_seconds if made else _column_seconds)(shape, tiles)
     return (
         rows * tiles * PLANES_SECONDS * share,
         products,
@@ -337,10 +340,10 @@ def _staged_seconds(shape: ConvShape) -> float:
     lines = [-(-points // (new[1] * rows)) for points in lattices(shape.target[1], apart_y)]
     groups = shape.batch * slabs * sum(lines)
     tiles = shape.batch * tile_count(shape)
-    planes, products, outputs = stage_seconds(shape, tiles / groups)
-    if makes_filters(shape):
-        return groups * (planes + outputs) + _way_seconds(shape, tiles)
-    return groups * (planes + products + outputs)
+    made = makes_filters(shape)
+    planes, products, outputs = stage_seconds(shape, tiles / groups, made=made)
+    # Images share filters that are made.
+    return groups * (planes + outputs) + (_way_seconds(shape, tiles) if made else groups * products)
 
 
 def _column_seconds(shape: ConvShape, tiles: float) -> float:

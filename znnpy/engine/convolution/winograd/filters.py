@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
+from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.panels import PAIR
 
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
@@ -21,9 +24,12 @@ from znnpy.plan.algorithms.winograd import (
     is_staged,
     makes_filters,
     points_of_tile,
+    tile_count,
 )
 
 POINTS = Use("transformed filters")
+SET_TILES = 64
+"""Most tiles, about, that share filters while these are in a cache; of several images, if each has few."""
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
@@ -31,15 +37,20 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
     if build.layout.filters_pass:
         return
     layer, shape = build.layout.plan.layers[edge.name], build.layout.conv_shape(edge)
-    if layer.forward == "winograd" and not _on_the_way(shape):
+    if layer.forward == "winograd" and not on_the_way(build.layout, shape):
         _derive(step, build, edge, backward=False)
     backward = layer.gradient == "winograd" and edge.name in build.maps.backward
-    if backward and not _on_the_way(backward_shape(shape)):
+    if backward and not on_the_way(build.layout, backward_shape(shape)):
         _derive(step, build, edge, backward=True)
 
 
-def _on_the_way(shape: ConvShape) -> bool:
-    return is_staged(shape) and makes_filters(shape)
+def on_the_way(layout: Layout, shape: ConvShape) -> bool:
+    """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks then."""
+    if not (is_staged(shape) and makes_filters(shape)):
+        return False
+    sets = -(-shape.batch * tile_count(shape) // SET_TILES)
+    tasks = FORMS[shape.size].points_z * -(-shape.outputs // (PAIR * LANES)) * sets
+    return bool(2 * tasks >= layout.grain.fewest)
 
 
 def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:

@@ -13,7 +13,7 @@ from znnpy_kernels.winograd.stages import IMAGES, PLANES, planes_floats, waiting
 
 from znnpy.engine.convolution.ring_buffers import ring_slot
 from znnpy.engine.convolution.winograd.arguments import place_words
-from znnpy.engine.convolution.winograd.filters import made
+from znnpy.engine.convolution.winograd.filters import SET_TILES, made, on_the_way
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.products import Waiting, emit_columns, emit_panels
 from znnpy.engine.memory.regions import Buffer, Name, Use
@@ -22,7 +22,6 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd import (
     group_tiles,
-    makes_filters,
     new_voxels,
     stage_seconds,
     tile_layers,
@@ -31,9 +30,6 @@ from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
 
 WAITING = Use("planes of groups of tiles")
-
-SET_TILES = 64
-"""Of groups of several images that share filters while these are in a cache, as many have at most so many tiles."""
 
 
 class _Group(NamedTuple):
@@ -61,7 +57,7 @@ class _Group(NamedTuple):
 def emit_staged(step: Step, ends: Ends) -> None:
     """Declare all tasks of a pass."""
     points = None
-    if not makes_filters(ends.shape):
+    if not on_the_way(ends.build.layout, ends.shape):
         points = made(step, ends.build, ends.edge, backward=ends.backward)
     stages = _Stages(step, ends, list(_groups(ends)), points)
     for number, members in enumerate(stages.sets):
@@ -97,8 +93,9 @@ class _Stages:
         """Declare the tasks of a set of groups."""
         group, images = self.groups[members[0]], len(members)
         tiles = group.tiles * group.rows
-        planes, _, outputs = stage_seconds(self.ends.shape, tiles)
-        _, products, _ = stage_seconds(self.ends.shape, tiles * images)
+        made = self.points is None
+        planes, _, outputs = stage_seconds(self.ends.shape, tiles, made=made)
+        _, products, _ = stage_seconds(self.ends.shape, tiles * images, made=made)
         before, behind = (self._waiting(number, seen=seen) for seen in (True, False))
         # Stage after stage for one set, so that what waits between them is read while a cache may
         # hold it.
