@@ -45,7 +45,7 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def on_the_way(layout: Layout, shape: ConvShape) -> bool:
-    """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks then."""
+    """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks."""
     if not (is_staged(shape) and makes_filters(shape)):
         return False
     sets = -(-shape.batch * tile_count(shape) // SET_TILES)
