@@ -229,13 +229,17 @@ def winograd_seconds(shape: ConvShape) -> float:
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     """Return the estimated seconds on one core by pass; in training with the transforms of filters."""
-    bytes_ = 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs
-    filters = bytes_ / FILTER_RATE if shape.training else 0.0
+    filters = filter_bytes(shape) / FILTER_RATE if shape.training else 0.0
     return {
         "forward": _forward_seconds(shape) + filters,
         "gradient": _forward_seconds(backward_shape(shape)) + filters,
         "weight": weight_seconds(shape) + _panel_seconds(shape),
     }
+
+
+def filter_bytes(shape: ConvShape) -> float:
+    """Return the bytes of a layer's transformed filters."""
+    return 4.0 * points_of_tile(shape.size) * shape.inputs * shape.outputs
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
