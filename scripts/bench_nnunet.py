@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers.measured_commands import compared, measured
 
 ROOT = Path(__file__).resolve().parents[1]
-MIB = 1 << 20
 THEIRS = """
 import sys, torch
 from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
@@ -100,50 +97,19 @@ def _compare(given: argparse.Namespace) -> None:
     run = folder / "run"
     command = [sys.executable, "-m", "znnpy"]
     if not run.exists():
-        _measured([*command, "import", model, "--output", str(run)])
+        measured([*command, "import", model, "--output", str(run)], given.threads)
     ours = [*command, "predict", str(run), "--input", images, "--threads", threads, "--overwrite"]
     ours += ["--augment", "none"] if given.no_mirroring else []
     if given.warm:
-        _measured([*ours, "--output", str(folder / "ours")])
-    rows = []
+        measured([*ours, "--output", str(folder / "ours")], given.threads)
+    lines = []
     for number in range(given.repeat):
         theirs = folder / f"theirs{number}"
         theirs.mkdir(exist_ok=True)
         script = [sys.executable, "-c", THEIRS, model, images, str(theirs), threads, mirrored]
-        rows.append(("nnU-Net", *_measured(script)))
-        rows.append(("znnpy", *_measured([*ours, "--output", str(folder / "ours")])))
-        for name, seconds, processor, peak in rows[-2:]:
-            print(
-                f"{name:8} {seconds:8.1f} s {processor:8.1f} processor s {peak / MIB:8.0f} MiB",
-                flush=True,
-            )
-    best = {
-        name: [
-            min(column) for column in zip(*(row[1:] for row in rows if row[0] == name), strict=True)
-        ]
-        for name in ("nnU-Net", "znnpy")
-    }
-    time_, processor, memory = (a / b for a, b in zip(best["nnU-Net"], best["znnpy"], strict=True))
-    print(
-        f"znnpy takes 1 / {time_:.1f} of the time, 1 / {processor:.1f} of the processor time, "
-        f"1 / {memory:.1f} of the memory"
-    )
+        lines.append((script, [*ours, "--output", str(folder / "ours")]))
+    compared("nnU-Net", lines, given.threads)
     print(json.dumps(_differing(folder)))
-
-
-def _measured(line: list[str]) -> tuple[float, float, float]:
-    """Return seconds, processor seconds and the most bytes in memory of a command."""
-    environment = os.environ | {"OMP_NUM_THREADS": line[-2] if "-c" in line else "2"}
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
-    )
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(said.decode()[-2000:])
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0
 
 
 def _differing(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from called import status_of
+from PIL import Image
 
 from znnpy.config import load_config
 from znnpy.config.models import BoundaryTarget, Config
@@ -196,3 +197,47 @@ def test_two_numbers_are_classes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "take --for semantic" in capsys.readouterr().err
     assert status_of("init", "--for", "semantic", "--data", "two.h5") == 0
     assert "outputs: 2" in capsys.readouterr().out
+
+
+def test_pictures_of_several_sizes_and_their_masks(tmp_path: Path) -> None:
+    """A folder of pictures is written as its pattern, with the least size; a mask of 0 and 255 is no 256 classes."""
+    rng = np.random.default_rng(0)
+    for name in ("images", "masks"):
+        Path(name).mkdir()
+    for number, width in enumerate((70, 90, 64)):
+        picture = rng.integers(0, 255, (80, width)).astype(np.uint8)
+        Image.fromarray(picture).save(f"images/{number}.png")
+        Image.fromarray(np.where(picture > 99, 255, 0).astype(np.uint8)).save(f"masks/{number}.png")
+    config = written("semantic", "images/*.png", "masks/*.png")
+    assert len(config.data.train) == 3
+    assert config.data.target.kind == "mask"
+    assert config.training.output_shape == (1, 48, 48)
+    assert trained_network(config).outputs[0].channels == 1
+    line = ("train", "configs/c.yaml", "--output", "elsewhere", "--set", "training.iterations=1")
+    assert status_of(*line, "--set", "training.conv=direct", "--threads", 1) == 0
+    assert Path("elsewhere/config.yaml").exists()
+
+
+def test_scribbles_may_leave_most_unlabelled() -> None:
+    drawn = np.zeros((20, 80, 80), np.uint8)
+    drawn[4, 10, 10:40], drawn[9, 20:60, 30] = 1, 2
+    with h5py.File("v.h5", "a") as file:
+        file["drawn"] = drawn
+    written("semantic", "v.h5:thick", "v.h5:drawn")
+    text = Path("configs/c.yaml").read_text()
+    assert "99.95% class 0, 0.02% class 1, 0.03% class 2" in text
+    assert (
+        "# target: {kind: labels, first: 1}   # if 0 means not labelled, as in scribbles; with outputs: 2"
+        in text
+    )
+    written("semantic", "v.h5:raw", "v.h5:classes")
+    assert "first: 1" not in Path("configs/c.yaml").read_text()
+
+
+@pytest.mark.parametrize("name", ["v.h5", "stack.tif", "configs", "scan.nii.gz"])
+def test_no_config_is_written_over_an_image(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("v.h5").read_bytes()
+    for more in ((), ("--overwrite",)):
+        assert status_of("init", name, *more) == 1
+        assert f"--data {name}" in capsys.readouterr().err
+    assert Path("v.h5").read_bytes() == before

@@ -158,6 +158,11 @@ def init(
         raise typer.BadParameter("--data and --labels go with --for")
     if data is None and (labels or minutes is not None):
         raise typer.BadParameter(f"{'--labels' if labels else '--minutes'} goes with --data")
+    if path is not None and (path.is_dir() or _is_volume(path)):
+        raise ConfigError(
+            f"{path} is {'a folder' if path.is_dir() else 'an image by its name'}, and a config is to be written; for "
+            f"one that is fitted to images: znnpy init config.yaml --for {purpose or 'membranes'} --data {path}"
+        )
     if path is not None and path.exists() and not overwrite:
         raise ConfigError(f"{path} exists already; name another file, or add --overwrite")
     text = template() if purpose is None else _recipe(purpose, path, data, labels, minutes)
@@ -174,19 +179,29 @@ def init(
     suggest("check", path)
 
 
+def _is_volume(path: Path) -> bool:
+    from znnpy.data.writing.output_format import by_suffix
+    from znnpy.volume_sets import PLANES, VOLUMES
+
+    return by_suffix(path) is not None or path.name.lower().endswith((*VOLUMES, *PLANES))
+
+
 def _recipe(
     purpose: str, path: Path | None, data: str | None, labels: str | None, minutes: float | None
 ) -> str:
     from dataclasses import replace
 
     from znnpy.dataset_path import split_source
-    from znnpy.train.seen_data import look_at, named_from, of_machine
+    from znnpy.train.seen_data import look_at, look_at_set, named_from, of_machine
+    from znnpy.volume_sets import is_set
 
     recipe = RECIPES[purpose]
     if data is None:
         return recipe.text(of_machine())
     file, _ = split_source(data)
-    seen = look_at(recipe, data, labels or str(file))
+    several = labels is not None and any(is_set(Path(source)) for source in (data, labels))
+    look = look_at_set if several else look_at
+    seen = look(recipe, data, labels or str(file))
     folder = Path.cwd()
     if path is not None:
         folder = Path(realpath(path)).parent

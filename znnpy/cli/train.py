@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +12,20 @@ import typer
 
 from znnpy.cli.global_options import global_options
 from znnpy.cli.next_prediction import suggest_predict
-from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, overrides
+from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, new_path, overrides
 
 
 def train(
     config: ConfigFile,
     set_: Overrides = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            parser=new_path,
+            help="Run directory, in place of the config's run.directory.",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start anew; removes the existing run.")
     ] = False,
@@ -38,6 +47,8 @@ def train(
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
+    if output is not None:
+        changed.append(f"run.directory={json.dumps(str(output))}")
     with joined(debug=global_options().verbose) as world:
         from znnpy.config import load_config  # when ranks have met: they wait for each other
         from znnpy.train.progress import choose_reporter

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from math import inf, prod
+from math import inf
 
 from znnpy.geometry import Geometry, voxels
 from znnpy.layers.edges import edge_kind
-from znnpy.network.parameters import parameter_shapes
 from znnpy.network.types import Network, Node
 from znnpy.plan import ALGORITHMS, Choice, ConvShape, LayerPlan, Method, Plan, choose
+from znnpy.plan.algorithms.winograd import FILTER_RATE, filter_bytes
 from znnpy.plan.choose import DIRECT, competes
 from znnpy.plan.cost import STREAM_RATE, convolutions, padded
 from znnpy.plan.types import AlgorithmName
@@ -20,8 +20,7 @@ STATISTICS_SECONDS = 4e-10  # of one value of which a normalisation takes statis
 FUNCTION_SECONDS = 6e-10  # of one value of what no convolution does in passing
 SPECTRA: tuple[AlgorithmName, ...] = ("spectral", "fft")
 HARDLY = 1.4  # times as long at most, for less memory
-PRICE = 1.4e-9  # seconds at most for each byte of transformed filters that is spared
-TRANSFORMED = 32  # bytes of a tap's transforms, of three axes
+ROOM = 1.0  # images of the largest node that a layer's transformed filters may take, while that node waits
 PASSED = ("linear", "relu")  # activation functions that convolutions apply in passing
 
 
@@ -40,11 +39,12 @@ def forward_plan(
 
 
 def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
-    """Return a plan without spectra, and with few transformed filters, if it is hardly slower than the quickest one.
+    """Return a plan for passes that make what is derived from filters anew, in little memory, and hardly slower.
 
-    Spectra take several times the memory of Winograd's transforms, and these of small images with many channels more
-    than they gain: such layers run directly, those first that lose least for the memory, while they lose little for
-    it. Depends on network and sizes alone.
+    Without spectra, which take several times the memory of Winograd's transforms. These share the memory of the
+    images: layers of small images run directly where their transforms would take more than that, or longer to make
+    than they gain, those first that lose least. The quickest plan where all that costs much. Depends on network and
+    sizes alone.
     """
     quickest = forward_plan(network, geometry, conv)
     lean = forward_plan(network, geometry, conv, without=SPECTRA)
@@ -52,13 +52,17 @@ def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:
     spent = forward_seconds(network, geometry, lean)
     if spent > most:
         return quickest
-    layers, more = dict(lean.layers), dict[str, float]()
+    layers, more, made = dict(lean.layers), dict[str, float](), dict[str, float]()
     for name, shape in _convolutions(network, geometry):
-        if layers[name].forward == "winograd":
+        if layers[name].forward == "winograd" and (needed := filter_bytes(shape)):
             more[name] = seconds_by(DIRECT, shape) - seconds_by(Method("winograd"), shape)
-    filters = {name: prod(shape) for name, shape in parameter_shapes(network).items()}
-    for name in sorted(more, key=lambda name: more[name] / filters[name]):
-        if spent + more[name] <= most and more[name] <= PRICE * TRANSFORMED * filters[name]:
+            made[name] = needed
+    room = ROOM * max(
+        4 * node.channels * voxels(geometry.nodes[node.name].shape) for node in network.nodes
+    )
+    for name in sorted(more, key=lambda name: more[name] / made[name]):
+        costs = made[name] > room or more[name] <= made[name] / FILTER_RATE
+        if spent + more[name] <= most and costs:
             layers[name] = LayerPlan.of(DIRECT, DIRECT, DIRECT, "takes less memory")
             spent += more[name]
     return Plan(layers)

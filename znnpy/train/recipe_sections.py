@@ -9,6 +9,7 @@ from math import ceil
 Triple = tuple[int, int, int]
 FLAT = 2.5  # voxels so many times longer along z than along y and x: nets begin within sections
 THIN = 8  # slices below which nothing is pooled along z
+MOSTLY = 0.95  # share of voxels labelled 0 from which on it may mean that they are not labelled
 VALIDATED = 0.15  # share of the slices that validate where there are enough of them
 
 
@@ -19,7 +20,8 @@ class Seen:
     `extent` (z, y, x) of the image, None if it is not known, `resolution` in nanometres; `classes`: numbers from 0 on
     that the labels have; `shares`: of their voxels, by name; `greys`: mean and deviation of each channel of an image of
     bytes, none of others; `cores` and bytes of `memory` of this machine; `updates`: so many are wanted, with the words
-    that say why; None: as many as is usual.
+    that say why; None: as many as is usual. `several`: sources are patterns or folders of volumes, of which `extent` is
+    the least and labels are those of the first.
     """
 
     image: str = "train.h5:raw"
@@ -33,11 +35,22 @@ class Seen:
     cores: int = 1
     memory: int = 1 << 40
     updates: tuple[int, str] | None = None
+    several: bool = False
 
     @property
     def ratio(self) -> float:
         """How many times longer a voxel is along z than along y and x."""
         return self.resolution[0] / max(self.resolution[1:])
+
+    @property
+    def masked(self) -> bool:
+        """Whether labels hold two numbers, 0 and one above 1, as masks in pictures do."""
+        return self.classes > 2 and set(self.shares) == {"class 0", f"class {self.classes - 1}"}
+
+    @property
+    def scribbled(self) -> bool:
+        """Whether so few voxels have another number than 0 that it may mean that a voxel is not labelled."""
+        return self.shares.get("class 0", 0.0) >= MOSTLY
 
     @property
     def flat(self) -> bool:
@@ -67,7 +80,7 @@ def patch_of(seen: Seen, wanted: Triple, steps: list[Triple]) -> Triple:
 
 def _split(seen: Seen, patch: Triple) -> tuple[str, str]:
     """Return what selects the slices of training and of validation; nothing where there are too few."""
-    if seen.extent is None:
+    if seen.extent is None or seen.several:
         return "", ""
     depth = seen.extent[0]
     last = max(patch[0], ceil(VALIDATED * depth))
@@ -108,6 +121,11 @@ def data_section(seen: Seen, patch: Triple, target: str, *, fixed: bool = False)
             "  # validation: [{image: FILE, labels: FILE}]   # to see how good it is on others"
         )
     lines.append(f"  target: {target}{_shares(seen)}")
+    if target == "labels" and seen.scribbled:
+        lines.append(
+            "  # target: {kind: labels, first: 1}   # if 0 means not labelled, as in scribbles; with "
+            f"{'one output' if seen.classes == 2 else f'outputs: {seen.classes - 1}'}"
+        )
     lines += _normalize(seen) if fixed else []
     if seen.resolution == (1.0, 1.0, 1.0):
         lines.append(
@@ -122,8 +140,14 @@ def _quoted(source: str) -> str:
 
 
 def _shares(seen: Seen) -> str:
-    found = ", ".join(f"{share:.0%} {name}" for name, share in seen.shares.items())
+    found = ", ".join(f"{_percent(share)} {name}" for name, share in seen.shares.items())
     return f"   # of the voxels: {found}" if found else ""
+
+
+def _percent(share: float) -> str:
+    """Return a share in per cent, with a digit where none would show that there are some, or others."""
+    near = min(share, 1 - share)
+    return f"{share:.0%}" if near in (0, 1) or near >= 0.005 else f"{share:.2%}"
 
 
 def unet_section(

@@ -19,7 +19,9 @@ from znnpy.errors import VolumeError
 from znnpy.scheduler.core_count import available_cores
 from znnpy.train.recipe_sections import Seen
 from znnpy.train.recipes import OBJECTS, Recipe
+from znnpy.volume_sets import expanded, is_set
 
+_IMAGE, _LABELS = ("image", ""), ("labels", "")
 CLASSES = 256  # numbers of classes at most: more are objects
 
 
@@ -63,6 +65,23 @@ def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
             greys=_greys(raw),
         )
         return _with_labels(known, recipe, truth)
+
+
+def look_at_set(recipe: Recipe, image: str, labels: str) -> Seen:
+    """Return what is found in a pattern or folder of images and that of their labels: of the first, and all sizes.
+
+    Raises VolumeError as `look_at`, and where images and labels do not go together.
+    """
+    pairs = expanded({_IMAGE: Path(image), _LABELS: Path(labels)})
+    if len(pairs) == 1 and not is_set(Path(image)):
+        return look_at(recipe, image, labels)
+    seen = look_at(recipe, str(pairs[0][_IMAGE]), str(pairs[0][_LABELS]))
+    sizes = []
+    for pair in pairs:
+        with open_volume(str(pair[_IMAGE])) as volume:
+            sizes.append(volume.extent)
+    z, y, x = (min(along) for along in zip(*sizes, strict=True))
+    return replace(seen, image=image, labels=labels, extent=(z, y, x), several=True)
 
 
 def _greys(image: Volume) -> tuple[tuple[float, float], ...]:

@@ -105,7 +105,7 @@ def test_few_channels_by_planes_and_columns(short, monkeypatch):
 def test_staged_columns_by_outputs_and_rows(images, short, monkeypatch):
     for user in ("winograd", "winograd.passes"):
         module = import_module(f"znnpy.engine.convolution.{user}")
-        monkeypatch.setattr(module, "is_staged", lambda shape: True)
+        monkeypatch.setattr(module, "goes_staged", lambda layout, shape: True)
     net, sizes, expected = winograd_chain(images), {}, None
     for workers in WORKERS:
         found, sizes[workers] = gradients(net, (9, 12, 10), 1, workers, winograd_plan(net))

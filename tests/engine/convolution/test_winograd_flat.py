@@ -23,7 +23,7 @@ def staged(monkeypatch):
     def apply(tiles):
         for user in ("winograd", "winograd.passes"):
             module = import_module(f"znnpy.engine.convolution.{user}")
-            monkeypatch.setattr(module, "is_staged", lambda shape: tiles > 0)
+            monkeypatch.setattr(module, "goes_staged", lambda layout, shape: tiles > 0)
         monkeypatch.setattr(winograd, "GROUP_TILES", tiles)
 
     return apply

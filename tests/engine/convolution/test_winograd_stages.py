@@ -30,7 +30,9 @@ def stages(request, monkeypatch):
     def apply(staged=True):
         emitters = "znnpy.engine.convolution.winograd"
         for user in ("", ".passes"):
-            monkeypatch.setattr(import_module(emitters + user), "is_staged", lambda shape: staged)
+            monkeypatch.setattr(
+                import_module(emitters + user), "goes_staged", lambda layout, shape: staged
+            )
         for user in ("", ".stages", ".filters"):
             module = import_module(emitters + user)
             monkeypatch.setattr(module, "on_the_way", lambda layout, shape: staged and made)

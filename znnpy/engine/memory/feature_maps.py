@@ -124,8 +124,14 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
 
 
 def _passes(layout: Layout, node: Node) -> bool:
-    """Return whether a node's values may be overwritten within the step; users read outputs after it."""
-    return node.kind != "input" and bool(layout.network.outgoing(node.name))
+    """Return whether a node's values may be overwritten within the step; users read outputs after it.
+
+    Of those that do not lie planar they read the copy that is staged.
+    """
+    if node.kind == "input":
+        return False
+    staged = layout.lean and layout.lanes(node.name) != 1
+    return staged or bool(layout.network.outgoing(node.name))
 
 
 def _reserve_copies(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:

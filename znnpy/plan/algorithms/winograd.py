@@ -267,6 +267,12 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     }
 
 
+def filter_bytes(shape: ConvShape) -> float:
+    """Return the bytes of transformed filters that a forward pass makes beforehand; 0 if it makes them on the way."""
+    changing = replace(shape, passes=PASSES)
+    return 0.0 if is_staged(changing) and makes_filters(changing) else _points_bytes(shape)
+
+
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """Return the seconds of a forward pass."""
     return _forward_seconds(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
@@ -17,7 +18,7 @@ from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ConvShape
+from znnpy.plan import PASSES, ConvShape
 from znnpy.plan.algorithms.winograd import (
     FILTER_RATE,
     backward_shape,
@@ -44,13 +45,24 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
         _derive(step, build, edge, backward=True)
 
 
+def goes_staged(layout: Layout, shape: ConvShape) -> bool:
+    """Return whether a pass goes in stages instead of slabs; both give the same values."""
+    return is_staged(_remade(layout, shape))
+
+
 def on_the_way(layout: Layout, shape: ConvShape) -> bool:
     """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks."""
-    if not (is_staged(shape) and makes_filters(shape)):
+    seen = _remade(layout, shape)
+    if not (is_staged(seen) and makes_filters(seen)):
         return False
     sets = -(-shape.batch * tile_count(shape) // SET_TILES)
     tasks = FORMS[shape.size].points_z * -(-shape.outputs // (PAIR * LANES)) * sets
     return bool(2 * tasks >= layout.grain.fewest)
+
+
+def _remade(layout: Layout, shape: ConvShape) -> ConvShape:
+    """Return the shape as one of a layer whose filters change from pass to pass, or never."""
+    return replace(shape, passes=PASSES if layout.filters_pass else ("forward",))
 
 
 def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:

@@ -14,7 +14,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     tile_rows,
     tile_words,
 )
-from znnpy.engine.convolution.winograd.filters import made
+from znnpy.engine.convolution.winograd.filters import goes_staged, made
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.memory.allocation import Build
@@ -28,7 +28,6 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import (
     backward_shape,
-    is_staged,
     new_voxels,
     refusal,
     winograd_seconds,
@@ -70,7 +69,7 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 def _emit(step: Step, ends: Ends) -> None:
     # By sizes alone; both ways give the same values.
-    if is_staged(ends.shape):
+    if goes_staged(ends.build.layout, ends.shape):
         emit_staged(step, ends)
     else:
         _emit_slabs(step, ends, made(step, ends.build, ends.edge, backward=ends.backward))

@@ -1,0 +1,60 @@
+"""Whole commands side by side: wall time, processor time and peak memory of each, imports included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MIB = 1 << 20
+
+
+class Cost(NamedTuple):
+    """What a command took: seconds, seconds of all processors, most bytes in memory."""
+
+    seconds: float
+    processor: float
+    peak: float
+
+
+def measured(line: Sequence[str], threads: int) -> Cost:
+    """Run a command and return what it took; the program ends with its words if it fails."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(said.decode()[-2000:])
+    spent = time.perf_counter() - began
+    return Cost(spent, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024.0)
+
+
+def compared(
+    theirs: str, lines: Sequence[tuple[Sequence[str], Sequence[str]]], threads: int
+) -> None:
+    """Run pairs of commands, another program's (`theirs`) and znnpy's, in turns, and print costs and ratios.
+
+    Ratios are of the best of all rounds.
+    """
+    found: dict[str, list[Cost]] = {theirs: [], "znnpy": []}
+    for pair in lines:
+        for name, line in zip(found, pair, strict=True):
+            cost = measured(line, threads)
+            found[name].append(cost)
+            print(
+                f"{name:13} {cost.seconds:8.1f} s {cost.processor:8.1f} processor s {cost.peak / MIB:8.0f} MiB",
+                flush=True,
+            )
+    best = {name: [min(column) for column in zip(*own, strict=True)] for name, own in found.items()}
+    time_, processor, memory = (a / b for a, b in zip(best[theirs], best["znnpy"], strict=True))
+    print(
+        f"znnpy takes 1 / {time_:.1f} of the time, 1 / {processor:.1f} of the processor time, "
+        f"1 / {memory:.1f} of the memory"
+    )
