@@ -9,7 +9,7 @@ from znnpy.config.training_section import ConvChoice
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Plan
-from znnpy.plan.algorithms import depthwise, winograd
+from znnpy.plan.algorithms import depthwise, winograd, winograd_gradients
 from znnpy.plan.cost import STREAM_RATE
 from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, SHARED
 
@@ -100,28 +100,67 @@ def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
     assert found >= groups * read
 
 
-def test_weight_gradients_in_panels_pay_for_transforms_that_each_makes():
-    narrow, wide = (padless((images, images), 16) for images in (16, 128))
-    costs = [winograd.costs(shape, None)["weight"] for shape in (narrow, wide)]
-    alone = [winograd.weight_seconds(shape) for shape in (narrow, wide)]
-    assert costs[0] < 1.2 * alone[0]
-    assert costs[1] > 1.5 * alone[1]
+@pytest.mark.parametrize(
+    ("images", "size", "extent", "joint"),
+    [
+        (16, (3, 3, 3), (64, 64, 64), True),
+        (512, (3, 3, 3), (4, 4, 4), True),
+        (24, (3, 1, 1), (32, 64, 64), True),
+        (32, (1, 3, 3), (16, 128, 128), False),  # few products beside bytes from memory
+        (64, (1, 3, 3), (1, 256, 256), True),
+        (64, (1, 1, 3), (16, 64, 64), False),
+        (128, (1, 1, 3), (8, 32, 32), True),
+    ],
+)
+def test_weight_gradients_go_in_two_stages_but_of_few_channels_in_planes(
+    images, size, extent, joint
+):
+    shape = replace(padless((images, images), extent[0]), size=size, target=extent)
+    assert winograd_gradients.is_joint(shape) == joint
+
+
+@pytest.mark.parametrize(
+    ("images", "extent", "batch", "ranges"),
+    [
+        (320, 8, 1, (1, 1)),
+        (320, 8, 3, (1, 1)),  # of 24 tiles
+        (128, 8, 8, (2, 1)),  # of 32
+        (128, 16, 1, (1, 2)),
+        (64, 32, 2, (2, 16)),
+        (16, 9, 3, (3, 1)),  # of 27 each
+    ],
+)
+def test_ranges_of_two_stages_have_about_as_many_tiles_as_caches_hold(
+    images, extent, batch, ranges
+):
+    shape = replace(padless((images, images), extent), batch=batch)
+    lines = (-(-extent // winograd.NEW)) ** 2
+    assert winograd_gradients.joint_ranges(shape, lines) == ranges
+
+
+def test_weight_gradients_in_two_stages_pay_for_each_transform_of_sums():
+    """And so less for a batch of small samples, which are summed together, than for each of them."""
+    one = padless((256, 256), 8)
+    costs = [
+        winograd.costs(shape, None)["weight"] / shape.batch
+        for shape in (one, replace(one, batch=4))
+    ]
+    assert costs[1] < 0.8 * costs[0]
+    assert winograd.costs(one, None)["weight"] == sum(winograd_gradients.joint_seconds(one))
 
 
 @pytest.mark.parametrize(
     ("images", "extent", "count"),
     [
-        (16, 64, 36),  # one panel: ranges alone make tasks, and their sums cost little
-        (64, 32, 4),
-        (128, 32, 3),
-        (300, 15, 1),  # panels are tasks enough
-        (256, 8, 1),
+        (16, (16, 128, 128), 24),
+        (32, (16, 256, 256), 113),
+        (48, (1, 64, 64), 2),
     ],
 )
 def test_weight_gradients_are_cut_into_ranges_while_their_sums_cost_little(images, extent, count):
-    shape = padless((images, images), extent)
-    lines = (-(-extent // winograd.NEW)) ** 2
-    assert winograd.range_count(shape, lines) == count
+    shape = replace(padless((images, images), 1), size=(1, 3, 3), target=extent)
+    lines = extent[0] * -(-extent[1] // winograd.NEW)
+    assert winograd_gradients.range_count(shape, lines) == count
 
 
 def test_a_depthwise_pass_is_bound_by_its_operations_or_by_its_images():

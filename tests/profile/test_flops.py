@@ -86,7 +86,9 @@ def test_minimal_filtering_is_counted():
     assert passes[Pass.FORWARD] == tiles * (products + 12 * source + 9 * target)
     assert passes[Pass.BACKWARD] == back * (products + 9 * source + 12 * target)
     made = {_task(flops, step, "conv2", Part.FILTER_POINTS) for step in list(PASS_OF.values())[:2]}
-    assert {passes[Pass.WEIGHT] - passes[Pass.FORWARD]} == made
+    tiled = _task(flops, Pass.WEIGHT, "conv2", Part.TILES)
+    assert {tiled + passes[Pass.WEIGHT] - passes[Pass.FORWARD]} == made
+    assert tiled == tiles * (12 * source + 9 * target)
 
 
 RANKS = """

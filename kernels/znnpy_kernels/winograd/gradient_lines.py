@@ -10,7 +10,17 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.simd.codegen import Value, load_vector, multiply_add, store_vector, word
+from znnpy_kernels.simd.codegen import (
+    Value,
+    counted_loop,
+    float_pointer,
+    load_vector,
+    multiply_add,
+    prefetch,
+    store_vector,
+    word,
+)
+from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.winograd.forms import Axis, axes_of
 from znnpy_kernels.winograd.line_transforms import (
     Line,
@@ -33,35 +43,43 @@ def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
         [b.fadd(m[3], m[4]), b.fsub(m[3], m[4])],
     )
 
-    def tap(number: int) -> Value:
-        first = b.fmul(low[number % 2], _constant(matrix[1, number]))
+    def tap(number: int, one: Value | None) -> Value:
+        factor, value = _constant(matrix[1, number]), low[number % 2]
+        first = b.fmul(value, factor) if one is None else multiply_add(b, value, factor, one)
         return multiply_add(b, high[number % 2], _constant(matrix[3, number]), first)
 
-    return [b.fadd(m[0], tap(0)), tap(1), b.fadd(m[5], tap(2))]
+    return [tap(0, m[0]), tap(1, None), tap(2, m[5])]
 
 
+LINE_BYTES = 64
 Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 
 
-def _depth_of(line: Line, count: Count) -> Any:
-    """The intrinsic `(form, source, step, target, target_step)`: the vectors of a column along z, transformed."""
+def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0) -> Any:
+    """The intrinsic `(form, source, step, target, target_step)`: vectors along an axis, z at first, transformed.
 
-    def depth(
+    `ahead`: bytes behind each target that are asked for, to be written next; 0: none are.
+    """
+
+    def along(
         typingctx: Any, form: Any, source: Any, step: Any, target: Any, target_step: Any
     ) -> tuple[Signature, Any]:
-        values = count(axes_of(form)[0])
+        values = count(axes_of(form)[axis])
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step, target, target_step) = builder, args
-            column = [load_vector(b, _at(b, source, z, step)) for z in range(values)]
-            for z, value in enumerate(line(b, column)):
-                store_vector(b, value, _at(b, target, z, target_step))
+            loaded = [load_vector(b, _at(b, source, one, step)) for one in range(values)]
+            for one, value in enumerate(line(b, loaded)):
+                place = b.add(target, b.mul(target_step, word(one)))
+                store_vector(b, value, float_pointer(b, place))
+                if ahead:
+                    prefetch(b, b.add(place, word(ahead)), write=True, level=1)
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 4), codegen
 
-    return intrinsic(depth)
+    return intrinsic(along)
 
 
 def _plane_of(line: Line, count: Count) -> Any:
@@ -103,6 +121,26 @@ def _new(axis: Axis) -> int:
     return axis.new
 
 
-source_depth = _depth_of(source_line, _points)
-gradient_plane, gradient_depth = _plane_of(gradient_line, _new), _depth_of(gradient_line, _new)
-filter_plane, filter_depth = _plane_of(filter_line, _points), _depth_of(filter_line, _points)
+gradient_plane, filter_plane = _plane_of(gradient_line, _new), _plane_of(filter_line, _points)
+filter_depth, filter_height, filter_width = (_line_of(filter_line, _points, n) for n in range(3))
+# Of points that lie tile by tile, for which stores would wait: those of the next tile are asked for.
+source_column = _line_of(source_line, _points, ahead=VECTOR_BYTES)
+gradient_column = _line_of(gradient_line, _new, ahead=VECTOR_BYTES)
+
+
+@intrinsic
+def ask_to_write(typingctx: Any, address: Any, lines: Any) -> tuple[Signature, Any]:
+    """Ask for so many cache lines from an address on, which are to be written."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        address, lines = args
+
+        def line(number: Value, _: list[Value]) -> list[Value]:
+            here = builder.add(address, builder.mul(number, word(LINE_BYTES)))
+            prefetch(builder, here, write=True, level=1)
+            return []
+
+        counted_loop(builder, lines, [], line, maybe_empty=True)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen

@@ -1,7 +1,7 @@
 """Products at the points of Winograd's transforms: one small matrix product a point.
 
-Tiles times filters are summed over input channels, for one point or for the points of one column of planes; tiles times
-output gradients are summed over tiles, for weight gradients.
+Tiles times filters are summed over input channels, for one point or for the points of one column of planes; for weight
+gradients see `gradient_products`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ from znnpy_kernels.winograd.early_requests import ask, turns_of
 # 28 sums, a filter and a broadcast of 32 registers; with two vectors 14 * 2 sums and two filters. Of 16: 12
 # sums, and the rest as before.
 ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
-# The same of channels of the gradient's products.
-# At most LANES, as a block has no more channels.
-IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 
 
 def _products_of(grown: bool) -> Any:
@@ -106,60 +103,6 @@ def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value], g
     # Written when all is read: targets may be the place of the sources (`room`).
     for value, place in zip(sums, places, strict=True):
         store_vector(b, value, place)
-
-
-@intrinsic(prefer_literal=True)
-def add_products(
-    typingctx: Any,
-    vectors: Any,
-    source: Any,
-    gradient: Any,
-    gradient_block: Any,
-    tiles: Any,
-    target: Any,
-    target_image: Any,
-    images: Any,
-) -> tuple[Signature, Any]:
-    """Add `images` <= IMAGES[vectors - 1] images times `vectors` vectors of gradients over `tiles`.
-
-    Addresses and steps in bytes; tiles of source [tile][image] and gradients [tile][lane] lie LANES
-    floats apart. Each sum is taken in the order of the tiles.
-    """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        number, words = vectors.literal_value, list(args[1:-1])
-        counts = range(1, IMAGES[number - 1] + 1)
-        by_count(
-            builder, args[-1], counts, lambda images: _over_tiles(builder, number, images, words)
-        )
-        return context.get_dummy_value()
-
-    return types.void(vectors, *[types.int64] * 7), codegen
-
-
-def _over_tiles(b: ir.IRBuilder, vectors: int, images: int, words: list[Value]) -> None:
-    source, gradient, gradient_block, tiles, target, target_image = words
-    places = [
-        moved(b, float_pointer(b, b.add(target, b.mul(target_image, word(image)))), j * LANES)
-        for image in range(images)
-        for j in range(vectors)
-    ]
-
-    def tile(_: Value, carried: list[Value]) -> list[Value]:
-        scalars, gradient, *sums = carried
-        factors = [
-            load_vector(b, float_pointer(b, b.add(gradient, b.mul(gradient_block, word(j)))))
-            for j in range(vectors)
-        ]
-        new = add_outer(b, factors, (moved(b, scalars, image) for image in range(images)), sums)
-        return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *new]
-
-    # Sums begin with what is there: they grow over groups of tiles.
-    before = [load_vector(b, where) for where in places]
-    carried = [float_pointer(b, source), gradient, *before]
-    _, _, *sums = counted_loop(b, tiles, carried, tile)
-    for value, where in zip(sums, places, strict=True):
-        store_vector(b, value, where)
 
 
 def odd_bytes(vectors: int) -> int:

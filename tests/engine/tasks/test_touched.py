@@ -95,12 +95,12 @@ def test_tasks_of_any_network(seed, conv):
     check(net, output, lambda model: arrays, loss="square", conv=conv, threads=1, **sizes)
 
 
-def padded():
+def padded(taps=(3, 3, 3)):
     """A layer of many images between small ones, padded, by Winograd where it can be."""
     net = network(
         [("x", "input", 1), ("a", "transfer", 17, {"function": "relu"}),
          ("b", "transfer", 18, {"function": "elu"}), ("y", "transfer", 2)],
-        [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(3, 3, 3, padding="same")),
+        [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(*taps, padding="same")),
          ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
     passes = ("forward", "gradient", "weight")
@@ -109,10 +109,20 @@ def padded():
 
 
 @pytest.mark.parametrize("output", [(5, 6, 7), (1, 2, 9)])
-def test_tasks_of_winograd_layers(output):
-    net, plan = padded()
+@pytest.mark.parametrize(
+    ("taps", "kernels"),
+    [
+        (
+            (3, 3, 3),
+            {"winograd_source_points", "winograd_gradient_points", "winograd_gradient_sums"},
+        ),
+        ((1, 3, 3), {"winograd_gradient_1x3x3"}),
+    ],
+)
+def test_tasks_of_winograd_layers(taps, kernels, output):
+    net, plan = padded(taps)
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
-    assert "winograd_gradient" in found
+    assert kernels <= found.keys()
 
 
 @pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")

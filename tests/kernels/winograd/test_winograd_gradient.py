@@ -1,15 +1,14 @@
-"""Filter gradients by Winograd's minimal filtering against sums in float64 NumPy."""
+"""Filter gradients of few channels by Winograd's minimal filtering against sums in float64 NumPy."""
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, normal
-from correlations import FLAT
+from blocked_images import Blocked
+from filter_gradients import Triple, expected_gradient, operands
 from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
@@ -21,29 +20,13 @@ from znnpy_kernels.winograd.weight_gradient import (
     gradient_floats,
 )
 
-Triple = tuple[int, int, int]
-K3 = (3, 3, 3)
-
-
-def expected(images: Any, gradients: Any, dilation: Triple, size: Triple = K3) -> Any:
-    """Gradients of filters (output, input, z, y, x), in float64."""
-    found = np.zeros((len(gradients), len(images), *size))
-    for taps in product(*map(range, size)):
-        cut = (
-            slice(t * d, t * d + n)
-            for t, d, n in zip(taps, dilation, gradients.shape[1:], strict=True)
-        )
-        seen = images[:, *cut].astype(np.float64)
-        found[:, :, *taps] = np.einsum("izyx,ozyx->oi", seen, gradients.astype(np.float64))
-    return found
-
 
 def run(
     images: Any,
     gradients: Any,
     dilation: Triple,
     tiles: Any = None,
-    size: Triple = K3,
+    size: Triple = (1, 3, 3),
     gap: int = 2,
 ) -> Any:
     """The sum over tasks of the given ranges (z0, z1, y0, y1) of tiles."""
@@ -72,32 +55,8 @@ def run(
     return total
 
 
-def operands(
-    inputs: int, outputs: int, shape: Triple, dilation: Triple, size: Triple = K3
-) -> tuple[Any, Any]:
-    wide = (n + (k - 1) * d for n, k, d in zip(shape, size, dilation, strict=True))
-    return normal(1, inputs, *wide), normal(2, outputs, *shape)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "shape", "dilation"),
-    [
-        (1, 1, (1, 1, 1), (1, 1, 1)),
-        (1, 1, (4, 4, 4), (1, 1, 1)),
-        (3, 5, (5, 6, 7), (1, 2, 1)),
-        (LANES, LANES, (9, 12, 33), (1, 1, 1)),
-        (LANES + 1, 2 * LANES + 1, (9, 8, 12), (2, 1, 3)),
-        (12, 2 * LANES, (3, 17, 5), (4, 4, 4)),
-    ],
-)
-def test_sums_products(inputs: int, outputs: int, shape: Triple, dilation: Triple) -> None:
-    images, gradients = operands(inputs, outputs, shape, dilation)
-    wanted = expected(images, gradients, dilation)
-    assert np.abs(run(images, gradients, dilation) - wanted).max() <= 1e-5 * np.abs(wanted).max()
-
-
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("size", FORMS)
+@pytest.mark.parametrize("size", WINOGRAD_GRADIENT)
 def test_tiles_that_are_asked_for_early_have_the_same_sums(size: Triple) -> None:
     images, gradients = operands(LANES + 2, LANES + 1, (5, 12, 33), (1, 1, 1), size)
     # Sums of these stay in a cache. What lies within the caches next to a core is not asked for; gaps between blocks
@@ -107,12 +66,12 @@ def test_tiles_that_are_asked_for_early_have_the_same_sums(size: Triple) -> None
     assert Blocked.of(images, 16).memory.nbytes > NEAR_BYTES
     assert Blocked.of(images).memory.nbytes + Blocked.of(gradients).memory.nbytes < NEAR_BYTES
     assert np.array_equal(near, far)
-    wanted = expected(images, gradients, (1, 1, 1), size)
+    wanted = expected_gradient(images, gradients, (1, 1, 1), size)
     assert np.abs(far - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 @pytest.mark.quick(6)
-@pytest.mark.parametrize("size", FLAT)
+@pytest.mark.parametrize("size", WINOGRAD_GRADIENT)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "shape", "dilation"),
     [
@@ -127,14 +86,15 @@ def test_sums_products_of_flat_filters(
 ) -> None:
     z, y, x = (d if k > 1 else 1 for d, k in zip(dilation, size, strict=True))
     images, gradients = operands(inputs, outputs, shape, (z, y, x), size)
-    wanted = expected(images, gradients, (z, y, x), size)
+    wanted = expected_gradient(images, gradients, (z, y, x), size)
     found = run(images, gradients, (z, y, x), size=size)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 def test_tasks_take_the_tiles_that_they_are_told() -> None:
-    images, gradients = operands(4, 6, (11, 14, 9), (2, 1, 1))
-    wanted = expected(images, gradients, (2, 1, 1))
-    tasks = [(z, z + 1, y, y + 2) for z in range(4) for y in (0, 2)]
-    found = run(images, gradients, (2, 1, 1), tasks)
+    size, dilation = (1, 3, 3), (1, 2, 1)
+    images, gradients = operands(4, 6, (3, 14, 9), dilation, size)
+    wanted = expected_gradient(images, gradients, dilation, size)
+    tasks = [(z, z + 1, y, y + 2) for z in range(3) for y in (0, 2)]
+    found = run(images, gradients, dilation, tasks, size)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()

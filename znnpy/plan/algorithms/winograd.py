@@ -7,49 +7,42 @@ the measurements behind the rates.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from znnpy.network.types import Triple
-from znnpy.plan.algorithms.protocol import Traits, stride_refusal
-from znnpy.plan.cost import LANES_COUNTED, MOST_PLANAR, ConvShape
+from znnpy.plan.algorithms.protocol import Traits
+from znnpy.plan.algorithms.winograd_gradients import gradient_costs
+from znnpy.plan.algorithms.winograd_tiles import NEW as NEW
+from znnpy.plan.algorithms.winograd_tiles import POINTS as POINTS
+from znnpy.plan.algorithms.winograd_tiles import between_planar as between_planar
+from znnpy.plan.algorithms.winograd_tiles import blocks_of as _blocks
+from znnpy.plan.algorithms.winograd_tiles import lattice_steps as lattice_steps
+from znnpy.plan.algorithms.winograd_tiles import new_voxels as new_voxels
+from znnpy.plan.algorithms.winograd_tiles import planar_seconds as _planar_seconds
+from znnpy.plan.algorithms.winograd_tiles import points_of_tile as points_of_tile
+from znnpy.plan.algorithms.winograd_tiles import refusal as refusal
+from znnpy.plan.algorithms.winograd_tiles import tile_count as tile_count
+from znnpy.plan.algorithms.winograd_tiles import tile_layers as tile_layers
+from znnpy.plan.algorithms.winograd_tiles import tiles_by_axis as _tiles
+from znnpy.plan.algorithms.winograd_tiles import transform_share as _share
+from znnpy.plan.algorithms.winograd_tiles import whole_lanes as _lanes
+from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
-from znnpy.plan.types import PASSES, Method, PartSeconds, PassName
+from znnpy.plan.types import PASSES, Method, PartSeconds
 
-NEW = 4  # outputs of a tile along an axis of three taps: F(4, 3)
-POINTS = {3: 6, 1: 1}  # of a tile along an axis, by the filter's taps: 4 + 3 - 1
 # Rates of one core, measured within layers of 12 to 32 channels.
 # Only ratios matter: they choose between slabs and stages, cut passes into tasks, and compare with
 # other algorithms.
 PRODUCT_RATE = 150e9  # flop/s
-# Points of a cube. Seconds of transforms are those of its tiles; by the axes that are transformed tiles take these
-# shares: as many as points, but that lines, with few of them a voxel, wait for memory.
-CUBE = 216
-SHARES = {3: 1.0, 2: 1 / 6, 1: 1 / 18}
 SOURCE_SECONDS = 0.6e-6  # transform of a tile's LANES_COUNTED source channels
 TARGET_SECONDS = 0.45e-6  # of its output channels
-# The same within weight gradients.
-WEIGHT_RATE = 110e9
-SOURCE_POINTS_SECONDS, GRADIENT_POINTS_SECONDS = 0.7e-6, 0.5e-6
 FILTER_RATE = 14e9  # bytes/s of transformed filters, while they are made
 FILTERS_RATE = 20e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
 FAR_RATE, FAR_BYTES = 18e9, 1 << 23
-# Seconds of a tile between planar channels: transforms of an input, of an output, products of a pair; the same within
-# weight gradients, whose sums over lanes are part of the pairs'.
+# Seconds of a tile between planar channels: transforms of an input, of an output, products of a pair.
 PLANAR_SECONDS = 30e-9, 26e-9, 1.4e-9
-PLANAR_WEIGHT_SECONDS = 32e-9, 28e-9, 3.4e-9
-TAPS_SECONDS = 66e-9  # of a pair of channels: taps from the sums of its points
-PANEL_PAIRS = 1536  # of channels whose sums, of 216 points each, stay in an L2 cache: 1.3 MB
-# Each range clears and transforms back sums of its own: it takes so long at least, and transforming back takes at
-# most this share of it, where there are tasks enough.
-RANGE_SECONDS, TAPS_SHARE = 2.5e-4, 0.1
-# So many tasks are left even if transforming sums then takes more than its share.
-FEWEST_TASKS = 16
-# More ranges give more tasks and more memory; adding them up reads all of it once more.
-PARTIAL_BYTES = 1 << 22  # of gradients of ranges side by side
-FEWEST_RANGES = 16  # allowed however large a layer's filters are, so that many workers have work
 # Tiles of a group, about, and of one that reads the filters from beyond an L3 cache: data between its stages leave
 # the L2 cache in any case, so a larger group reads filters less often.
 GROUP_TILES, FAR_GROUP_TILES = 64, 128
@@ -78,21 +71,6 @@ traits = Traits(
 )
 
 
-def refusal(size: Triple, stride: Triple) -> str:
-    """Refuse sizes other than one and three taps an axis, and strides above 1."""
-    taken = max(size) > 1 and all(taps in POINTS for taps in size)
-    return stride_refusal(stride) or (
-        "" if taken else "winograd takes filters of three taps along some axes and one along others"
-    )
-
-
-def between_planar(shape: ConvShape) -> tuple[PassName, ...]:
-    """All passes of layers of so few channels that most lanes would be idle: lanes go over tiles along x."""
-    few = max(shape.inputs, shape.outputs) <= MOST_PLANAR and shape.between and shape.groups == 1
-    lies = shape.size[2] == 3 and lattice_steps(shape.size, shape.dilation) == (1, 1, 1)
-    return PASSES if few and lies and not refusal(shape.size, shape.stride) else ()
-
-
 def told(shape: ConvShape) -> list[Method]:
     """Return the one method."""
     return [METHOD]
@@ -117,43 +95,6 @@ def backward_shape(shape: ConvShape) -> ConvShape:
         source=shape.target,
         target=shape.source,
     )
-
-
-def new_voxels(size: Triple) -> Triple:
-    """Return the outputs of a tile along each axis, for filters of this size."""
-    z, y, x = (NEW if taps > 1 else 1 for taps in size)
-    return z, y, x
-
-
-def points_of_tile(size: Triple) -> int:
-    """Return the points of a tile for filters of this size: 216 of cubes, 36 of flat ones."""
-    return prod(POINTS[taps] for taps in size)
-
-
-def tile_layers(extent: int, dilation: int, new: int) -> int:
-    """Return the number of tiles of `new` outputs along an axis, over all its interleaved lattices."""
-    return sum(-(-points // new) for points in lattices(extent, dilation))
-
-
-def lattice_steps(size: Triple, dilation: Triple) -> Triple:
-    """Return the voxels from tap to tap; 1 along axes of one tap, whose voxels are a single lattice."""
-    z, y, x = (apart if taps > 1 else 1 for taps, apart in zip(size, dilation, strict=True))
-    return z, y, x
-
-
-def tile_count(shape: ConvShape) -> int:
-    """Return the number of tiles of one image of the batch."""
-    return prod(_tiles(shape))
-
-
-def _tiles(shape: ConvShape) -> Triple:
-    z, y, x = map(tile_layers, shape.target, shape.dilation, new_voxels(shape.size))
-    return z, y, x
-
-
-def _share(shape: ConvShape) -> float:
-    """Return the seconds of a tile's transforms by those of a cube's."""
-    return SHARES[sum(taps > 1 for taps in shape.size)]
 
 
 def is_staged(shape: ConvShape) -> bool:
@@ -224,13 +165,6 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
     return found, max(wanted, SUMS_BYTES * found // point)
 
 
-def _planar_seconds(shape: ConvShape, rates: tuple[float, float, float]) -> float:
-    """Return the seconds of a pass between planar channels on one core."""
-    source, target, pair = rates
-    tile = shape.inputs * source + shape.outputs * target + shape.inputs * shape.outputs * pair
-    return shape.batch * tile_count(shape) * _share(shape) * tile
-
-
 def _points_bytes(shape: ConvShape) -> float:
     """Return the bytes of the filters transformed for a forward pass."""
     return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
@@ -263,7 +197,7 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
     return {
         "forward": _forward_seconds(shape) + _making_seconds(shape),
         "gradient": _forward_seconds(backward) + _making_seconds(backward),
-        "weight": weight_seconds(shape) + _panel_seconds(shape),
+        "weight": gradient_costs(shape),
     }
 
 
@@ -276,41 +210,6 @@ def filter_bytes(shape: ConvShape) -> float:
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     """Return the seconds of a forward pass."""
     return _forward_seconds(shape)
-
-
-def panels(size: Triple, blocks: int, lanes: int = LANES_COUNTED) -> tuple[int, int]:
-    """Return how many parts a task cuts its blocks of inputs into, and the pairs of blocks of outputs that it takes."""
-    pairs, most = blocks * 2 * lanes * lanes, PANEL_PAIRS * CUBE // points_of_tile(size)
-    return -(-pairs // most), max(1, most // pairs)
-
-
-def range_count(shape: ConvShape, lines: int) -> int:
-    """Return how many ranges of `lines` rows of tiles along x are summed apart for each sample; by sizes alone."""
-    rows, columns = _blocks(shape)
-    parts, together = panels(shape.size, rows)
-    tasks = shape.batch * parts * -(-columns // (2 * together))
-    pairs = shape.inputs * columns * LANES_COUNTED
-    seconds = weight_seconds(shape) / shape.batch
-    # Few enough that transforming sums stays a small share, unless that left fewer than
-    # FEWEST_TASKS tasks.
-    cheap = max(TAPS_SHARE * seconds / (pairs * TAPS_SECONDS * _share(shape)), FEWEST_TASKS / tasks)
-    # Each sample has ranges of its own, so the batch shares the memory.
-    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(shape.size) * pairs)) // shape.batch
-    # Bits depend on the number of ranges: sizes and constants decide, never workers or measured
-    # time.
-    return max(1, min(lines, most, int(seconds / RANGE_SECONDS), int(cheap)))
-
-
-def weight_seconds(shape: ConvShape) -> float:
-    """Return the seconds of the weight gradient on one core, without repeated work of its parts: for its cuts."""
-    if between_planar(shape):
-        return _planar_seconds(shape, PLANAR_WEIGHT_SECONDS)
-    tiles = shape.batch * tile_count(shape)
-    rows, columns = _blocks(shape)
-    pairs = shape.inputs * columns * LANES_COUNTED
-    products = 2.0 * points_of_tile(shape.size) * pairs / WEIGHT_RATE
-    transforms = rows * SOURCE_POINTS_SECONDS + columns * GRADIENT_POINTS_SECONDS
-    return tiles * (_share(shape) * transforms + products)
 
 
 def _forward_seconds(shape: ConvShape) -> float:
@@ -371,29 +270,6 @@ def _making_seconds(shape: ConvShape) -> float:
 def _changed_seconds(shape: ConvShape) -> float:
     """Return the seconds to transform all filters beforehand; in training, where they change, else 0."""
     return _points_bytes(shape) / FILTER_RATE * shape.training
-
-
-def _panel_seconds(shape: ConvShape) -> float:
-    """Return the seconds that panels and ranges of a weight gradient add: repeated transforms of tiles and sums."""
-    if between_planar(shape):
-        return 0.0
-    tiles = shape.batch * tile_count(shape)
-    rows, columns = _blocks(shape)
-    parts, together = panels(shape.size, rows)
-    again = rows * SOURCE_POINTS_SECONDS * (-(-columns // (2 * together)) - 1)
-    again += columns * GRADIENT_POINTS_SECONDS * (parts - 1)
-    z, y, _ = _tiles(shape)
-    sums = shape.batch * range_count(shape, z * y) * shape.inputs * _lanes(shape.outputs)
-    return _share(shape) * (tiles * again + sums * TAPS_SECONDS)
-
-
-def _blocks(shape: ConvShape) -> tuple[int, int]:
-    """Return the blocks of inputs and of outputs."""
-    return -(-shape.inputs // LANES_COUNTED), -(-shape.outputs // LANES_COUNTED)
-
-
-def _lanes(channels: int) -> int:
-    return -(-channels // LANES_COUNTED) * LANES_COUNTED
 
 
 def _filters_seconds(floats: int) -> float:

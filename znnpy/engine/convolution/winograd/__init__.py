@@ -22,6 +22,7 @@ from znnpy.plan.algorithms.winograd import (
     points_of_tile,
     tile_count,
 )
+from znnpy.plan.algorithms.winograd_gradients import is_joint
 
 # Of a line's transform: 2 for each of its coefficients. They decide no plan, only rates in reports.
 SOURCE_FLOPS = 2 * 22  # six points from as many voxels
@@ -57,21 +58,32 @@ def operations(
         for part, flops in _tiles(seen, staged=staged).items():
             found[task._replace(part=part)] = flops * bands
         found[made] = found.get(made, 0.0) + filters * bands
+        if which == "weight" and layout.lanes(edge.source) > 1 and is_joint(shape):
+            points = shape.batch * tile_count(shape) * sum(_transforms(shape)) * bands
+            found[task] -= points
+            found[task._replace(part=Part.TILES)] = points
     return found
+
+
+def _transforms(shape: ConvShape) -> tuple[float, float]:
+    """Return the operations of the transforms of a tile of the source, and of the target, of all channels."""
+    # Along y first, then along the other two axes.
+    z, y, x = shape.size
+    lines, points = _lines((y, z, x), NEW), points_of_tile(shape.size)
+    source = shape.inputs * SOURCE_FLOPS * len(lines) * points / POINTS
+    return source, shape.outputs * TARGET_FLOPS * sum(lines)
 
 
 def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
     """Return the operations of tiles by part: in stages, transforms along z and x are tasks of their own."""
     tiles, points = shape.batch * tile_count(shape), points_of_tile(shape.size)
     products = 2.0 * points * shape.inputs * shape.outputs
-    # Along y first, then along the other two axes.
-    z, y, x = shape.size
-    lines = _lines((y, z, x), NEW)
-    source = shape.inputs * SOURCE_FLOPS * len(lines) * points / POINTS
-    target = shape.outputs * TARGET_FLOPS * sum(lines)
+    source, target = _transforms(shape)
     if not staged:
         return {Part.WINOGRAD: tiles * (products + source + target)}
     # Of the source and the target the lines along the two axes that come after y.
+    z, y, x = shape.size
+    lines = _lines((y, z, x), NEW)
     others = lines[y > 1 :]
     planes, images = len(others) / len(lines) * source, sum(others) / sum(lines) * target
     return {

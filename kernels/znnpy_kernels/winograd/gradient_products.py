@@ -1,0 +1,95 @@
+"""Products at the points of weight gradients: tiles of voxels times tiles of gradients, summed over tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.simd.codegen import (
+    ZERO_VECTOR,
+    Value,
+    add_outer,
+    by_count,
+    counted_loop,
+    float_pointer,
+    load_vector,
+    moved,
+    store_vector,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+
+# Channels of a register block with one and with two vectors of gradients: their sums fit the registers, as those of
+# `products.ROWS`.
+# At most LANES, as a block has no more channels.
+IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
+
+
+def _sums_over_tiles(*, fresh: bool) -> Any:
+    """The intrinsic `add_products`, or `sum_products`, whose sums begin with zero."""
+
+    def over_tiles(
+        typingctx: Any,
+        vectors: Any,
+        source: Any,
+        gradient: Any,
+        gradient_block: Any,
+        tiles: Any,
+        target: Any,
+        target_image: Any,
+        images: Any,
+    ) -> tuple[Signature, Any]:
+        """Sum `images` <= IMAGES[vectors - 1] images times `vectors` vectors of gradients over `tiles`.
+
+        Addresses and steps in bytes; tiles of source [tile][image] and gradients [tile][lane] lie LANES
+        floats apart. Each sum is taken in the order of the tiles.
+        """
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            number, words = vectors.literal_value, list(args[1:-1])
+            counts = range(1, IMAGES[number - 1] + 1)
+            by_count(
+                builder,
+                args[-1],
+                counts,
+                lambda images: _over_tiles(builder, number, images, words, fresh=fresh),
+            )
+            return context.get_dummy_value()
+
+        return types.void(vectors, *[types.int64] * 7), codegen
+
+    return intrinsic(prefer_literal=True)(over_tiles)
+
+
+add_products, sum_products = _sums_over_tiles(fresh=False), _sums_over_tiles(fresh=True)
+
+
+def _over_tiles(
+    b: ir.IRBuilder, vectors: int, images: int, words: list[Value], *, fresh: bool
+) -> None:
+    source, gradient, gradient_block, tiles, target, target_image = words
+    places = [
+        moved(b, float_pointer(b, b.add(target, b.mul(target_image, word(image)))), j * LANES)
+        for image in range(images)
+        for j in range(vectors)
+    ]
+
+    def tile(_: Value, carried: list[Value]) -> list[Value]:
+        scalars, gradient, *sums = carried
+        factors = [
+            load_vector(b, float_pointer(b, b.add(gradient, b.mul(gradient_block, word(j)))))
+            for j in range(vectors)
+        ]
+        new = add_outer(b, factors, (moved(b, scalars, image) for image in range(images)), sums)
+        return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *new]
+
+    # Sums that grow over groups of tiles begin with what is there.
+    before = [ZERO_VECTOR if fresh else load_vector(b, where) for where in places]
+    carried = [float_pointer(b, source), gradient, *before]
+    _, _, *sums = counted_loop(b, tiles, carried, tile)
+    for value, where in zip(sums, places, strict=True):
+        store_vector(b, value, where)

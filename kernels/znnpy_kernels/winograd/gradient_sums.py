@@ -1,0 +1,181 @@
+"""Weight gradients by Winograd's minimal filtering, second stage: sums over all tiles at once, and their taps.
+
+`gradient_points` has made the points of all tiles of source and gradient. A task takes some blocks of inputs and of
+outputs. A row of points after the other, and block by block within: the sums of a column go through the L1 cache, where
+they are transformed back along z and x; at the end along y. So of 216 sums a pair of channels 54 leave it, and
+nothing is cleared or read again, as each sum is over all tiles (docs/design/winograd.md, *Filter gradient*).
+
+Argument words. Addresses in bytes, 64-byte aligned; counts.
+
+    source, gradient            points of the first block of inputs, and of outputs, by `gradient_points`
+    tiles                       in each point
+    inputs, blocks              channels of the source; vectors of output channels
+    target                      packed filter gradients of these, overwritten
+    scratch, scratch_worker     worker w owns `sums_floats` from w * scratch_worker on: sums of a column [z][pair],
+                                a row [x][z][pair], rows of all blocks [block][pair of vectors][y][z][x][pair]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
+from znnpy_kernels.winograd.gradient_lines import (
+    LINE_BYTES,
+    ask_to_write,
+    filter_depth,
+    filter_height,
+    filter_width,
+)
+from znnpy_kernels.winograd.gradient_points import compiled_block_bytes
+from znnpy_kernels.winograd.gradient_products import IMAGES, sum_products
+from znnpy_kernels.winograd.products import compiled_odd_bytes
+
+AT = words("source gradient tiles inputs blocks target scratch scratch_worker")
+# Vectors of sums of a block of inputs and two of outputs.
+PAIRS = 2 * LANES
+
+
+def sums_floats(taps: Triple, inputs: int, outputs: int) -> int:
+    """Floats of scratch that each worker needs for tasks of so many channels."""
+    form, rows, pairs = FORMS[taps], -(-inputs // LANES), -(-outputs // (2 * LANES))
+    column, row = form.points_z, form.points_x * form.taps_z
+    plane = form.points_y * form.taps_z * form.taps_x
+    return int(column + row + plane * rows * pairs) * PAIRS * VECTOR_BYTES // 4
+
+
+@inlined
+def _column(
+    form: Any, tiles: int, point: int, source: int, gradient: int, block: int, vectors: int,
+    images: int, sums: int,
+) -> None:  # fmt: skip
+    """Sums of the points of a column: `vectors` vectors of gradients, `block` bytes apart, with `images` images."""
+    step, row = vectors * images * VECTOR_BYTES, vectors * VECTOR_BYTES
+    # Two vectors of gradients share a broadcast voxel, as in `multiply`.
+    parts = cover(images, IMAGES[1]) if vectors == 2 else cover(images, IMAGES[0])
+    for z in range(form.points_z):
+        first = 0
+        for part in range(parts):
+            many = images * (part + 1) // parts - first
+            here, into = source + z * point + 4 * first, sums + z * step + first * row
+            if vectors == 2:
+                sum_products(2, here, gradient + z * point, block, tiles, into, row, many)
+            else:
+                sum_products(1, here, gradient + z * point, block, tiles, into, row, many)
+            first += many
+
+
+@inlined
+def _row(
+    form: Any, tiles: int, source: int, gradient: int, block: int, vectors: int, images: int,
+    scratch: int, target: int, asked: int, lines: int,
+) -> None:  # fmt: skip
+    """Sums of a row of points, transformed back along z and x: [z][x][pair].
+
+    With each column `lines` lines are asked for, to be written later, from `asked` on.
+    """
+    point, pairs = compiled_odd_bytes(tiles), vectors * images
+    step, row = pairs * VECTOR_BYTES, scratch + form.points_z * PAIRS * VECTOR_BYTES
+    for x in range(form.points_x):
+        ask_to_write(asked + x * lines * LINE_BYTES, lines)
+        here, there = source + x * form.points_z * point, gradient + x * form.points_z * point
+        into = row + x * form.taps_z * step
+        if form.points_z == 1:
+            _column(form, tiles, point, here, there, block, vectors, images, into)
+        else:
+            _column(form, tiles, point, here, there, block, vectors, images, scratch)
+            for pair in range(pairs):
+                filter_depth(
+                    form, scratch + pair * VECTOR_BYTES, step, into + pair * VECTOR_BYTES, step
+                )
+    for z in range(form.taps_z):
+        for pair in range(pairs):
+            here = row + z * step + pair * VECTOR_BYTES
+            into = target + z * form.taps_x * step + pair * VECTOR_BYTES
+            filter_width(form, here, form.taps_z * step, into, step)
+
+
+@inlined
+def _taps(
+    form: Any, args: Any, rows: int, block: int, pair: int, vectors: int, images: int
+) -> None:
+    """Transform the rows of a block of inputs and a pair of vectors back along y, to packed filter gradients."""
+    taps_of_plane = form.taps_y * form.taps_x
+    taps = form.taps_z * taps_of_plane
+    width, pairs = vectors * VECTOR_BYTES, vectors * images
+    step, tap = pairs * VECTOR_BYTES, images * width
+    # Pieces lie by pairs of vectors, then by blocks of inputs; a pair of a single vector is the last one.
+    target = args[AT.target] + taps * args[AT.inputs] * pair * 2 * VECTOR_BYTES
+    target += taps * block * LANES * width
+    for z in range(form.taps_z):
+        for x in range(form.taps_x):
+            here, into = rows + (z * form.taps_x + x) * step, target + (z * taps_of_plane + x) * tap
+            for one in range(pairs):
+                filter_height(
+                    form, here + one * VECTOR_BYTES, form.taps_z * form.taps_x * step,
+                    into + one * VECTOR_BYTES, form.taps_x * tap,
+                )  # fmt: skip
+
+
+@inlined
+def _sums(form: Any, args: Any, scratch: int) -> None:
+    inputs, blocks, tiles = args[AT.inputs], args[AT.blocks], args[AT.tiles]
+    step = compiled_block_bytes(form, tiles)
+    across = form.points_x * form.points_z * compiled_odd_bytes(tiles)
+    plane = form.taps_z * form.taps_x * VECTOR_BYTES
+    rows = scratch + (form.points_z + form.points_x * form.taps_z) * PAIRS * VECTOR_BYTES
+    many, room = cover(inputs, LANES), form.points_y * plane * PAIRS
+    # Half of the rows ask for the lines of the target, which stores at the end would wait for.
+    half = form.points_y // 2
+    columns = (form.points_y - half) * form.points_x * many * cover(blocks, 2)
+    bytes_ = form.taps_y * plane * inputs * blocks
+    lines, asked = cover(bytes_, columns * LINE_BYTES), args[AT.target]
+    # A row of points of all blocks stays in the L2 cache.
+    for y in range(form.points_y):
+        for pair in range(cover(blocks, 2)):
+            vectors = min(2, blocks - 2 * pair)
+            gradient = args[AT.gradient] + 2 * pair * step + y * across
+            for block in range(many):
+                images = min(LANES, inputs - block * LANES)
+                source = args[AT.source] + block * step + y * across
+                into = rows + (pair * many + block) * room + y * plane * vectors * images
+                early = lines if y >= half else 0
+                _row(
+                    form,
+                    tiles,
+                    source,
+                    gradient,
+                    step,
+                    vectors,
+                    images,
+                    scratch,
+                    into,
+                    asked,
+                    early,
+                )
+                asked += form.points_x * early * LINE_BYTES
+    for pair in range(cover(blocks, 2)):
+        vectors = min(2, blocks - 2 * pair)
+        for block in range(many):
+            images = min(LANES, inputs - block * LANES)
+            _taps(form, args, rows + (pair * many + block) * room, block, pair, vectors, images)
+
+
+def _winograd_gradient_sums(taps: Triple) -> Kernel:
+    """Return the kernel for filters of so many taps along z, y, x."""
+    form = FORMS[taps]
+
+    @kernel(AT, name=f"winograd_gradient_sums{name_of(taps)}")
+    def winograd_gradient_sums(args: Any, worker: int) -> None:
+        """Filter gradients between some blocks of channels, from points. Words: see the module."""
+        _sums(form, args, args[AT.scratch] + 4 * worker * args[AT.scratch_worker])
+
+    return winograd_gradient_sums
+
+
+WINOGRAD_GRADIENT_SUMS = {taps: _winograd_gradient_sums(taps) for taps in FORMS}
+"""By the taps of filters along z, y, x."""

@@ -1,0 +1,224 @@
+"""Tasks of weight gradients by Winograd's minimal filtering in two stages: points of a range of tiles, then sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.gradient_points import (
+    GRADIENT_POINTS,
+    SOURCE_POINTS,
+    block_floats,
+    points_scratch_floats,
+)
+from znnpy_kernels.winograd.gradient_sums import WINOGRAD_GRADIENT_SUMS, sums_floats
+
+from znnpy.engine.convolution.padding_taps import clear_unmet
+from znnpy.engine.convolution.ring_buffers import ring_slot
+from znnpy.engine.convolution.winograd.arguments import (
+    dilation_of,
+    place_words,
+    size_words,
+    tile_planes,
+    tile_rows,
+    tile_words,
+)
+from znnpy.engine.convolution.winograd.gradient_panels import (
+    Panel,
+    panels_of,
+    planes_of,
+    shared_panels,
+)
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.tasks.step import Step, combine_pieces
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.network.types import Edge, Triple
+from znnpy.plan import ConvShape
+from znnpy.plan.algorithms.winograd_gradients import joint_panels, joint_ranges, joint_seconds
+from znnpy.plan.algorithms.winograd_tiles import new_voxels
+from znnpy.plan.partition import evenly
+
+POINTS = Use("points of tiles for weight gradients")
+
+
+class _Tiles(NamedTuple):
+    """Tiles of one image of the batch: low..high along the cut axis, `rows` along the other, all along x."""
+
+    batch: int
+    low: int
+    high: int
+    rows: range
+    inside: int
+    """How many of them begin inside."""
+
+
+def emit_joint(step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape) -> None:
+    """Declare the points of tiles of source and gradient, and their products, summed by a fixed tree over ranges."""
+    parameter, stages = build.parameters[edge.name], _Stages(step, build, edge, gradient, shape)
+    leaves = build.partial_gradients(edge.name, len(stages.ranges))
+    for number, leaf in enumerate(leaves):
+        stages.emit(number, leaf)
+    what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
+    combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
+    clear_unmet(step, build, edge)
+
+
+class _Stages:
+    """Emits the tasks of each range."""
+
+    def __init__(
+        self, step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape
+    ) -> None:
+        self.step, self.build, self.edge, self.gradient = step, build, edge, gradient
+        self.source, self.parameter = build.seen(edge), build.parameters[edge.name]
+        self.size, self.dilation = edge.size, dilation_of(build, edge)
+        self.ranges = list(_ranges(gradient, self.size, self.dilation, shape))
+        self.seconds = joint_seconds(shape)
+        self.tiles = sum(tiles.inside for own in self.ranges for tiles in own)
+        self.most = max(sum(tiles.inside for tiles in own) for own in self.ranges)
+        self.panels = self._panels()
+
+    def _panels(self) -> list[Panel]:
+        """Panels that caches hold, or smaller ones, so that each worker has one: cuts that split no sum."""
+        pieces, blocks = self.parameter.pieces, self.source.blocks
+        wanted = self.build.layout.grain.shares(self.seconds[2], len(self.ranges))
+        cached = joint_panels(self.size, blocks, LANES)
+        return panels_of(
+            pieces, blocks, *shared_panels(cached, blocks, len(pieces) // blocks, wanted)
+        )
+
+    def emit(self, number: int, leaf: Buffer) -> None:
+        """Declare the tasks of a range, whose sums go to a leaf."""
+        own, blocks = self.ranges[number], self.source.blocks + self.gradient.blocks
+        ring = Name(POINTS, self.edge.name)
+        floats = blocks * block_floats(self.size, self.most)
+        points = ring_slot(self.step, self.build, ring, floats, number, len(self.ranges))
+        tiles = sum(part.inside for part in own)
+        of_source, of_gradient, sums = (it * tiles / self.tiles for it in self.seconds)
+        self._emit_points(own, points, SOURCE_POINTS[self.size], of_source, of_source=True)
+        self._emit_points(own, points, GRADIENT_POINTS[self.size], of_gradient, of_source=False)
+        self._emit_sums(tiles, points, leaf, sums)
+
+    def _emit_points(
+        self,
+        own: Sequence[_Tiles],
+        points: Buffer,
+        kernel: Kernel,
+        seconds: float,
+        *,
+        of_source: bool,
+    ) -> None:
+        images = self.source if of_source else self.gradient
+        before = 0 if of_source else self.source.blocks
+        total, first = sum(tiles.inside for tiles in own), 0
+        step = 4 * block_floats(self.size, total)
+        words = {
+            **size_words("images_size", images.shape),
+            **size_words("gradient_size", self.gradient.shape),
+            **size_words("dilation", self.dilation),
+            **self.build.worker_scratch(points_scratch_floats(self.size)),
+            "tiles": total,
+        }
+        for strand, tiles in enumerate(own):
+            share = tiles.inside / total
+            for low, high in self.build.layout.grain.ranges(images.blocks, seconds * share):
+                self.step.add(
+                    kernel,
+                    {
+                        **words,
+                        **place_words("images", images, tiles.batch, low),
+                        **self._tile_words(tiles),
+                        "blocks": high - low,
+                        "first": first,
+                        "target": points.address + (before + low) * step,
+                    },
+                    what=Identity(self.edge.name, Pass.WEIGHT, Part.TILES),
+                    cost=seconds * share * (high - low) / images.blocks,
+                    reads=[
+                        it
+                        for block in range(low, high)
+                        for it in images.met(tiles.batch, block, *self._planes(tiles, of_source))
+                    ],
+                    writes=[
+                        # Tiles of several samples lie side by side.
+                        points.region(before + low, before + high, strand=strand if own[1:] else -1)
+                    ],
+                )
+            first += tiles.inside
+
+    def _tile_words(self, tiles: _Tiles) -> Mapping[str, int]:
+        return tile_words(
+            self.gradient, self.size, self.dilation, tiles.low, tiles.high, tiles.rows
+        )
+
+    def _planes(self, tiles: _Tiles, of_source: bool) -> tuple[int, int]:
+        """Return the planes of source or gradient among which the voxels of some tiles lie."""
+        cut = self.gradient.cut
+        first, last = planes_of(self.gradient, self.size, self.dilation, tiles.low, tiles.high)
+        if not of_source:
+            return first, last
+        return first, min(self.source.extent, last + (self.size[cut] - 1) * self.dilation[cut])
+
+    def _emit_sums(self, tiles: int, points: Buffer, leaf: Buffer, seconds: float) -> None:
+        step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
+        for panel in self.panels:
+            pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
+            # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
+            inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+            outputs = self.gradient.lanes * len(panel.targets)
+            self.step.add(
+                WINOGRAD_GRADIENT_SUMS[self.size],
+                {
+                    **self.build.worker_scratch(sums_floats(self.size, inputs, outputs)),
+                    "source": points.address + panel.sources.start * step,
+                    "gradient": points.address + (behind + panel.targets.start) * step,
+                    "tiles": tiles,
+                    "inputs": inputs,
+                    "blocks": len(panel.targets),
+                    "target": leaf.address + 4 * pieces[0].start,
+                },
+                what=Identity(self.edge.name, Pass.WEIGHT, Part.WINOGRAD),
+                cost=seconds * sum(piece.floats for piece in pieces) / self.parameter.floats,
+                reads=[
+                    points.region(panel.sources.start, panel.sources.stop),
+                    points.region(behind + panel.targets.start, behind + panel.targets.stop),
+                ],
+                writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
+            )
+
+
+def _ranges(
+    gradient: Tensor, size: Triple, dilation: Triple, shape: ConvShape
+) -> Iterator[list[_Tiles]]:
+    """Yield the tiles of each range: some samples, or parts of one; by sizes alone, so sums have the same bits."""
+    planes, rows = tile_planes(gradient, size, dilation), tile_rows(gradient, size, dilation)
+    samples, count = joint_ranges(shape, planes * len(rows))
+    # More ranges than planes: each plane by rows.
+    shares = evenly(len(rows), max(1, count // planes))
+    parts = [(*cut, rows[first:last]) for cut in evenly(planes, count) for first, last in shares]
+    for low, high in evenly(gradient.batch, samples):
+        for part in parts:
+            tiles = [
+                _Tiles(batch, *part, _inside(gradient, size, dilation, *part))
+                for batch in range(low, high)
+            ]
+            if tiles[0].inside:
+                yield tiles
+
+
+def _inside(
+    gradient: Tensor, size: Triple, dilation: Triple, low: int, high: int, rows: range
+) -> int:
+    """Return how many of some tiles, and all along x, begin inside."""
+    cut, new = gradient.cut, new_voxels(size)
+    along_x = range(-(-gradient.shape[2] // (new[2] * dilation[2])) * dilation[2])
+    axes = (cut, range(low, high)), (1 - cut, rows), (2, along_x)
+    count = 1
+    for axis, tiles in axes:
+        apart, own, extent = dilation[axis], new[axis], gradient.shape[axis]
+        count *= sum(tile // apart * own * apart + tile % apart < extent for tile in tiles)
+    return count
