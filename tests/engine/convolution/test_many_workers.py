@@ -10,11 +10,12 @@ from chains import winograd_chain, winograd_plan
 from znnpy import Execution, Model
 from znnpy.engine.convolution.direct import passes as direct_passes
 from znnpy.engine.convolution.spectral import few_source, filters, transforms
+from znnpy.engine.convolution.winograd import passes as winograd_passes
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Row
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import Grain
-from znnpy.plan.partition import FEWEST
+from znnpy.plan.partition import FEWEST, light_ranges
 
 WORKERS = (1, 2, 3, 8, 16, 64)
 SPECTRAL = [
@@ -159,4 +160,48 @@ def test_rows_of_fewer_samples_in_fully_connected_layers(batch, short, monkeypat
         for mine, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(mine, other)
         samples = {row.each for _, *both in rows for row in both if isinstance(row, Row)}
-        assert min(samples) < ROW_SAMPLES if workers > FEWEST else min(samples) >= ROW_SAMPLES
+        # Panels of output channels may be enough for some workers.
+        assert workers > FEWEST or min(samples) >= ROW_SAMPLES
+        assert workers < 64 or min(samples) < ROW_SAMPLES
+
+
+@pytest.mark.lanes
+@pytest.mark.parametrize("sparsity", [(1, 1, 1), (1, 2, 1)])
+def test_marches_of_single_rows_where_there_are_fewer_than_workers(sparsity, short, monkeypatch):
+    """Only where nothing is summed: a gradient that leaves sums for a bias has the same leaves for all."""
+    net, made, expected = winograd_chain((16, 18, 20), sparsity), [], None
+    own = winograd_passes._cuts
+
+    def noted(*given):
+        found = list(own(*given))
+        # Rows of each lattice.
+        rows = min(len(task.rows) for task in found) // given[2][1]
+        made.append((given[5] is light_ranges, rows))
+        return found
+
+    monkeypatch.setattr(winograd_passes, "_cuts", noted)
+    for workers in WORKERS:
+        made.clear()
+        found, _ = gradients(net, (8, 24, 12), 1, workers, winograd_plan(net))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        summed = {rows for sums, rows in made if sums}
+        others = min(rows for sums, rows in made if not sums)
+        assert min(summed) >= 2
+        assert others == 1 if workers == 64 else others >= 2 or workers > FEWEST
+
+
+def test_pooled_planes_of_predictions_are_cut_where_windows_share_none(short):
+    tasks = {}
+    for stride in (1, 2):
+        nodes = Node("input", "input", 1), Node("a", "transfer", 16), Node("p", "transfer", 16)
+        edges = (
+            Edge("c", "conv", "input", "a", size=(1, 1, 1)),
+            Edge("m", "max_pool", "a", "p", size=(2, 2, 2), stride=(stride,) * 3),
+        )
+        net = Network(nodes, edges)
+        with Model(net, (12, 8, 8), training=False, execution=Execution(cut_for=64)) as model:
+            tasks[stride] = model.task_graph.names.count("m")
+    assert tasks[2] == 12
+    assert tasks[1] == 2

@@ -43,12 +43,13 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     # An input needs no gradient, nor does anything in prediction.
     keep_taps = edge.name in build.maps.backward
+    # In training maps are small and stay in a cache, so narrow ranges cost nothing there; windows that do not overlap
+    # share no planes.
+    apart = edge.stride[target.cut] >= edge.size[target.cut]
+    least = 1 if keep_taps or apart else PLANES
     for batch in range(target.batch):
         for block in range(target.blocks):
-            # In training maps are small and stay in a cache, so narrow ranges cost nothing there.
-            for low, high in window_ranges(
-                target, edge, 1 if keep_taps else PLANES, build.layout.grain.ranges
-            ):
+            for low, high in window_ranges(target, edge, least, build.layout.grain.ranges):
                 wide = read_planes(build, edge, source, low, high)
                 kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
                 step.add(

@@ -76,7 +76,10 @@ def _emit(step: Step, ends: Ends) -> None:
 
 
 LEAST_ROWS = 2
-"""Rows of tiles that a march is at least long: its first tile transforms six rows of voxels, each other one four."""
+"""Rows of tiles that a march is at least long: its first tile transforms six rows of voxels, each other one four.
+
+Single rows, which take some hundredths longer, where there would be fewer marches than workers.
+"""
 
 
 class _Slabs(NamedTuple):
@@ -106,10 +109,12 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     }
     # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
     cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
+    grain = ends.build.layout.grain
+    few = grain.fewest if grain.many and cut is not light_ranges else 0
     tasks = [
         task
         for batch in range(target.batch)
-        for task in _cuts(target, size, dilation, seconds, batch, cut)
+        for task in _cuts(target, size, dilation, seconds, batch, cut, few)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
@@ -141,9 +146,12 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
 
 
 def _cuts(
-    target: Tensor, size: Triple, dilation: Triple, seconds: float, batch: int, cut: Cut
+    target: Tensor, size: Triple, dilation: Triple, seconds: float, batch: int, cut: Cut, few: int
 ) -> Iterator[_Slabs]:
-    """Yield some slabs of all lattices each, or of one slab some lattices, or some rows of tiles of these."""
+    """Yield some slabs of all lattices each, or of one slab some lattices, or some rows of tiles of these.
+
+    `few`: where there would be fewer tasks than that, these are as short as one row.
+    """
     apart, rows = dilation[target.cut], tile_rows(target, size, dilation)
     slabs = tile_planes(target, size, dilation) // apart
     together = cut(slabs, seconds)
@@ -154,7 +162,10 @@ def _cuts(
     lattices = cut(apart, seconds / slabs)
     # The march goes along y: where that is not the cut axis it is cut as well.
     units = len(rows) // dilation[1] if target.cut == 0 else 1
-    marches = cut(units, seconds / slabs / len(lattices), LEAST_ROWS)
+    march = seconds / slabs / len(lattices)
+    marches = cut(units, march, LEAST_ROWS)
+    if target.batch * slabs * len(lattices) * len(marches) < few:
+        marches = cut(units, march)
     step = len(rows) // units
     parts = [(*lattice, *march) for lattice in lattices for march in marches]
     for slab in range(slabs):
