@@ -36,10 +36,9 @@ def test_less_memory_for_a_little_more_time(network: Network, geometry: Geometry
         with Model(network, PATCH, plan=record, training=False, execution=execution) as model:
             sizes.append(model.memory)
     assert sizes[1] < 0.5 * sizes[0]
-    # Where filters are many and images small Winograd gains least for its memory.
     assert {layer.forward for layer in lean.layers.values()} == {"direct", "winograd"}
-    assert lean.layers["down3.conv2"].forward == "direct"
-    assert lean.layers["up0.conv2"].forward == "winograd"
+    # Where filters are many and images small they are transformed on the way, which takes no memory.
+    assert lean.layers["down3.conv2"].forward == lean.layers["up0.conv2"].forward == "winograd"
 
 
 def test_speed_is_not_given_up(
