@@ -31,7 +31,7 @@ MOST = 16
 def whole_run(
     form: Any, args: Any, places: Any, tile: int, count: int, made: int, seen: int
 ) -> Any:
-    """Return how many tiles from `tile` on are a run in rows `made` of outputs and `seen` of voxels, if not negative."""
+    """Return how many tiles from `tile` on are a run in rows `made` of outputs and `seen` of voxels; -1: no row."""
     if not is_thin(form) or args[AT.dilation_x] > 1:
         return 0
     z, x = places[2 * tile], places[2 * tile + 1]
