@@ -16,7 +16,8 @@ Argument words: those of `planes`, and
 Tasks may run concurrently if their tiles are disjoint. Scratch of a worker, `scratch_floats`, in this order: voxels
 of a row of one tile that reaches beyond the source, or its outputs; places of the tiles; points of a column of
 all blocks [block][point][tile][lane], in which place their products follow; the ring of transformed rows
-[block][column][row][tile][lane], whose first rows their outputs replace.
+[block][column][row][tile][lane], whose first rows their outputs replace. Where the y axis has one tap, rows of the
+ring are points (`within_ring`): products replace them, or follow in blocks of their own.
 """
 
 from __future__ import annotations
