@@ -40,7 +40,7 @@ FEWEST_RANGES = 16  # allowed however large a layer's filters are, so that many 
 # that they are written to.
 JOINT_RATE = 125e9
 JOINT_SOURCE_SECONDS, JOINT_GRADIENT_SECONDS = 1.3e-6, 0.95e-6
-JOINT_TAPS_SECONDS = 27e-9
+JOINT_TAPS_SECONDS = 50e-9
 # Points of a range, as many as of 32 tiles of cubes: more leave the caches between the stages; fewer are more sums to
 # transform back.
 JOINT_POINTS = 32 * CUBE
