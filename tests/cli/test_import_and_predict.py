@@ -119,7 +119,10 @@ def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert words in " ".join(capsys.readouterr().err.replace("│", "").split())
     assert not Path("a.nii.gz").exists()
     assert status_of("import", "images", "--output", "other") == 1
-    assert "images is no model that can be taken over" in capsys.readouterr().err
+    assert "images is no model that can be taken over: name" in capsys.readouterr().err
+    for near in ("model/fold_0", "."):
+        assert status_of("import", near, "--output", "other") == 1
+        assert "did you mean model?" in capsys.readouterr().err
     assert status_of("import", "model", "--output", "run") == 1
     assert "run holds a run already" in capsys.readouterr().err
 

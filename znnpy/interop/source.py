@@ -69,6 +69,9 @@ SOURCES = Registry[Source](
 )
 
 
+SOME = 50  # names of a folder that are looked at for one that was meant
+
+
 def read_model(path: Path, architecture: Path | None = None) -> ImportedModel:
     """Return the model of a file or folder; raise ModelFileError where no source knows it.
 
@@ -84,8 +87,22 @@ def read_model(path: Path, architecture: Path | None = None) -> ImportedModel:
             return found
     if not path.exists():
         raise ModelFileError(f"{path} does not exist")
+    if (near := _near(path)) is not None:
+        raise ModelFileError(f"{path} is no model that can be taken over; did you mean {near}?")
     wanted = "; ".join(source.wants for source in SOURCES.values())
     raise ModelFileError(f"{path} is no model that can be taken over: name {wanted}")
+
+
+def _near(path: Path) -> Path | None:
+    """Return a model above a path, or one or two folders below it, of the first folders there; None without one."""
+    if not path.is_dir():
+        return None
+    try:
+        inner = [it for it in sorted(path.iterdir())[:SOME] if it.is_dir()]
+        deeper = [it for one in inner for it in sorted(one.iterdir())[:SOME] if it.is_dir()]
+        return next((it for it in (path.parent, *inner, *deeper) if is_model(it)), None)
+    except (OSError, ModelFileError):
+        return None
 
 
 def is_model(path: Path) -> bool:

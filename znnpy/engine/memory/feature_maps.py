@@ -20,6 +20,7 @@ from znnpy.engine.memory.tensor_aliases import (
     is_passed_back,
     is_passed_on,
     is_read_there,
+    sum_in_place,
 )
 from znnpy.engine.memory.tensors import Tensor, new_tensor
 from znnpy.layers.types import BARE, BorderName, Sides
@@ -77,6 +78,9 @@ def _reserve_activation(replica: Replica, layout: Layout, maps: FeatureMaps, nam
     node, home = layout.network.node(name), layout.home(name)
     if home:
         maps.activations[name] = _brought_to(layout, maps, home)
+        return
+    if (target := sum_in_place(layout, name)) is not None:
+        maps.activations[name] = maps.activations[target]
         return
     maps.activations[name] = new_tensor(
         replica,

@@ -111,6 +111,34 @@ def is_first_addend(layout: Layout, edge: Edge) -> bool:
     )
 
 
+def sum_in_place(layout: Layout, name: str) -> str | None:
+    """Return the node in whose memory a node's values lie: the sum that alone reads them.
+
+    Where memory counts for most. One of the first two addends, which are read before anything is written.
+    """
+    edges = layout.network.outgoing(name)
+    if not layout.lean or layout.training or len(edges) != 1 or layout.home(name):
+        return None
+    target = edges[0].target
+    arriving = layout.network.incoming(target)
+    added = is_first_addend(layout, arriving[0]) and edges[0] in arriving[:2]
+    known = layout.network.node(name).kind != "input"
+    own = layout.lanes(name) == layout.lanes(target)
+    return (
+        target if added and known and own and _first_such(layout, arriving[:2], edges[0]) else None
+    )
+
+
+def _first_such(layout: Layout, edges: Sequence[Edge], edge: Edge) -> bool:
+    """Return whether no edge before this one has a source that nothing else reads, either: only one can lie there."""
+    return not any(
+        len(layout.network.outgoing(other.source)) == 1
+        and layout.network.node(other.source).kind != "input"
+        and not layout.home(other.source)
+        for other in edges[: edges.index(edge)]
+    )
+
+
 def is_passed_back(network: Network, edge: Edge) -> bool:
     """Return whether an edge's data gradient is its target's gradient itself, without a copy."""
     added = edge is not first_back(network, network.outgoing(edge.source))
