@@ -119,7 +119,7 @@ def _refuse_gap(labels: Volume, numbers: list[int]) -> None:
         if other - one > GAP:
             raise VolumeError(
                 f"{labels.name} holds {one} and {other}, and no number between; classes are numbered 0, 1, 2, ... "
-                "Number them so; or write a config without --for: a mask of two values takes data.target: {kind: mask}, "
+                "Number them so, or write a config without --for: a mask of two takes data.target: {kind: mask}, "
                 f"a number of voxels that do not count data.target: {{kind: labels, ignore: {other}}}"
             )
 
