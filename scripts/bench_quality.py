@@ -12,6 +12,9 @@ and both are scored by znnpy. The forest (`peers/forest.py`) has one point. Seco
 compiling and scoring, on `--threads`. By default the shipped sample: its training volume up to slice 38, scored on the
 slices behind; `--held` with a test volume is for the end alone, when nothing is chosen any more.
 
+`--updates N` trains so many updates instead, whatever the time: on a machine that others use, by the numbers that fit
+into some seconds of a free one.
+
 `--rates N` trains nothing: it makes the first N updates of the recipe by both, with the same first weights, patches and
 learning rates, and prints how far apart their losses are, and how many updates each makes a second (the median).
 """
@@ -22,6 +25,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -85,11 +89,25 @@ def _points(options: argparse.Namespace) -> Iterator[Point]:
     for seed in options.seeds:
         if "forest" in options.who:
             yield forest(config_of(options, seed), seed, options.threads)
-        for seconds in options.seconds:
-            if "znnpy" in options.who:
-                yield ours(options, seed, seconds)
-            if "torch" in options.who:
-                yield theirs(config_of(options, seed), seed, seconds)
+        for updates in options.updates or ():
+            yield from _both(options, seed, 0.0, updates)
+        for seconds in () if options.updates else options.seconds:
+            yield from _both(options, seed, seconds, None)
+
+
+def _both(
+    options: argparse.Namespace, seed: int, seconds: float, updates: int | None
+) -> Iterator[Point]:
+    if "znnpy" in options.who:
+        yield ours(options, seed, seconds, updates)
+    if "torch" in options.who:
+        own = () if updates is None else _length(updates)
+        yield theirs(config_of(options, seed, *own), seed, seconds, updates)
+
+
+def _length(updates: int) -> tuple[str, ...]:
+    warmup = max(1, updates // 40)
+    return f"training.iterations={updates}", f"training.schedule.warmup={warmup}"
 
 
 def config_of(options: argparse.Namespace, seed: int, *settings: str) -> Config:
@@ -113,25 +131,20 @@ def config_of(options: argparse.Namespace, seed: int, *settings: str) -> Config:
     )
 
 
-def ours(options: argparse.Namespace, seed: int, seconds: float) -> Point:
-    """znnpy, with a schedule of as many updates as fit."""
+def ours(options: argparse.Namespace, seed: int, seconds: float, updates: int | None) -> Point:
+    """znnpy, with a schedule of so many updates, or of as many as fit."""
     with tempfile.TemporaryDirectory() as folder:
-        tried = config_of(
-            options,
-            seed,
-            f"run.directory={folder}/a",
-            f"training.iterations={TRIED}",
-            "data.test=[]",
-        )
-        train(tried, reporter=Quiet())
-        updates = max(20, round(seconds / (_spent(Path(folder) / "a") / TRIED)))
-        warmup = max(1, updates // 40)
-        own = (
-            f"run.directory={folder}/b",
-            f"training.iterations={updates}",
-            f"training.schedule.warmup={warmup}",
-        )
-        config = config_of(options, seed, *own)
+        if updates is None:
+            tried = config_of(
+                options,
+                seed,
+                f"run.directory={folder}/a",
+                f"training.iterations={TRIED}",
+                "data.test=[]",
+            )
+            train(tried, reporter=Quiet())
+            updates = max(20, round(seconds / (_spent(Path(folder) / "a") / TRIED)))
+        config = config_of(options, seed, f"run.directory={folder}/b", *_length(updates))
         (found,) = train(config, reporter=Quiet()).evaluations
         scores = found.scores["network"]
         return Point(
@@ -145,10 +158,10 @@ def _spent(run: Path) -> float:
     return max(float(line["seconds"]) for line in lines if "seconds" in line)
 
 
-def theirs(config: Config, seed: int, seconds: float) -> Point:
-    """PyTorch, for as long; its weights are scored by znnpy."""
+def theirs(config: Config, seed: int, seconds: float, count: int | None) -> Point:
+    """PyTorch, for as long or as many updates; its weights are scored by znnpy."""
     network = trained_network(config)
-    weights, updates, spent = trained(config, network, seconds)
+    weights, updates, spent = trained(config, network, seconds, count)
     with ExitStack() as stack:
         scene = open_scene(config.data.test[0], config.data, network)  # type: ignore[index]
         stack.callback(scene.close)
@@ -175,10 +188,13 @@ def forest(config: Config, seed: int, threads: int) -> Point:
 
 
 def rounds(points: Sequence[Point]) -> list[list[Point]]:
-    """Trainings of one kind and about as long, seed by seed; the shortest first."""
+    """Trainings of one kind and of as many updates, or about as long, seed by seed; the shortest first."""
     found: dict[tuple[str, float], list[Point]] = {}
+    counts = Counter((point.who, point.updates) for point in points)
     for point in points:
-        found.setdefault((point.who, round(point.seconds, -1)), []).append(point)
+        same = counts[point.who, point.updates] == len({it.seed for it in points})
+        length = point.updates if same else round(point.seconds, -1)
+        found.setdefault((point.who, length), []).append(point)
     return [found[key] for key in sorted(found)]
 
 
@@ -230,6 +246,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--who", nargs="+", default=["znnpy", "torch", "forest"])
     parser.add_argument("--seconds", nargs="+", type=float, default=[20.0, 60.0])
+    parser.add_argument("--updates", nargs="+", type=int, help="in place of --seconds")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rates", type=int, metavar="N", help="compare N updates, train nothing")

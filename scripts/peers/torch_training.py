@@ -131,11 +131,13 @@ class Training:
         return self._net.arrays() | {name: it.numpy() for name, it in self._average.items()}
 
 
-def trained(config: Config, network: Network, limit: float) -> tuple[Arrays, int, float]:
+def trained(
+    config: Config, network: Network, limit: float, updates: int | None = None
+) -> tuple[Arrays, int, float]:
     """Train a config; return weights (their average), updates and seconds.
 
     Ends after `limit` seconds of training, at a schedule that is stretched over them by the time that the first
-    updates took.
+    updates took; or after so many `updates`, whatever the time.
     """
     training, own = config.training, Training(config, network)
     with ExitStack() as stack:
@@ -144,8 +146,9 @@ def trained(config: Config, network: Network, limit: float) -> tuple[Arrays, int
         while True:
             batch = make_batch(sampler, own.count, training.batch)
             # As far in the schedule as in the time.
-            spent = (time.monotonic() - begun) / limit
+            seconds = time.monotonic() - begun
+            spent = own.count / updates if updates else seconds / limit
             if spent >= 1:
                 break
             own.update(batch, learning_rate(training, round(spent * training.iterations)))
-    return own.weights(), own.count, limit
+    return own.weights(), own.count, seconds

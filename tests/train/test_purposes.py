@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,3 +242,33 @@ def test_no_config_is_written_over_an_image(name: str, capsys: pytest.CaptureFix
         assert status_of("init", name, *more) == 1
         assert f"--data {name}" in capsys.readouterr().err
     assert Path("v.h5").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0, 255), r"holds 0 and 255, and no number between; .* {kind: mask}"),
+        ((1, 2, 200), r"holds 2 and 200, .* {kind: labels, ignore: 200}"),
+    ],
+)
+def test_numbers_far_apart_are_no_classes(
+    capsys: pytest.CaptureFixture[str], numbers: tuple[int, ...], expected: str
+) -> None:
+    with h5py.File("far.h5", "w") as file:
+        file["raw"] = OBJECTS.astype(np.uint8)
+        file["labels"] = np.array(numbers, np.uint8)[OBJECTS % len(numbers)]
+    assert status_of("init", "c.yaml", "--for", "semantic", "--data", "far.h5") == 1
+    assert re.search(expected, capsys.readouterr().err)
+    assert not Path("c.yaml").exists()
+
+
+@pytest.mark.parametrize("count", [199, 201])
+def test_more_numbers_or_fewer_than_images(capsys: pytest.CaptureFixture[str], count: int) -> None:
+    with h5py.File("v.h5", "a") as file:
+        file["other"] = np.arange(count) % 10
+    words = ("--data", "v.h5:digits", "--labels", "v.h5:other")
+    assert status_of("init", "c.yaml", "--for", "classification", *words) == 1
+    assert (
+        f"v.h5:other holds {count} numbers, and v.h5:digits 200 images" in capsys.readouterr().err
+    )
+    assert not Path("c.yaml").exists()

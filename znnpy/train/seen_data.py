@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from os.path import relpath
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from znnpy.volume_sets import expanded, is_set
 
 _IMAGE, _LABELS = ("image", ""), ("labels", "")
 CLASSES = 256  # numbers of classes at most: more are objects
+GAP = 32  # between two that occur: more are no numbers of classes
 
 
 def of_machine() -> Seen:
@@ -52,6 +54,11 @@ def look_at(recipe: Recipe, image: str, labels: str) -> Seen:
             raise VolumeError(
                 f"{truth.name} holds a number for each image; --for {recipe.name} needs {recipe.labels}, voxel by "
                 "voxel; where these are classes of images, take --for classification"
+            )
+        if each and truth.extent[0] != raw.extent[0]:
+            raise VolumeError(
+                f"{truth.name} holds {truth.extent[0]} numbers, and {raw.name} {raw.extent[0]} images; "
+                "--for classification needs one for each image"
             )
         if not each:
             Scene({"": raw}, {"": truth})
@@ -119,9 +126,21 @@ def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:
             f"{labels.name} holds numbers from {lowest} to {highest}; --for {recipe.name} needs {recipe.labels} from 0 "
             f"to {CLASSES - 1} at most; where these are objects, take --for membranes"
         )
+    _refuse_gap(labels, sorted(counts))
     voxels = sum(counts.values())
     shares = {f"class {n}": count / voxels for n, count in sorted(counts.items())}
     return replace(known, classes=max(2, highest + 1), shares=shares if len(shares) <= 8 else {})
+
+
+def _refuse_gap(labels: Volume, numbers: list[int]) -> None:
+    """Raise VolumeError for numbers that hardly are those of classes, such as 0 and 255."""
+    for one, other in pairwise(numbers):
+        if other - one > GAP:
+            raise VolumeError(
+                f"{labels.name} holds {one} and {other}, and no number between; classes are numbered 0, 1, 2, ... "
+                "Number them so, or write a config without --for: a mask of two takes data.target: {kind: mask}, "
+                f"a number of voxels that do not count data.target: {{kind: labels, ignore: {other}}}"
+            )
 
 
 def _counts(labels: Volume) -> dict[int, int]:
