@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from model_settings import model_of
 from small_models import small
+from znnpy_kernels.machine.abi import Kernel
 
 from znnpy import load_network
 from znnpy.config.training_section import DistributedSection
@@ -164,3 +165,27 @@ def test_a_party_counts_the_ranks_of_its_host() -> None:
         party = Party.of(world, 8, model.network, how)
     assert party
     assert party.beside == 3
+
+
+def test_what_is_only_counted_gets_no_argument_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[str] = []
+    own = Kernel.arguments
+
+    def noted(kernel: Kernel, **values: float) -> list[int]:
+        words.append(kernel.name)
+        return own(kernel, **values)
+
+    planning = memory_planning._OneMicrobatch.of
+
+    def planned_without(layout: Any, settings: Any) -> Any:
+        before = len(words)
+        found = planning(layout, settings)
+        assert len(words) == before
+        assert not any(task.arguments for task in found.step)
+        return found
+
+    monkeypatch.setattr(Kernel, "arguments", noted)
+    monkeypatch.setattr(memory_planning._OneMicrobatch, "of", planned_without)
+    with small() as model:
+        assert model.task_graph.size
+    assert words

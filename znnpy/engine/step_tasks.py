@@ -90,7 +90,7 @@ def all_steps(
 
 def _declare_derived(build: Build) -> list[Declared]:
     """Declare what is derived from filters that are set from outside; updates have the same tasks at their end."""
-    step = Step()
+    step = Step(counting=build.arena.counting)
     emit_derived(step, build)
     return step.tasks
 
@@ -99,7 +99,7 @@ def _declare_forward(build: Build) -> list[Declared]:
     """Declare the forward pass of as many microbatches as have feature maps of their own."""
     # With the even step's staging, and nothing is dropped.
     build.parity, build.dropping = 0, False
-    step = Step()
+    step = Step(counting=build.arena.counting)
     # Prediction keeps nothing for a backward pass, so only what runs at once needs to be declared;
     # `forward` calls it again for the rest.
     for microbatch in range(min(build.layout.replicas, len(build.layout.numbers))):
@@ -114,7 +114,7 @@ def _declare_forward(build: Build) -> list[Declared]:
 def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
     """Declare loss and gradients of all microbatches, without an update."""
     build.parity, build.dropping = 0, True
-    step = Step()
+    step = Step(counting=build.arena.counting)
     emit_gradients(step, build, settings.losses)
     return step.tasks
 
@@ -125,7 +125,7 @@ def declare_update(
     """Declare the even or odd update."""
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
-    step = Step()
+    step = Step(counting=build.arena.counting)
     emit_update(
         step,
         build,

@@ -62,6 +62,8 @@ def _row(
         pool_windows(source, target, index, width, 2, 2, 2, steps, stride, dilation)
     elif void and wy == 2 and wx == 2 and wz == 1:
         pool_windows(source, target, index, width, 1, 2, 2, steps, stride, dilation)
+    elif void and wy == 3 and wx == 3 and wz == 1:
+        pool_windows(source, target, index, width, 1, 3, 3, steps, stride, dilation)
     elif void:
         pool_windows(source, target, index, width, wz, wy, wx, steps, stride, dilation)
 
@@ -79,6 +81,8 @@ def _row_values(
         pool_windows_values(source, target, width, 2, 2, 2, steps, stride, dilation)
     elif void and wy == 2 and wx == 2 and wz == 1:
         pool_windows_values(source, target, width, 1, 2, 2, steps, stride, dilation)
+    elif void and wy == 3 and wx == 3 and wz == 1:
+        pool_windows_values(source, target, width, 1, 3, 3, steps, stride, dilation)
     elif void:
         pool_windows_values(source, target, width, wz, wy, wx, steps, stride, dilation)
 

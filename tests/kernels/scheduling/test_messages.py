@@ -12,7 +12,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.atomics import add_acq_rel
 from znnpy_kernels.scheduling import mailbox as native
 from znnpy_kernels.scheduling.backoff import REST, rest
-from znnpy_kernels.scheduling.control_block import SLEEPERS
+from znnpy_kernels.scheduling.control_block import HEADER_BYTES, SLEEPERS
 from znnpy_kernels.scheduling.messages import ENTRY, GRAPH, LOG, MOST
 
 from znnpy.graph import GraphBuilder, Named
@@ -205,15 +205,19 @@ def test_complete_messages_release_their_phase():
     assert serving.graph[GRAPH.under_way] == 0
 
 
-def test_it_asks_without_naps_while_workers_sleep():
-    with Executor(_counted(1)[0], workers=1, spin_ns=0) as executor:
-        while not executor.control[SLEEPERS // 8]:
-            time.sleep(0.001)
-        address = int(executor.control.ctypes.data)
-        long = int(3600e9)
-        for eager, posts, naps in ((long, (), 1), (0, (0,), 1), (long, (0,), 0)):
-            library = Library()
-            serving = Serving(library, 1, [0], address, long, eager)
-            library.wakes = serving.mailbox
-            serving.rest(*posts, seconds=3600)
-            assert serving.block[REST.naps] == naps
+@pytest.mark.parametrize(
+    ("sleepers", "eager", "posts", "naps"),
+    [(1, True, [0], 0), (0, True, [0], 1), (1, False, [0], 1), (1, True, [], 1)],
+)
+def test_it_asks_without_naps_while_workers_sleep_for_what_is_under_way(
+    sleepers, eager, posts, naps
+):
+    control = np.zeros(HEADER_BYTES // 8, np.int64)
+    control[SLEEPERS // 8] = sleepers
+    hour, library = int(3600e9), Library()
+    address = int(control.ctypes.data)
+    serving = Serving(library, 1, [0], address, nap=hour, eager=hour if eager else 0)
+    # It wakes it at the first look: a nap ends by that, and without one it is seen at the next look.
+    library.wakes = serving.mailbox
+    serving.rest(*posts, seconds=3600)
+    assert serving.block[REST.naps] == naps
