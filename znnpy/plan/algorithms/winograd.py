@@ -60,6 +60,7 @@ MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more t
 LONGER = 1.7
 
 
+# Some of what is imported is part of the algorithm's protocol, or taken from here by its emitters (`as` the same name).
 METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
