@@ -247,7 +247,7 @@ def test_no_config_is_written_over_an_image(name: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
-        ((0, 255), r"holds 0 and 255, and no number between; .* {kind: mask}"),
+        ((0, 1, 255), r"holds 1 and 255, and no number between; .* {kind: labels, ignore: 255}"),
         ((1, 2, 200), r"holds 2 and 200, .* {kind: labels, ignore: 200}"),
     ],
 )

@@ -126,20 +126,22 @@ def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:
             f"{labels.name} holds numbers from {lowest} to {highest}; --for {recipe.name} needs {recipe.labels} from 0 "
             f"to {CLASSES - 1} at most; where these are objects, take --for membranes"
         )
-    _refuse_gap(labels, sorted(counts))
+    # 0 and one other number are a mask (`Seen.masked`).
+    if recipe.name != "semantic" or len(counts) > 2 or lowest > 0:
+        _refuse_gap(labels, sorted(counts))
     voxels = sum(counts.values())
     shares = {f"class {n}": count / voxels for n, count in sorted(counts.items())}
     return replace(known, classes=max(2, highest + 1), shares=shares if len(shares) <= 8 else {})
 
 
 def _refuse_gap(labels: Volume, numbers: list[int]) -> None:
-    """Raise VolumeError for numbers that hardly are those of classes, such as 0 and 255."""
+    """Raise VolumeError for numbers that hardly are those of classes, such as 1, 2 and 255."""
     for one, other in pairwise(numbers):
         if other - one > GAP:
             raise VolumeError(
                 f"{labels.name} holds {one} and {other}, and no number between; classes are numbered 0, 1, 2, ... "
-                "Number them so, or write a config without --for: a mask of two takes data.target: {kind: mask}, "
-                f"a number of voxels that do not count data.target: {{kind: labels, ignore: {other}}}"
+                "Number them so, or write a config without --for, in which a number of voxels that do not count takes "
+                f"data.target: {{kind: labels, ignore: {other}}}"
             )
 
 
