@@ -63,7 +63,7 @@ def outcome(net, output, by, threads=2, execution=LEAN):
 def staged(request, monkeypatch):
     """Whether Winograd runs in stages."""
     module = import_module("znnpy.engine.convolution.winograd.passes")
-    monkeypatch.setattr(module, "is_staged", lambda shape: request.param)
+    monkeypatch.setattr(module, "goes_staged", lambda layout, shape: request.param)
 
 
 @pytest.mark.parametrize("size", [FLAT, CUBE])

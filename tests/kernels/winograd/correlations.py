@@ -55,7 +55,7 @@ class Pass:
             **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
             **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
             **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
-            **{f"before_{axis}": 0 for axis in "zyx"},
+            **{f"before_{axis}": 0 for axis in "zyx"}, "accumulate": 0,
         }  # fmt: skip
 
     @property

@@ -100,7 +100,7 @@ def check(source: Any, filters: Any, before: Triple, shape: Triple, cut: bool) -
     words = (
         image_words("source", source) | image_words("target", target) | PLAIN | sizes("dilation", ONE)
         | sizes("before", before)
-        | {"inputs": inputs, "blocks": outputs, "filters": address(points_of(filters)),
+        | {"inputs": inputs, "blocks": outputs, "filters": address(points_of(filters)), "accumulate": 0,
            "scratch": scratch.place, "scratch_worker": 0}
     )  # fmt: skip
     for task in tiles(shape, tuple(taps), cut):

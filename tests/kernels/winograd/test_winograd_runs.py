@@ -47,6 +47,7 @@ def test_data_gradients_from_padded_images(
         **{f"source_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
         **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
         **{f"before_{axis}": n for axis, n in zip("zyx", before, strict=True)},
+        "accumulate": 0,
         **{f"dilation_{axis}": 1 for axis in "zyx"},
     }
     WINOGRAD[taps].run(
