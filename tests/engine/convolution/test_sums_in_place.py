@@ -57,11 +57,17 @@ def outcome(net, output, by, threads=2, execution=LEAN):
         return found, expected, kinds, model.memory
 
 
-@pytest.fixture(params=[False, True])
+@pytest.fixture(params=["slabs", "stages", "on the way"])
 def staged(request, monkeypatch):
-    """Whether Winograd runs in stages."""
-    module = import_module("znnpy.engine.convolution.winograd.passes")
-    monkeypatch.setattr(module, "is_staged", lambda shape: request.param)
+    """How Winograd runs: in slabs, or in stages, whose filters are read or transformed on the way."""
+    emitters = "znnpy.engine.convolution.winograd."
+    passes, stages, filters = (
+        import_module(emitters + name) for name in ("passes", "stages", "filters")
+    )
+    way = request.param
+    monkeypatch.setattr(passes, "goes_staged", lambda layout, shape: way != "slabs")
+    for module in (stages, filters):
+        monkeypatch.setattr(module, "on_the_way", lambda layout, shape: way == "on the way")
 
 
 @pytest.mark.parametrize("size", [FLAT, CUBE])
