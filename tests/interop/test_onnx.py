@@ -15,6 +15,9 @@ from znnpy import Hardware, Model, load_network
 from znnpy.config import load_config
 from znnpy.errors import ModelFileError
 from znnpy.geometry import fit_input
+from znnpy.interop.operators.described import described
+from znnpy.interop.operators.sketch import Sketch
+from znnpy.interop.operators.value import Value
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
 from znnpy.network import training_losses
@@ -382,6 +385,30 @@ def test_a_run_has_the_names_of_the_file(tmp_path: Path) -> None:
     saved = read_run(tmp_path / "run", Quiet())
     assert np.array_equal(saved.checkpoint.parameters["e"], NET[1]["e.weight"])
     assert np.array_equal(saved.checkpoint.parameters["n.running_variance"], NET[1]["n.var"])
+
+
+@pytest.mark.parametrize("outputs", [("p", "q"), ("q", "p"), ("q", "r", "p")])
+def test_one_value_may_be_two_outputs(outputs: tuple[str, ...], tmp_path: Path) -> None:
+    net = [("Conv", "x a", "p"), ("Identity", "p", "q"), ("Conv", "x b", "r")]
+    weights = {"a": drawn(3, 2, 1, 1, 1), "b": drawn(1, 2, 1, 1, 1)}
+    net, weights = (net, weights) if "r" in outputs else (net[:2], {"a": weights["a"]})
+    path = written(tmp_path / "net.onnx", net, weights, outputs=outputs)
+    found = ours(path)
+    assert found.keys() == set(outputs)
+    for name, value in zip(outputs, theirs(path), strict=True):
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_an_output_may_have_the_name_of_another_ones_operator() -> None:
+    sketch = Sketch()
+    image = sketch.node("x", "input", Value("", 2, (4, 4, 4), (1, 2, 4, 4, 4)))
+    values = {name: sketch.node(name, "sum", image, 1) for name in ("a", "b", "c")}
+    for name, value in values.items():
+        sketch.link(f"to.{name}", image, value, "conv", drawn(1, 2, 1, 1, 1), size=[1, 1, 1])
+    found = described(sketch, {"b": values["a"], "c": values["b"], "a": values["c"]})
+    assert {edge.name: edge.target for edge in found.network.edges} == {
+        "to.a": "b", "to.b": "c", "to.c": "a",
+    }  # fmt: skip
 
 
 def test_axes_of_any_size(tmp_path: Path) -> None:

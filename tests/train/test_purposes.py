@@ -43,8 +43,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(purpose: str, image: str, labels: str, *changed: str) -> Config:
-    words = ("--for", purpose, "--data", image, "--labels", labels, "--overwrite")
+def written(purpose: str, image: str, labels: str | None, *changed: str) -> Config:
+    named = ("--labels", labels) if labels else ()
+    words = ("--for", purpose, "--data", image, *named, "--overwrite")
     assert status_of("init", "configs/c.yaml", *words) == 0
     return load_config("configs/c.yaml", changed)
 
@@ -217,6 +218,21 @@ def test_pictures_of_several_sizes_and_their_masks(tmp_path: Path) -> None:
     line = ("train", "configs/c.yaml", "--output", "elsewhere", "--set", "training.iterations=1")
     assert status_of(*line, "--set", "training.conv=direct", "--threads", 1) == 0
     assert Path("elsewhere/config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("image", "labels"), [("set/*.h5:raw", "set/*.h5:truth"), ("set", None), ("set/*.h5", None)]
+)
+def test_sets_of_files_that_hold_several_datasets(image: str, labels: str | None) -> None:
+    """As in configs, a pattern names the dataset of each of its files, and unnamed ones are the usual ones."""
+    Path("set").mkdir()
+    for number, depth in enumerate((20, 12)):
+        with h5py.File(f"set/{number}.h5", "w") as file:
+            file["raw"] = np.zeros((depth, 80, 80), np.uint8)
+            file["truth" if labels else "labels"] = OBJECTS[:depth]
+    config = written("membranes", image, labels)
+    assert len(config.data.train) == 2
+    assert config.training.output_shape[0] <= 12
 
 
 def test_scribbles_may_leave_most_unlabelled() -> None:

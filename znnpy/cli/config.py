@@ -199,8 +199,8 @@ def _recipe(
     if data is None:
         return recipe.text(of_machine())
     file, _ = split_source(data)
-    several = labels is not None and any(is_set(Path(source)) for source in (data, labels))
-    look = look_at_set if several else look_at
+    truth_file = split_source(labels)[0] if labels else file
+    look = look_at_set if is_set(file) or is_set(truth_file) else look_at
     seen = look(recipe, data, labels or str(file))
     folder = Path.cwd()
     if path is not None:

@@ -372,7 +372,9 @@ class Messenger:
             self._resting.serve(graph.table)
 
     def _forget(self, graph: _Graph) -> None:
-        for request in graph.prepared.values():
+        for number, request in graph.prepared.items():
+            assert graph.table
+            graph.table.given_back(number, request)
             request.Free()
         if graph is self._graph:
             self._turn_to(_Graph())

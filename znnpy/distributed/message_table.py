@@ -112,6 +112,11 @@ class MessageTable:
         ctypes.memmove(int(self._handles.ctypes.data) + 8 * number, MPI._addressof(request), HANDLE)
         self._ready[number] = again
 
+    def given_back(self, number: int, request: MPI.Prequest) -> None:
+        """Write the handle that a message has now to its request, which is to be freed by it."""
+        # Open MPI's MPI_Start replaces a handle whose last send its own buffers still hold.
+        ctypes.memmove(MPI._addressof(request), int(self._handles.ctypes.data) + 8 * number, HANDLE)
+
     def begin(self, number: int) -> None:
         """Start a message whose request was told; raise MPI.Exception as MPI.Prequest.Start does."""
         if error := begin_prepared(self.address, number):

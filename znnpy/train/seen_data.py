@@ -79,13 +79,17 @@ def look_at_set(recipe: Recipe, image: str, labels: str) -> Seen:
 
     Raises VolumeError as `look_at`, and where images and labels do not go together.
     """
-    pairs = expanded({_IMAGE: Path(image), _LABELS: Path(labels)})
-    if len(pairs) == 1 and not is_set(Path(image)):
+    sources = {_IMAGE: split_source(image), _LABELS: split_source(labels)}
+    pairs = [
+        {role: joined(path, sources[role][1] or "") for role, path in found.items()}
+        for found in expanded({role: path for role, (path, _) in sources.items()})
+    ]
+    if len(pairs) == 1 and not is_set(sources[_IMAGE][0]):
         return look_at(recipe, image, labels)
-    seen = look_at(recipe, str(pairs[0][_IMAGE]), str(pairs[0][_LABELS]))
+    seen = look_at(recipe, pairs[0][_IMAGE], pairs[0][_LABELS])
     sizes = []
     for pair in pairs:
-        with open_volume(str(pair[_IMAGE])) as volume:
+        with open_volume(pair[_IMAGE]) as volume:
             sizes.append(volume.extent)
     z, y, x = (min(along) for along in zip(*sizes, strict=True))
     return replace(seen, image=image, labels=labels, extent=(z, y, x), several=True)

@@ -44,9 +44,7 @@ def outcome(net, output, by, threads=2, execution=LEAN):
         for name, shape in parameter_shapes(net).items()
     }
     x = rng.standard_normal((2, 2, *geometry.input_shapes["input"])).astype(np.float32)
-    plan = {
-        e.name: LAYER | {"forward": by.get(e.name, "direct")} for e in net.edges if e.kind == "conv"
-    }
+    plan = {e.name: LAYER | {"forward": by.get(e.name, "direct")} for e in net.edges}
     for layer in plan.values():
         layer |= {"forward_tile": [8, 8, 8]} if layer["forward"] == "spectral" else {}
     expected = reference.forward(net, geometry, parameters, {"input": x})["out"]
@@ -59,11 +57,17 @@ def outcome(net, output, by, threads=2, execution=LEAN):
         return found, expected, kinds, model.memory
 
 
-@pytest.fixture(params=[False, True])
+@pytest.fixture(params=["slabs", "stages", "on the way"])
 def staged(request, monkeypatch):
-    """Whether Winograd runs in stages."""
-    module = import_module("znnpy.engine.convolution.winograd.passes")
-    monkeypatch.setattr(module, "goes_staged", lambda layout, shape: request.param)
+    """How Winograd runs: in slabs, or in stages, whose filters are read or transformed on the way."""
+    emitters = "znnpy.engine.convolution.winograd."
+    passes, stages, filters = (
+        import_module(emitters + name) for name in ("passes", "stages", "filters")
+    )
+    way = request.param
+    monkeypatch.setattr(passes, "goes_staged", lambda layout, shape: way != "slabs")
+    for module in (stages, filters):
+        monkeypatch.setattr(module, "on_the_way", lambda layout, shape: way == "on the way")
 
 
 @pytest.mark.parametrize("size", [FLAT, CUBE])
@@ -107,43 +111,3 @@ def test_other_sums_are_made_as_ever():
     assert outcome(network(CUBE), (9, 10, 11), {})[3] < most
     found, expected, *_ = outcome(network(CUBE, images=(2, 3)), (9, 10, 11), {})
     assert np.abs(found - expected).max() < 5e-5
-
-
-def addends(order: str, channels: int = 17) -> Network:
-    """A sum of images that it alone reads (a, b, c), and of one with another reader (d), in some order."""
-    nodes = (
-        Node("input", "input", 2),
-        Node("d", "transfer", channels, function="tanh"),
-        *(Node(name, "transfer", channels, function="tanh") for name in "abc"),
-        Node("sum", "transfer", channels, function="relu"),
-        Node("e", "transfer", channels, norm=Norm("instance"), bias=False),
-        Node("out", "transfer", channels, function="leaky_relu"),
-    )
-    numbers = {"size": CUBE, "padding": "same"}
-    edges = (
-        Edge("cd", "conv", "input", "d", **numbers),
-        *(Edge(f"c{name}", "conv", "d", name, **numbers) for name in "abc"),
-        *(Edge(f"i{name}", "identity", name, "sum") for name in order),
-        Edge("ce", "conv", "sum", "e", **numbers),
-        Edge("is", "identity", "sum", "out"),
-        Edge("ie", "identity", "e", "out"),
-    )
-    used = {edge.source for edge in edges}
-    kept = tuple(node for node in nodes if node.name in used or node.name == "out")
-    names = {node.name for node in kept}
-    return Network(kept, tuple(edge for edge in edges if edge.target in names))
-
-
-@pytest.mark.parametrize("order", ["ad", "da", "abd", "dab", "abc", "bda"])
-@pytest.mark.parametrize("channels", [3, 17])
-def test_addends_lie_in_their_sum(order, channels):
-    by = {"ce": "winograd", "cd": "direct"}
-    found, expected, *_, least = outcome(addends(order, channels), (9, 10, 11), by)
-    assert np.abs(found - expected).max() < 1e-4
-    found, expected, *_, most = outcome(
-        addends(order, channels), (9, 10, 11), by, execution=Execution()
-    )
-    assert np.abs(found - expected).max() < 1e-4
-    assert least < most
-    bits = [outcome(addends(order, channels), (9, 10, 11), by, threads)[0] for threads in (0, 3)]
-    assert np.array_equal(*bits)

@@ -92,12 +92,13 @@ def _notes(sketch: Sketch) -> tuple[str, ...]:
 def _outputs(sketch: Sketch, outputs: Mapping[str, Value]) -> dict[str, str]:
     """Return wanted names by node; a node that others read, or that is an output twice, gets one more behind it."""
     read, ends = {link.source for link in sketch.links.values()}, dict[str, str]()
+    nodes = [value.node for value in outputs.values()]
     for name, value in outputs.items():
         sketch.at = f"output {name}"
         if not value.plain or value.spread:
             raise sketch.wrong(f"of shape {value.seen} is not supported: channels at voxels are")
         node = value.node
-        if node in read or node in ends or sketch.nodes[node].kind == "input":
+        if node in read or nodes.count(node) > 1 or sketch.nodes[node].kind == "input":
             made = sketch.node(f"{name}.value", "sum", value)
             sketch.link(f"{name}.in", value, made)
             node = made.node
@@ -111,12 +112,12 @@ def _name_outputs(sketch: Sketch, ends: Mapping[str, str]) -> None:
     found = {node: sketch.nodes.pop(node) for node in ends}
     for wanted in ends.values():
         _free(sketch, wanted)
+    names = dict[str, str]()
     for node, wanted in ends.items():
-        name = sketch.name(wanted)
-        sketch.nodes[name] = found[node]
-        for link in sketch.links.values():
-            if link.target == node:
-                link.target = name
+        names[node] = sketch.name(wanted)
+        sketch.nodes[names[node]] = found[node]
+    for link in sketch.links.values():
+        link.target = names.get(link.target, link.target)
 
 
 def _free(sketch: Sketch, wanted: str) -> None:

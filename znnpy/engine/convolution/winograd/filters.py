@@ -46,23 +46,24 @@ def derive(step: Step, build: Build, edge: Edge) -> None:
 
 
 def goes_staged(layout: Layout, shape: ConvShape) -> bool:
-    """Return whether a pass goes in stages instead of slabs; both give the same values."""
-    return is_staged(_remade(layout, shape))
+    """Return whether a pass goes in stages instead of slabs; both give the same values, but for sums for biases."""
+    # Not by whether filters are kept for other microbatches, which memory, workers and ranks decide: bits would, too.
+    return is_staged(_remade(shape, changing=layout.training or layout.lean))
 
 
 def on_the_way(layout: Layout, shape: ConvShape) -> bool:
     """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks."""
-    seen = _remade(layout, shape)
-    if not (is_staged(seen) and makes_filters(seen)):
+    seen = _remade(shape, changing=layout.filters_pass)
+    if not (goes_staged(layout, shape) and makes_filters(seen)):
         return False
     sets = -(-shape.batch * tile_count(shape) // SET_TILES)
     tasks = FORMS[shape.size].points_z * -(-shape.outputs // (PAIR * LANES)) * sets
     return bool(2 * tasks >= layout.grain.fewest)
 
 
-def _remade(layout: Layout, shape: ConvShape) -> ConvShape:
-    """Return the shape as one of a layer whose filters change from pass to pass, or never."""
-    return replace(shape, passes=PASSES if layout.filters_pass else ("forward",))
+def _remade(shape: ConvShape, *, changing: bool) -> ConvShape:
+    """Return the shape as one of a layer whose filters are changing from pass to pass, or never do."""
+    return replace(shape, passes=PASSES if changing else ("forward",))
 
 
 def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
