@@ -134,7 +134,7 @@ def test_one_fold_by_its_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="has no fold_"):
         read_model(folder)
     with pytest.raises(
-        ModelFileError, match="no model that can be taken over: name a folder of nnU-Net"
+        ModelFileError, match=r"no model that can be taken over; did you mean .*m\?"
     ):
         read_model(tmp_path)
     with pytest.raises(ModelFileError, match="does not exist"):

@@ -16,6 +16,7 @@ RECENT = 50  # updates over which losses are averaged
 TRIVIAL = 0.97  # share of the trivial loss above which nothing was learned
 FALLING = 0.98  # share of what it was before, below which a loss still falls
 GROWN = 4.0  # times the trivial loss, above which a loss grows
+EXPLODED = 1000.0  # times the trivial loss, above which it swings, no longer grows in each period
 CONSTANT = 1e-3  # of all targets, that differ from the others: fewer are as good as none
 TRIVIAL_LOSSES = ("binomial_cross_entropy", "softmax", "square")
 
@@ -66,9 +67,10 @@ class WatchedOutput:
             return
         now, before = (float(np.mean(self._losses[-n * RECENT :][:RECENT])) for n in (1, 2))
         rising = rate(updates) > 1.5 * rate(updates - 2 * RECENT)
-        if now > GROWN * trivial and now > before:
+        if now > GROWN * trivial and (now > before or now > EXPLODED * trivial):
+            grows = " and grows" if now > before else ""
             yield (
-                f"{self._said} is {now:.3g} and grows, where the shares of the classes alone give {trivial:.3g}: "
+                f"{self._said} is {now:.3g}{grows}, where the shares of the classes alone give {trivial:.3g}: "
                 "gradients explode; lower training.learning_rate, or set training.clip_norm"
             )
         elif now > TRIVIAL * trivial and now > FALLING * before and not rising:
