@@ -40,7 +40,7 @@ FILTERS_RATE = 20e9  # bytes/s of transformed filters beyond the L2 cache
 CACHED_BYTES = 1 << 20  # of transformed filters that stay in it
 GROUP = 28  # tiles that share their reading
 # The same beyond an L3 cache.
-FAR_RATE, FAR_BYTES = 18e9, 1 << 23
+FAR_RATE, FAR_BYTES = 10e9, 1 << 23
 # Seconds of a tile between planar channels: transforms of an input, of an output, products of a pair.
 PLANAR_SECONDS = 30e-9, 26e-9, 1.4e-9
 # Tiles of a group, about, and of one that reads the filters from beyond an L3 cache: data between its stages leave
@@ -49,8 +49,9 @@ GROUP_TILES, FAR_GROUP_TILES = 64, 128
 # Seconds of a tile's LANES_COUNTED channels, before and behind products.
 PLANES_SECONDS, IMAGES_SECONDS = 1.2e-6, 1.0e-6
 STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
+STREAMED_RATE = 33e9  # bytes/s of transformed filters that a group reads once, as they lie
 # The same where filters are transformed on the way, and seconds of a point of a pair of channels for that.
-PANELS_RATE, POINT_SECONDS = 78e9, 0.09e-9
+PANELS_RATE, POINT_SECONDS = 82e9, 0.09e-9
 # The same of one or two tiles, which are added to sums at once (`FEW_TILES` of the kernels).
 SINGLE_TILES, SINGLE_SECONDS = 2, 0.055e-9
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
@@ -148,8 +149,10 @@ def stage_seconds(shape: ConvShape, tiles: float, *, made: bool) -> tuple[float,
 
 def makes_filters(shape: ConvShape) -> bool:
     """Return whether stages transform filters on the way: for so few tiles that this is less than to read them."""
-    tiles = shape.batch * tile_count(shape)
-    return _way_seconds(shape, tiles) < _column_seconds(shape, tiles) + _changed_seconds(shape)
+    tiles = tile_count(shape)
+    # Each image reads all filters, and images share those that are made.
+    read = shape.batch * _column_seconds(shape, tiles) + _changed_seconds(shape)
+    return _way_seconds(shape, shape.batch * tiles) < read
 
 
 def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
@@ -254,7 +257,8 @@ def _staged_seconds(shape: ConvShape) -> float:
 
 def _column_seconds(shape: ConvShape, tiles: float) -> float:
     """Return the seconds of a group's products with filters that are read."""
-    return _points_bytes(shape) / 4 * 2.0 * tiles / STAGED_RATE + _reading_seconds(shape)
+    bytes_ = _points_bytes(shape)
+    return bytes_ / 4 * 2.0 * tiles / STAGED_RATE + bytes_ / STREAMED_RATE
 
 
 def _way_seconds(shape: ConvShape, tiles: float) -> float:
