@@ -62,6 +62,11 @@ def tile_rows(target: Tensor, size: Triple, dilation: Triple) -> range:
     return range(-(-target.shape[axis] // step) * dilation[axis])
 
 
+def begin_inside(tiles: range, dilation: int, new: int, extent: int) -> int:
+    """Return how many tiles along an axis begin inside: each has `new` voxels of a lattice."""
+    return sum(tile // dilation * new * dilation + tile % dilation < extent for tile in tiles)
+
+
 def tile_words(
     target: Tensor,
     size: Triple,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
@@ -18,6 +19,7 @@ from znnpy_kernels.winograd.gradient_sums import WINOGRAD_GRADIENT_SUMS, sums_fl
 from znnpy.engine.convolution.padding_taps import clear_unmet
 from znnpy.engine.convolution.ring_buffers import ring_slot
 from znnpy.engine.convolution.winograd.arguments import (
+    begin_inside,
     dilation_of,
     place_words,
     size_words,
@@ -217,8 +219,6 @@ def _inside(
     cut, new = gradient.cut, new_voxels(size)
     along_x = range(-(-gradient.shape[2] // (new[2] * dilation[2])) * dilation[2])
     axes = (cut, range(low, high)), (1 - cut, rows), (2, along_x)
-    count = 1
-    for axis, tiles in axes:
-        apart, own, extent = dilation[axis], new[axis], gradient.shape[axis]
-        count *= sum(tile // apart * own * apart + tile % apart < extent for tile in tiles)
-    return count
+    return prod(
+        begin_inside(tiles, dilation[axis], new[axis], gradient.shape[axis]) for axis, tiles in axes
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import FEW_TILES
@@ -25,13 +25,6 @@ AGAIN = 0.04
 """What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
 
 
-class Floats(Protocol):
-    """Protocol of what tells the floats of a block of an image that wait before (`seen`) or behind the stage."""
-
-    def __call__(self, *, seen: bool) -> int:
-        """Return them."""
-
-
 class Waiting(NamedTuple):
     """What waits before and behind the stage: of so many images, the same tiles and rows of them."""
 
@@ -40,7 +33,7 @@ class Waiting(NamedTuple):
     images: int
     tiles: int  # along z and x that begin inside
     rows: int  # of them along y
-    floats: Floats
+    floats: tuple[int, int]  # of a block of an image: before and behind
 
 
 def emit_columns(
@@ -101,9 +94,9 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
             PANELS_OF[ends.edge.size, ends.backward],
             {
                 "source": waiting.before.address,
-                "source_image": 4 * source.blocks * waiting.floats(seen=True),
+                "source_image": 4 * source.blocks * waiting.floats[0],
                 "target": waiting.behind.address,
-                "target_image": 4 * target.blocks * waiting.floats(seen=False),
+                "target_image": 4 * target.blocks * waiting.floats[1],
                 "images": waiting.images,
                 "tiles": waiting.tiles,
                 "rows": waiting.rows,

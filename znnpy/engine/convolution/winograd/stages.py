@@ -12,7 +12,7 @@ from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.stages import IMAGES, PLANES, planes_floats, waiting_floats
 
 from znnpy.engine.convolution.ring_buffers import ring_slot
-from znnpy.engine.convolution.winograd.arguments import place_words
+from znnpy.engine.convolution.winograd.arguments import begin_inside, place_words
 from znnpy.engine.convolution.winograd.filters import SET_TILES, made, on_the_way
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.products import Waiting, emit_columns, emit_panels
@@ -101,7 +101,8 @@ class _Stages:
         # hold it.
         for image, member in enumerate(members):
             self._emit_planes(self.groups[member], image, before, planes)
-        waiting = Waiting(before, behind, images, group.tiles, group.rows, group.floats)
+        floats = group.floats(seen=True), group.floats(seen=False)
+        waiting = Waiting(before, behind, images, group.tiles, group.rows, floats)
         if self.points:
             emit_columns(self.step, self.ends, waiting, self.points, products, len(self.sets))
         else:
@@ -219,7 +220,7 @@ def _groups(ends: Ends) -> Iterator[_Group]:
         # Tiles along z: apart_z of each slab, one a lattice.
         z0, z1 = slab * apart_z, min(slabs, slab + deep) * apart_z
         # Those that begin beyond the image are left out.
-        tiles = along_x * _inside(range(z0, z1), apart_z, new[0], shape[0])
+        tiles = along_x * begin_inside(range(z0, z1), apart_z, new[0], shape[0])
         for lattice, line in enumerate(lines):
             for row in range(0, line, rows):
                 many = min(rows, line - row)
@@ -229,8 +230,3 @@ def _groups(ends: Ends) -> Iterator[_Group]:
                 planes = first * thick, min(ends.target.extent, last * thick)
                 y0 = row * apart_y + lattice
                 yield _Group(size, batch, z0, z1, y0, many, tiles, planes)
-
-
-def _inside(tiles: range, dilation: int, new: int, extent: int) -> int:
-    """Return how many tiles begin inside."""
-    return sum(tile // dilation * new * dilation + tile % dilation < extent for tile in tiles)
