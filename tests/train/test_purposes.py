@@ -251,6 +251,21 @@ def test_scribbles_may_leave_most_unlabelled() -> None:
     assert "first: 1" not in Path("configs/c.yaml").read_text()
 
 
+def test_many_numbers_may_be_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    """So many are said, not refused: some atlases have a hundred classes."""
+    with h5py.File("many.h5", "w") as file:
+        file["raw"] = OBJECTS.astype(np.uint8)
+        file["labels"] = (OBJECTS - 1 + 16 * (np.arange(80) % 2)).astype(np.uint8)
+        file["few"] = OBJECTS
+    said = "labels hold numbers up to 39; if these are objects, not classes, take --for membranes"
+    written("semantic", "many.h5:raw", "many.h5:labels")
+    assert f"\n# {said}\n" in Path("configs/c.yaml").read_text()
+    assert said in capsys.readouterr().err
+    written("semantic", "many.h5:raw", "many.h5:few")
+    assert "if these are objects" not in Path("configs/c.yaml").read_text()
+    assert not capsys.readouterr().err.startswith("labels hold")
+
+
 @pytest.mark.parametrize("name", ["v.h5", "stack.tif", "configs", "scan.nii.gz"])
 def test_no_config_is_written_over_an_image(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("v.h5").read_bytes()

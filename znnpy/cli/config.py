@@ -202,6 +202,8 @@ def _recipe(
     truth_file = split_source(labels)[0] if labels else file
     look = look_at_set if is_set(file) or is_set(truth_file) else look_at
     seen = look(recipe, data, labels or str(file))
+    if recipe.name == "semantic" and seen.remark:
+        typer.echo(seen.remark, err=True)
     folder = Path.cwd()
     if path is not None:
         folder = Path(realpath(path)).parent

@@ -9,6 +9,7 @@ from math import ceil
 Triple = tuple[int, int, int]
 FLAT = 2.5  # voxels so many times longer along z than along y and x: nets begin within sections
 THIN = 8  # slices below which nothing is pooled along z
+MANY = 32  # numbers of labels from which on they may be those of objects, not of classes
 MOSTLY = 0.95  # share of voxels labelled 0 from which on it may mean that they are not labelled
 VALIDATED = 0.15  # share of the slices that validate where there are enough of them
 
@@ -51,6 +52,13 @@ class Seen:
     def scribbled(self) -> bool:
         """Whether so few voxels have another number than 0 that it may mean that a voxel is not labelled."""
         return self.shares.get("class 0", 0.0) >= MOSTLY
+
+    @property
+    def remark(self) -> str:
+        """What is to be said where labels have so many classes that they may be objects; else empty."""
+        if self.classes <= MANY or self.masked:
+            return ""
+        return f"labels hold numbers up to {self.classes - 1}; if these are objects, not classes, take --for membranes"
 
     @property
     def flat(self) -> bool:

@@ -115,9 +115,10 @@ def _semantic(seen: Seen) -> str:
     if seen.masked:
         what = f"A mask: whether a voxel's label, 0 or {seen.classes - 1}, is above 0"
         return _of_volumes(seen, what, "mask", 1, "average_precision")
+    remark = f"\n# {seen.remark}" if seen.remark else ""
     return _of_volumes(
         seen,
-        f"Classes of voxels, numbers from 0 to {seen.classes - 1}",
+        f"Classes of voxels, numbers from 0 to {seen.classes - 1}{remark}",
         "labels",
         seen.classes,
         "dice",
