@@ -2,15 +2,15 @@
 
     pip install scikit-learn "znnpy[mutex]"
     python scripts/bench_objects.py
-    python scripts/bench_objects.py --train t.h5:raw t.h5:labels --held v.h5:raw v.h5:labels --run run --every 1 4
+    python scripts/bench_objects.py --train t.h5:raw t.h5:labels --held v.h5:raw v.h5:labels --every 1 4 --run run thick
 
 Maps: the raw image inverted, the boundaries of a random forest (`peers/forest.py`) that learned from `--train`, and
-those of a run, if one is named. Each method of `znnpy segment` has threshold and least size of its own, chosen as
-`--tune` does on one half of the held volume (along x) and scored on the other, and the other way round; what is
-printed is the mean. Anisotropic data are simulated by `--every N`: of N sections one is left, in training and held
-volume, and voxels are N times longer along z; a run learned from other data and is left out. Whoever reads the scores
-has looked at the volume of `--held`: it is no test volume any more. By default the shipped sample: its training volume
-up to slice 38, and the slices behind.
+those of runs, if they are named, one for each of `--every`. Each method of `znnpy segment` has threshold and least
+size of its own, chosen as `--tune` does on one half of the held volume (along x) and scored on the other, and the
+other way round; what is printed is the mean. Anisotropic data are simulated by `--every N`: of N sections one is left,
+in training and held volume, and voxels are N times longer along z, which its run should have learned from, too.
+Whoever reads the scores looked at the volume of `--held`: it is no test volume any more. By default the shipped
+sample: its training volume up to slice 38, and the slices behind.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def main() -> None:
     columns = ["every", "map", "method", *SCORES, "thresholds", "least sizes"]
     print("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|", flush=True)
     found = []
-    for every in options.every:
-        for row in rows(options, every):
+    runs = options.run or [None] * len(options.every)
+    for every, run in zip(options.every, runs, strict=True):
+        for row in rows(options, every, run):
             found.append(row)
             scores = [f"{row.scores[name]:.3f}" for name in SCORES]
             chosen = [
@@ -74,11 +75,11 @@ def main() -> None:
         options.json.write_text(json.dumps([asdict(row) for row in found], indent=2) + "\n")
 
 
-def rows(options: argparse.Namespace, every: int) -> Iterator[Scored]:
+def rows(options: argparse.Namespace, every: int, run: Path | None) -> Iterator[Scored]:
     """Score all maps of the held volume, of which one of `every` sections is left."""
     (raw, labels), (seen, truth) = volumes(options, every)
     size = (float(every), 1.0, 1.0)
-    for name, values in maps(options, every, raw, labels, seen).items():
+    for name, values in maps(options, run, raw, labels, seen).items():
         for method in METHODS:
             if name == "raw" and method != "watershed":
                 continue  # its values are no probabilities, whose mean says something
@@ -108,15 +109,15 @@ def read(name: str, role: Any) -> Any:
 
 
 def maps(
-    options: argparse.Namespace, every: int, raw: Any, labels: Any, seen: Any
+    options: argparse.Namespace, run: Path | None, raw: Any, labels: Any, seen: Any
 ) -> dict[str, Any]:
     """Return boundary maps of the image that is held, by what made them."""
     found = {"raw": 1 - seen.astype(np.float32) / 255}
     target, weight = BoundaryTarget(1).compute(labels[None], np.ones(labels.shape, np.bool_))
     trees = Forest(raw, target[0], weight[0], 0, options.threads)
     found["forest"] = np.asarray(trees.predict(seen), np.float32)
-    if options.run and every == 1:
-        found[options.run.name] = open_run(options.run).predict(seen)[0]
+    if run is not None:
+        found[run.name] = open_run(run).predict(seen)[0]
     return found
 
 
@@ -151,11 +152,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--slices", type=int, default=0, help="last slices of --train that are used"
     )
-    parser.add_argument("--run", type=Path, help="a run whose boundaries are segmented, too")
     parser.add_argument("--every", nargs="+", type=int, default=[1], metavar="N")
+    parser.add_argument(
+        "--run", nargs="+", type=Path, help="runs whose boundaries are segmented, one for each N"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.run and len(options.run) != len(options.every):
+        parser.error(f"{len(options.run)} runs for {len(options.every)} of --every")
+    return options
 
 
 if __name__ == "__main__":
