@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
+from document_tables import rows
 from matplotlib.figure import Figure
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -63,21 +64,9 @@ def main() -> None:
     draw(DOCUMENT.read_text(), parser.parse_args().output)
 
 
-def rows(text: str, after: str) -> list[dict[str, str]]:
-    """The first table behind a sentence, a dict by heading for each line on two threads."""
-    _, found, rest = text.partition(after)
-    if not found:
-        raise SystemExit(f"{DOCUMENT.name} has no table after {after!r}")
-    lines = rest.partition("\n\n|")[2].splitlines()
-    cells = []
-    for line in ("|" + lines[0], *lines[1:]):
-        if line[:1] != "|":
-            break
-        cells.append([cell.strip() for cell in line.strip("|").split("|")])
-    heading, _, *values = cells
-    # Of columns of one name, the first: ratios stand before peaks of memory.
-    found_rows = [dict(reversed([*zip(heading, row, strict=True)])) for row in values]
-    return [row for row in found_rows if row["threads"] == THREADS]
+def on_two_threads(text: str, after: str) -> list[dict[str, str]]:
+    """The lines of a table that are of two threads."""
+    return [row for row in rows(text, after) if row["threads"] == THREADS]
 
 
 def ratio(cell: str) -> tuple[float, float, float]:
@@ -94,7 +83,7 @@ def described(text: str) -> str:
     return "; ".join(
         f"{table.title}, {row['net']}: {peer} {row[column]}"
         for table in TABLES
-        for row in rows(text, table.after)
+        for row in on_two_threads(text, table.after)
         for peer, column in table.columns.items()
     )
 
@@ -106,7 +95,7 @@ def draw(text: str, output: Path) -> None:
     widths = [len(table.columns) + 1.5 for table in TABLES]
     axes = figure.subplots(1, len(TABLES), sharey=True, width_ratios=widths)
     for axis, table in zip(axes, TABLES, strict=True):
-        found = rows(text, table.after)
+        found = on_two_threads(text, table.after)
         for place, (peer, column) in enumerate(table.columns.items()):
             ratios = [ratio(row[column]) for row in found]
             middle = [ratio[0] for ratio in ratios]

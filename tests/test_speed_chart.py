@@ -27,9 +27,9 @@ def test_it_is_of_the_figures_in_the_document() -> None:
 
 
 def test_tables_are_read() -> None:
-    from speed_chart import TABLES, ratio, rows
+    from speed_chart import TABLES, on_two_threads, ratio
 
-    update, forward = (rows(TEXT, table.after) for table in TABLES)
+    update, forward = (on_two_threads(TEXT, table.after) for table in TABLES)
     assert len(update) == len(forward) == 4
     assert ratio(forward[0]["OpenVINO"]) == (2.47, 1.86, 2.68)
     # Of two columns `compiled`, ratios come first.
