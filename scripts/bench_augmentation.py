@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import deque
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,11 @@ from znnpy.distributed.world import World
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network, training_losses
 from znnpy.train.shards import training_source
-from znnpy.train.update_driver import loop_batches
+from znnpy.train.update_driver import loop_batches, made_updates
 
 SAMPLE = Path(__file__).parents[1] / "volumes" / "fibsem"
 ALWAYS = {"probability": 1.0}
+RATE = 0.003  # of the recipe
 
 
 def cost(scene: Scene, keys: dict[str, Any], shape: tuple[int, int, int], patches: int) -> str:
@@ -78,12 +79,8 @@ def updates(count: int, rounds: int, threads: int) -> None:
                     ready = inner.enter_context(closing(batches))
                     next(ready)
                     began = time.process_time(), time.monotonic()
-                    tickets = deque[int]()
-                    for _ in range(count):
-                        batch = next(ready)
-                        tickets.append(model.submit(batch.input, batch.target, batch.weight))
-                        if len(tickets) > 1:
-                            model.result(tickets.popleft())
+                    for _ in made_updates(model, islice(ready, count), lambda _: RATE):
+                        pass
                     model.drain()
                     spent = time.process_time() - began[0], time.monotonic() - began[1]
                 if number >= 0:

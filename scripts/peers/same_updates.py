@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from znnpy.network import trained_network, training_losses
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.patch_sources import open_sampler
 from znnpy.train.shards import training_source
-from znnpy.train.update_driver import loop_batches
+from znnpy.train.update_driver import loop_batches, made_updates
 
 WARM = 3  # updates that are not timed
 PARTS = 5  # of the updates, a line each
@@ -48,19 +47,16 @@ def ours(config: Config, count: int) -> Made:
         losses = training_losses(config, network)
         batches = loop_batches(source, losses, config.training.batch, 0, model.samples)
         ready = stack.enter_context(closing(batches))
-        tickets, found, ends, begun = deque[int](), list[float](), list[float](), 0.0
-        for number in range(count):
-            batch = next(ready)
-            rate = learning_rate(config.training, number)
-            made = model.submit(batch.input, batch.target, batch.weight, learning_rate=rate)
-            tickets.append(made)
-            if len(tickets) > 1:
-                found.append(model.result(tickets.popleft()).loss)
-                ends.append(time.monotonic())
-            if number == WARM:
+        found, ends, begun = list[float](), list[float](), 0.0
+        made = made_updates(
+            model, islice(ready, count), lambda number: learning_rate(config.training, number)
+        )
+        for number, result in enumerate(made, start=1):
+            found.append(result.loss)
+            ends.append(time.monotonic())
+            if number == WARM + 1:
                 begun = time.process_time()
-        found.append(model.result(tickets.popleft()).loss)
-        ends.append(time.monotonic())
+        model.drain()
         spent = time.process_time() - begun
     return Made(found, _apart(ends), spent / (count - WARM - 1))
 

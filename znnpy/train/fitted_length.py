@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import ExitStack, closing
 from math import prod
 from time import monotonic
@@ -15,7 +14,7 @@ from znnpy.infer.config_model import training_model
 from znnpy.network import self_contained, trained_network, training_losses
 from znnpy.train.progress import Reporter
 from znnpy.train.shards import training_source
-from znnpy.train.update_driver import loop_batches
+from znnpy.train.update_driver import loop_batches, made_updates
 
 WARM = 4  # updates that are not counted: caches, and threads that begin to prepare
 # Updates that are counted at least, for so many seconds, and the most that so many may take.
@@ -41,23 +40,15 @@ def seconds_of_update(config: Config, reporter: Reporter) -> float:
         losses, rate = training_losses(config, network), config.training.full_rate
         batches = loop_batches(source, losses, config.training.batch, 0, model.samples)
         ready = stack.enter_context(closing(batches))
-        tickets, done, began = deque[int](), 0, 0.0
-        while True:
-            batch = next(ready)
-            tickets.append(
-                model.submit(batch.input, batch.target, batch.weight, learning_rate=rate)
-            )
-            if len(tickets) < 2:
-                continue
-            # One stays in flight, as in training.
-            model.result(tickets.popleft())
-            done += 1
+        began = 0.0
+        for done, _ in enumerate(made_updates(model, ready, lambda _: rate), start=1):
             if done == WARM:
                 began = monotonic()
             spent, counted = monotonic() - began, done - WARM
             if counted > 0 and (spent > MOST or (spent > SECONDS and counted >= LEAST)):
-                model.drain()
-                return spent / counted
+                break
+        model.drain()
+        return spent / counted
 
 
 def fitting(config: Config, minutes: float, seconds: float, extent: Triple | None) -> int:

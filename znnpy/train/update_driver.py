@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from math import prod
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from znnpy.data.sampling.prefetch import Prefetcher
 from znnpy.distributed.core_shares import Place, threads_of
 from znnpy.distributed.world import World
 from znnpy.engine.model import Model
+from znnpy.engine.step_result import StepResult
 from znnpy.evaluation.loss_totals import step_weights
 from znnpy.network.objectives import Objectives
 from znnpy.train.checkpoint import Arrays
@@ -86,3 +88,20 @@ def loop_batches(
                 weights = step_weights(losses, found.targets, found.weights)
                 yield Batch(found.images, found.targets, weights)
                 iteration += 1
+
+
+def made_updates(
+    model: Model, batches: Iterable[Batch], rate: Callable[[int], float]
+) -> Iterator[StepResult]:
+    """Make updates by rates of their numbers from 0, and yield their results: one stays in flight, as in training.
+
+    Who stops before the batches end drains the model.
+    """
+    tickets = deque[int]()
+    for number, batch in enumerate(batches):
+        made = model.submit(batch.input, batch.target, batch.weight, learning_rate=rate(number))
+        tickets.append(made)
+        if len(tickets) > 1:
+            yield model.result(tickets.popleft())
+    while tickets:
+        yield model.result(tickets.popleft())
