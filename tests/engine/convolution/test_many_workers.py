@@ -139,6 +139,32 @@ def test_gradients_of_large_filters_by_planes_and_columns(short, monkeypatch):
 
 
 @pytest.mark.lanes
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_few_large_filters_by_planes_and_columns(exchanged, short, monkeypatch):
+    """Those of first layers; conjugate, or exchanged for the data gradient, which has tiles of its own."""
+    net = winograd_chain((2, 3, 2), size=(5, 3, 7))
+    plan = spectral_plan(net, (10, 8, 12))
+    if exchanged:
+        plan = {name: it | {"gradient_tile": (8, 6, 10)} for name, it in plan.items()}
+    made, expected, planes = [], None, filters._emit_columns_to
+
+    def noted(*given, conjugate):
+        made.append(conjugate)
+        planes(*given, conjugate=conjugate)
+
+    monkeypatch.setattr(filters, "_emit_columns_to", noted)
+    for workers in (1, 8, 64):
+        made.clear()
+        found, _ = gradients(net, (9, 8, 9), 1, workers, plan)
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        assert set(made) == (
+            ({True, False} if exchanged else {True}) if workers > FEWEST else set()
+        )
+
+
+@pytest.mark.lanes
 @pytest.mark.parametrize("batch", [64, 30])
 def test_rows_of_fewer_samples_in_fully_connected_layers(batch, short, monkeypatch):
     """Forward, and back to a pooled node, whose gradient has no bias that rows would add up."""
