@@ -18,9 +18,19 @@ from znnpy_kernels.fft.codelets import FEW
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.filter_planes import filter_gradient_planes
+from znnpy_kernels.spectral.filter_planes import (
+    filter_gradient_planes,
+    filter_planes,
+    plane_floats,
+    planes_floats,
+)
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
-from znnpy_kernels.spectral.tile_columns import COLUMN_FLOATS, tile_columns_back
+from znnpy_kernels.spectral.tile_columns import (
+    COLUMN_FLOATS,
+    conjugate_columns,
+    tile_columns,
+    tile_columns_back,
+)
 from znnpy_kernels.spectral.tile_plane_images import tile_plane_images
 from znnpy_kernels.spectral.tile_spectra import scratch_floats, tile_images, tile_spectra
 
@@ -310,7 +320,7 @@ def expected_images(
 def check_filters(
     size: Triple, taps: Triple, images: tuple[int, int], seed: int = 0, conjugate: bool = False
 ) -> None:
-    """`filter_tiles` from packed filters, forward and transposed, against NumPy."""
+    """`filter_tiles` from packed filters, forward and transposed, against NumPy; in two stages the same bits."""
     inputs, outputs = images
     filters = random_values(np.random.default_rng(seed), outputs, inputs, *taps)
     packed = pack_filters(filters)
@@ -320,20 +330,46 @@ def check_filters(
         rows, lanes = (outputs, inputs) if transposed else (inputs, outputs)
         blocks = -(-lanes // LANES)
         spectra, scratch = Spectra((*size[:2], size[2] // 2 + 1), rows, blocks), Scratch(size)
+        apart = Spectra((*size[:2], size[2] // 2 + 1), rows, blocks)
         for o_block, i_block in product(range(-(-outputs // LANES)), range(-(-inputs // LANES))):
             first, block = (o_block, i_block) if transposed else (i_block, o_block)
-            target = spectra.address + 4 * (first * LANES * spectra.tile + block * spectra.block)
-            filter_tiles.run(
-                1, **piece(address(packed), "source", taps, images, o_block, i_block, transposed),
-                target=target, target_frequency=spectra.frequency, target_input=spectra.tile,
-                conjugate=conjugate, **words("taps", taps), **words("size", size),
-                **scratch.words(),
-            )  # fmt: skip
+            place = 4 * (first * LANES * spectra.tile + block * spectra.block)
+            given = piece(address(packed), "source", taps, images, o_block, i_block, transposed)
+            given |= {
+                "target": spectra.address + place, "target_frequency": spectra.frequency,
+                "target_input": spectra.tile, "conjugate": int(conjugate),
+                **words("taps", taps), **words("size", size), **scratch.words(),
+            }  # fmt: skip
+            filter_tiles.run(1, **given)
+            if size[0] > 1 and max(taps[:2]) > FEW:
+                _planes_apart(given, size, apart, apart.address + place)
         result = spectra.read()
+        if size[0] > 1 and max(taps[:2]) > FEW:
+            np.testing.assert_array_equal(apart.read(), result)
+            apart.check_guards()
         near(result[:, :lanes], expected if transposed else expected.swapaxes(0, 1))
         assert not result[:, lanes:].any(), "missing lanes must be 0"
         spectra.check_guards()
         scratch.check_guards()
+
+
+def _planes_apart(given: dict[str, int], size: Triple, spectra: Spectra, target: int) -> None:
+    """Transform filters by two tasks of planes and two of columns, as `filter_tiles` does by one."""
+    vectors, columns = given["inputs"], size[1] * (size[2] // 2 + 1)
+    middle, tile, step = given["taps_z"] // 2, planes_floats(size), plane_floats(size)
+    planes = np.full(vectors * tile + 16, np.nan, np.float32)
+    place = address(planes) + -address(planes) % 64
+    for plane0, plane1 in ((middle, size[0]), (0, middle)):
+        filter_planes.run(1, **given, planes=place, planes_tile=tile, plane0=plane0, plane1=plane1)
+    scratch = np.full(COLUMN_FLOATS + 16, np.nan, np.float32)
+    for low, high in ((columns // 2, columns), (0, columns // 2)):
+        (conjugate_columns if given["conjugate"] else tile_columns).run(
+            source=place, source_point=step, source_column=2 * LANES, source_vector=tile,
+            target=target, target_point=columns * spectra.frequency,
+            target_column=spectra.frequency, target_vector=spectra.tile, parts=LANES,
+            points=size[0], vectors=vectors, column0=low, column1=high,
+            scratch=address(scratch) + -address(scratch) % 64, scratch_worker=0,
+        )  # fmt: skip
 
 
 def piece(

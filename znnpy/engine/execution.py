@@ -87,7 +87,8 @@ class Graphs:
         # Before leaves are joined: a run with a gate within it would hand over memory too early.
         leaves = [gated(tasks, self._sharing) for tasks in steps]
         runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        graph = connect(all_steps(self._build, runs, name)).build(settings.policy)
+        steps, many = all_steps(self._build, runs, name), self._build.layout.grain.many
+        graph = connect(steps, many=many).build(settings.policy)
         # Derived filters are made once in a while by few tasks: threads of their own would
         # mostly be parked.
         if settings.threads == 0 or name == "derive":

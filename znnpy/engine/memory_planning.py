@@ -339,7 +339,8 @@ def forecast(layout: Layout, settings: Settings) -> Forecast:
 
 def declared_graph(plan: MemoryPlan, settings: Settings) -> TaskGraph:
     """Return the graph of an even and an odd update, or of a forward pass, without memory: not to be run."""
-    return connect(_declared(plan, settings)).build(settings.policy)
+    many = plan.layout.grain.many
+    return connect(_declared(plan, settings), many=many).build(settings.policy)
 
 
 def declared_touches(plan: MemoryPlan, settings: Settings) -> Touched:

@@ -2,6 +2,7 @@
 
 from znnpy.graph.builder import GraphBuilder
 from znnpy.graph.critical_path import GraphError
+from znnpy.graph.joints import Joint, joints
 from znnpy.graph.policies import BANDS, POLICIES
 from znnpy.graph.task_description import BARRIER, Described, Named
 from znnpy.graph.task_graph import TaskGraph
@@ -14,7 +15,9 @@ __all__ = [
     "Described",
     "GraphBuilder",
     "GraphError",
+    "Joint",
     "Named",
     "TaskGraph",
     "Touched",
+    "joints",
 ]

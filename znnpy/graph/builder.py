@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.scheduling.barrier import wait_for_all
 
 from znnpy.graph.critical_path import Edges, Floats, GraphError, csr, refuse_cycle
+from znnpy.graph.joints import Joint
 from znnpy.graph.policies import bands, priorities
 from znnpy.graph.task_description import BARRIER, Described
 from znnpy.graph.task_graph import TaskGraph
@@ -175,6 +176,27 @@ class GraphBuilder:
         for edge in np.flatnonzero(wrong)[:1].tolist():
             self.precede(int(before[edge]), int(after[edge]))
         self._edges.append((before, after, carried))
+
+    def between(
+        self, joint: Joint, what: Described, step: int, group: int = -1, *, carried: bool = False
+    ) -> None:
+        """Add a task that does nothing, which all of a joint's tasks before precede, and which precedes all after.
+
+        `step`: of those before; carried: those after are of the next step, as in `precede`. `group`: as in `task`.
+        """
+        # As late as who comes before it: so barriers between stages make no cycle.
+        stage = max(self._tasks[task].stage for task in joint.before.tolist())
+        number = self.task(
+            wait_for_all.address,
+            wait_for_all.arguments(),
+            what,
+            cost=0.0,
+            group=group,
+            step=step,
+            stage=stage,
+        )
+        self.connect(joint.before, np.full(len(joint.before), number))
+        self.connect(np.full(len(joint.after), number), joint.after, carried=carried)
 
     def _distinct_edges(self) -> tuple[Edges, NDArray[np.bool_]]:
         """Return the edges (before, after), each once, and whether each is carried, by number of the later task."""

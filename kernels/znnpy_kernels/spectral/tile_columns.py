@@ -5,6 +5,7 @@ A column is what tiles have at one frequency of their planes. Both ends may be t
 same places in them.
 
     tile_columns            forward; `parts` of the target
+    conjugate_columns       forward to conjugate spectra, whose parts are LANES apart
     tile_columns_back       back, not normalised; `parts` of the source
 
 Argument words. Addresses in bytes; strides in floats; all else counts.
@@ -30,6 +31,7 @@ from znnpy_kernels.fft.codelets import (
     Lines,
     apart_backward_lines,
     apart_forward_lines,
+    turned_forward_lines,
 )
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
@@ -55,7 +57,7 @@ def _behind(end: End) -> Any:
 
 
 @inlined
-def _columns(args: Any, worker: int, back: int) -> Any:
+def _columns(args: Any, worker: int, back: int, option: int) -> Any:
     """Lines of all columns of a task, vector by vector in each: neighbours lie together in spectra."""
     first = args[AT.column0]
     source = _end(
@@ -83,7 +85,7 @@ def _columns(args: Any, worker: int, back: int) -> Any:
         first=0,
         count=0,
         spare=scratch,
-        option=0,
+        option=option,
         parts=4 * args[AT.parts],
         ahead_parts=4 * args[AT.parts],
     )
@@ -92,10 +94,16 @@ def _columns(args: Any, worker: int, back: int) -> Any:
 @kernel(AT)
 def tile_columns(args: Any, worker: int) -> None:
     """Spectra of half transformed tiles. Words: see the module."""
-    apart_forward_lines(args[AT.points], _columns(args, worker, 0), 1.0)
+    apart_forward_lines(args[AT.points], _columns(args, worker, 0, 0), 1.0)
+
+
+@kernel(AT)
+def conjugate_columns(args: Any, worker: int) -> None:
+    """Conjugate spectra of half transformed tiles, conjugate as well. Words: see the module."""
+    turned_forward_lines(args[AT.points], _columns(args, worker, 0, 1), 1.0)
 
 
 @kernel(AT)
 def tile_columns_back(args: Any, worker: int) -> None:
     """Half transformed tiles of spectra. Words: see the module."""
-    apart_backward_lines(args[AT.points], _columns(args, worker, 1), 1.0)
+    apart_backward_lines(args[AT.points], _columns(args, worker, 1, 0), 1.0)

@@ -12,6 +12,7 @@ from znnpy.engine.convolution.direct import passes as direct_passes
 from znnpy.engine.convolution.spectral import few_source, filters, transforms
 from znnpy.engine.convolution.winograd import passes as winograd_passes
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Row
+from znnpy.engine.tasks.task_identity import Part, Pass, identities
 from znnpy.geometry import fit
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import Grain
@@ -138,6 +139,32 @@ def test_gradients_of_large_filters_by_planes_and_columns(short, monkeypatch):
 
 
 @pytest.mark.lanes
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_few_large_filters_by_planes_and_columns(exchanged, short, monkeypatch):
+    """Those of first layers; conjugate, or exchanged for the data gradient, which has tiles of its own."""
+    net = winograd_chain((2, 3, 2), size=(5, 3, 7))
+    plan = spectral_plan(net, (10, 8, 12))
+    if exchanged:
+        plan = {name: it | {"gradient_tile": (8, 6, 10)} for name, it in plan.items()}
+    made, expected, planes = [], None, filters._emit_columns_to
+
+    def noted(*given, conjugate):
+        made.append(conjugate)
+        planes(*given, conjugate=conjugate)
+
+    monkeypatch.setattr(filters, "_emit_columns_to", noted)
+    for workers in (1, 8, 64):
+        made.clear()
+        found, _ = gradients(net, (9, 8, 9), 1, workers, plan)
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        assert set(made) == (
+            ({True, False} if exchanged else {True}) if workers > FEWEST else set()
+        )
+
+
+@pytest.mark.lanes
 @pytest.mark.parametrize("batch", [64, 30])
 def test_rows_of_fewer_samples_in_fully_connected_layers(batch, short, monkeypatch):
     """Forward, and back to a pooled node, whose gradient has no bias that rows would add up."""
@@ -171,6 +198,7 @@ def test_marches_of_single_rows_where_there_are_fewer_than_workers(sparsity, sho
     """Only where nothing is summed: a gradient that leaves sums for a bias has the same leaves for all."""
     net, made, expected = winograd_chain((16, 18, 20), sparsity), [], None
     own = winograd_passes._cuts
+    monkeypatch.setattr(winograd_passes, "spreads", lambda *_, **__: False)
 
     def noted(*given):
         found = list(own(*given))
@@ -190,6 +218,68 @@ def test_marches_of_single_rows_where_there_are_fewer_than_workers(sparsity, sho
         others = min(rows for sums, rows in made if not sums)
         assert min(summed) >= 2
         assert others == 1 if workers == 64 else others >= 2 or workers > FEWEST
+
+
+@pytest.mark.quick(1)
+@pytest.mark.lanes
+@pytest.mark.parametrize(
+    ("images", "sparsity", "output", "batch"),
+    [
+        ((16, 33, 20), (1, 1, 1), (8, 24, 12), 1),
+        ((16, 18, 20), (2, 2, 1), (9, 10, 12), 2),
+        # Thin volumes are cut along y.
+        ((20, 17, 16), (1, 1, 1), (3, 24, 12), 1),
+    ],
+)
+def test_stages_where_marches_are_fewer_than_workers(images, sparsity, output, batch, short):
+    """Only where nothing is summed; few workers march, as many do where there is a row of tiles for each."""
+    net, expected = winograd_chain(images, sparsity), None
+    for workers in WORKERS:
+        found, _ = gradients(net, output, batch, workers, winograd_plan(net))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        staged = stages(net, output, batch, workers, winograd_plan(net))
+        # Gradients leave sums for biases behind.
+        forward = {(edge.name, Pass.FORWARD) for edge in net.edges[1:]}
+        assert staged == (forward if workers == 64 else staged & forward)
+        assert not staged or workers > FEWEST
+
+
+def test_gradients_without_sums_for_biases_in_stages(short):
+    """Of a node that two layers read, whose gradient of the function is made where these meet."""
+    images = Node("input", "input", 1), Node("a", "transfer", 16, "relu")
+    rest = Node("b", "transfer", 16, "relu"), Node("out", "transfer", 16)
+    edges = (
+        Edge("c0", "conv", "input", "a", size=(3, 3, 3)),
+        Edge("c1", "conv", "a", "b", size=(3, 3, 3), padding=((1, 1),) * 3),
+        Edge("c2", "conv", "b", "out", size=(3, 3, 3), padding=((1, 1),) * 3),
+        Edge("skip", "identity", "a", "out"),
+    )
+    net, expected = Network(images + rest, edges), None
+    for workers in WORKERS:
+        found, _ = gradients(net, (8, 24, 12), 1, workers, winograd_plan(net))
+        expected = expected or found
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    staged = stages(net, (8, 24, 12), 1, 64, winograd_plan(net))
+    assert staged == {("c1", Pass.FORWARD), ("c2", Pass.FORWARD), ("c1", Pass.BACKWARD)}
+
+
+def test_as_many_marches_as_workers_stay(short):
+    net = winograd_chain((16, 18, 20))
+    assert stages(net, (16, 32, 12), 1, 64, winograd_plan(net))
+    assert not stages(net, (62, 14, 12), 1, 64, winograd_plan(net))
+
+
+def stages(net, output, batch, workers, plan):
+    """The passes of edges that go in stages for so many workers."""
+    with Model(
+        net, output, batch, threads=1, loss="square", plan=plan,
+        execution=Execution(cut_for=workers),
+    ) as model:  # fmt: skip
+        found = identities(model.task_graph_for(workers))
+        return {(it.owner, it.serves) for it in found if it.part is Part.INVERSE}
 
 
 def test_pooled_planes_of_predictions_are_cut_where_windows_share_none(short):

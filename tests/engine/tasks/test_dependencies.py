@@ -98,3 +98,41 @@ def test_more_edges_than_expected_are_found_in_turns():
     found = predecessors(([], [A.region()]), *readers, *writers)
     assert found[1 : many + 1] == [[0]] * many
     assert found[many + 1 :] == [list(range(many, 0, -1))] * many
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_gates_keep_the_order_with_fewer_edges(seed):
+    """Of all pairs of tasks, over several rounds of an even and an odd step."""
+    rng = np.random.default_rng(seed)
+    name, step = [f"{seed}{letter}" for letter in "abcd"], []
+    for stage in range(8):
+        source, target = (buffer(name[at % 4]) for at in (stage - 1, stage))
+        for task in range(int(rng.integers(3, 8))):
+            reads = [source.region()] if stage else []
+            step.append(declared(f"{stage}", reads, [target.region(strand=task)]))
+    fewer, all_ = (connect([step, step], many=many).build() for many in (True, False))
+    assert all_.size == 2 * len(step) < fewer.size
+    assert len(fewer.successors) < 0.8 * len(all_.successors)
+    assert (reached(fewer, all_.size) == reached(all_, all_.size)).all()
+    # What ends a step, or is waited for, as before; gates between steps end theirs.
+    assert fewer.group[: all_.size].tolist() == all_.group.tolist()
+    before, after = fewer.edges(carried=False)
+    inside = set(before[fewer.step[before] == fewer.step[after]].tolist())
+    for task in range(all_.size, fewer.size):
+        assert fewer.tasks[task].waits
+        assert (fewer.group[task] < 0) == (task in inside)
+
+
+def reached(graph, tasks, rounds=3):
+    """Whether task j of round s runs after task i of round r, for all pairs of the first tasks."""
+    size = graph.size
+    after = np.zeros((rounds, size, rounds, size), bool)
+    for carried in (False, True):
+        one, other = graph.edges(carried=carried)
+        for number in range(rounds - carried):
+            after[number, one, number + carried, other] = True
+    after = after.reshape(rounds * size, rounds * size)
+    for _ in range(12):
+        after |= (after.astype(np.float32) @ after.astype(np.float32)) > 0
+    after = after.reshape(rounds, size, rounds, size)
+    return after[:, :tasks, :, :tasks]

@@ -35,7 +35,9 @@ from znnpy_kernels.scheduling.dependencies import (
 
 from znnpy.engine.memory.regions import WHOLE, Buffer, Filled, Key, Region
 from znnpy.engine.tasks.declaration import Declared
-from znnpy.graph import GraphBuilder, GraphError
+from znnpy.engine.tasks.task_identity import GATE
+from znnpy.graph import GraphBuilder, GraphError, joints
+from znnpy.graph.critical_path import Edges
 
 Ints = NDArray[np.int64]
 MOST_ROWS = 1 << 15
@@ -144,7 +146,9 @@ def _unfilled(task: Declared, region: Region, who: str) -> str:
     return f"{task.what.label} reads {region.buffer.name}{section}{bounds}, which {who} has written"
 
 
-def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ()) -> GraphBuilder:
+def connect(
+    steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = (), *, many: bool = False
+) -> GraphBuilder:
     """Return the task graph of one step, or of an even and an odd step that follow each other for ever.
 
     Step s is released by phase s. Tasks that nothing of their step waits for, and that belong to no group yet, form
@@ -152,7 +156,7 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
     second step become carried edges: their tokens are present at the start.
 
     Raises GraphError if a task reads what nobody has written. `given`: buffers that are filled by others than these
-    tasks.
+    tasks. `many`: whether workers are so many that tasks of a step get gates between them where that saves edges.
     """
     accesses = Accesses.of(steps)
     accesses.refuse_unwritten(given)
@@ -168,9 +172,30 @@ def connect(steps: Sequence[Sequence[Declared]], given: Collection[Buffer] = ())
         _add_step(
             builder, declared, step, before[inside] - bounds[step], after[inside] - bounds[step]
         )
-    builder.connect(before[~shadow], after[~shadow])
-    builder.connect(before[carried], after[carried] - total, carried=True)
+    for later, those in ((False, ~shadow), (True, carried)):
+        edges = before[those], after[those] - (total if later else 0)
+        _connect(builder, edges, bounds, carried=later, many=many)
     return builder
+
+
+def _connect(
+    builder: GraphBuilder, edges: Edges, bounds: Sequence[int], *, carried: bool, many: bool
+) -> None:
+    """Add edges between tasks; `many`: with gates between tasks of one step and tasks of one step that save some."""
+    before, after = edges
+    steps = len(bounds) - 1
+    number = np.searchsorted(bounds, before, side="right") - 1
+    pair = steps * number + np.searchsorted(bounds, after, side="right") - 1
+    left = np.ones(len(before), bool)
+    for one in range(steps * steps if many else 0):
+        own = np.flatnonzero(pair == one)
+        found, left[own] = joints((before[own], after[own]), bounds[-1])
+        first, second = divmod(one, steps)
+        # Nothing of its step waits for a gate between two steps.
+        group = -1 if first == second else last_group(first)
+        for joint in found:
+            builder.between(joint, GATE, first, group, carried=carried)
+    builder.connect(before[left], after[left], carried=carried)
 
 
 def last_group(step: int) -> int:

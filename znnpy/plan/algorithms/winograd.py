@@ -103,7 +103,7 @@ def is_staged(shape: ConvShape) -> bool:
     """Return whether a forward pass goes in three stages, where slabs would read filters too often; by sizes alone."""
     # Stages only pay by reading filters less often; filters that a cache holds need no such help.
     slabs = _slabs_seconds(shape) + _changed_seconds(shape) * makes_filters(shape)
-    return _points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < slabs
+    return points_bytes(shape) > CACHED_BYTES and _staged_seconds(shape) < slabs
 
 
 def group_tiles(shape: ConvShape) -> tuple[int, int]:
@@ -119,7 +119,7 @@ def group_tiles(shape: ConvShape) -> tuple[int, int]:
     ]
     # Tiles that are always in one group: all along x, of all lattices along z.
     together = _tiles(shape)[2] * steps[0]
-    most = FAR_GROUP_TILES if _points_bytes(shape) > FAR_BYTES else GROUP_TILES
+    most = FAR_GROUP_TILES if points_bytes(shape) > FAR_BYTES else GROUP_TILES
     rows = _even(layers[1], most // together)
     # A group is several layers deep only if it has all rows: otherwise its tiles would share no
     # planes.
@@ -169,14 +169,14 @@ def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
     return found, max(wanted, SUMS_BYTES * found // point)
 
 
-def _points_bytes(shape: ConvShape) -> float:
+def points_bytes(shape: ConvShape) -> float:
     """Return the bytes of the filters transformed for a forward pass."""
     return 4.0 * points_of_tile(shape.size) * shape.inputs * _lanes(shape.outputs)
 
 
 def _reading_seconds(shape: ConvShape) -> float:
     """Return the seconds to read all transformed filters once."""
-    bytes_ = _points_bytes(shape)
+    bytes_ = points_bytes(shape)
     rate = FAR_RATE if bytes_ > FAR_BYTES else FILTERS_RATE
     return bytes_ / rate if bytes_ > CACHED_BYTES else 0.0
 
@@ -208,7 +208,7 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
 def filter_bytes(shape: ConvShape) -> float:
     """Return the bytes of transformed filters that a forward pass makes beforehand; 0 if it makes them on the way."""
     changing = replace(shape, passes=PASSES)
-    return 0.0 if is_staged(changing) and makes_filters(changing) else _points_bytes(shape)
+    return 0.0 if is_staged(changing) and makes_filters(changing) else points_bytes(shape)
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
@@ -257,14 +257,14 @@ def _staged_seconds(shape: ConvShape) -> float:
 
 def _column_seconds(shape: ConvShape, tiles: float) -> float:
     """Return the seconds of a group's products with filters that are read."""
-    bytes_ = _points_bytes(shape)
+    bytes_ = points_bytes(shape)
     return bytes_ / 4 * 2.0 * tiles / STAGED_RATE + bytes_ / STREAMED_RATE
 
 
 def _way_seconds(shape: ConvShape, tiles: float) -> float:
     """Return the seconds of a group's products with filters that are transformed on the way."""
     made = SINGLE_SECONDS if tiles <= SINGLE_TILES else POINT_SECONDS
-    return _points_bytes(shape) / 4 * (2.0 * tiles / PANELS_RATE + made)
+    return points_bytes(shape) / 4 * (2.0 * tiles / PANELS_RATE + made)
 
 
 def _making_seconds(shape: ConvShape) -> float:
@@ -274,7 +274,7 @@ def _making_seconds(shape: ConvShape) -> float:
 
 def _changed_seconds(shape: ConvShape) -> float:
     """Return the seconds to transform all filters beforehand; in training, where they change, else 0."""
-    return _points_bytes(shape) / FILTER_RATE * shape.training
+    return points_bytes(shape) / FILTER_RATE * shape.training
 
 
 def _filters_seconds(floats: int) -> float:

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
-from znnpy_kernels.spectral.tile_columns import COLUMN_FLOATS, tile_columns, tile_columns_back
+from znnpy_kernels.spectral.tile_columns import (
+    COLUMN_FLOATS,
+    conjugate_columns,
+    tile_columns,
+    tile_columns_back,
+)
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
@@ -57,12 +62,15 @@ def emit_columns_to(
     cuts: int,
     what: Identity,
     seconds: float,
-    place: Region,
+    planes: Region,
+    spectra: Region,
+    *,
+    conjugate: bool = False,
 ) -> None:
-    """Declare the tasks from planes to spectra, in `place`; `seconds`: of all of them."""
+    """Declare the tasks from planes to spectra, which may have the same place; `seconds`: of all of them."""
     words = it.planes.words("source") | it.spectra.words("target")
-    ranges = evenly(it.columns, cuts)
-    _emit(step, build, tile_columns, words, it, ranges, what, seconds, place, place)
+    kernel, ranges = conjugate_columns if conjugate else tile_columns, evenly(it.columns, cuts)
+    _emit(step, build, kernel, words, it, ranges, what, seconds, planes, spectra)
 
 
 def emit_columns_from(

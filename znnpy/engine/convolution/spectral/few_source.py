@@ -226,7 +226,7 @@ def _emit_lane_planes(
     end = End(x.at(grid, block), columns * row, row, 0)
     whole = Columns(count, columns, 1, end, end, LANES)
     step.tasks.append(gate([own.key], step.stage))
-    emit_columns_to(step, build, whole, parts, what, (1.0 - PLANES_SHARE) * seconds, own)
+    emit_columns_to(step, build, whole, parts, what, (1.0 - PLANES_SHARE) * seconds, own, own)
     # One gate instead of an edge for each pair of transforms and products.
     step.tasks.append(gate([own.key], step.stage))
 

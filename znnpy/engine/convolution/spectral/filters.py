@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from operator import mul
 from typing import NamedTuple
 
 from znnpy_kernels.fft.codelets import FEW
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.spectral.filter_planes import filter_gradient_planes
+from znnpy_kernels.spectral.filter_planes import (
+    filter_gradient_planes,
+    filter_planes,
+    plane_floats,
+    planes_floats,
+)
 from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
@@ -23,12 +28,17 @@ from znnpy.engine.convolution.spectral.buffers import (
     phases_of_edge,
     tile_of,
 )
-from znnpy.engine.convolution.spectral.column_tasks import Columns, End, emit_columns_from
+from znnpy.engine.convolution.spectral.column_tasks import (
+    Columns,
+    End,
+    emit_columns_from,
+    emit_columns_to,
+)
 from znnpy.engine.convolution.spectral.tile_arguments import sizes
 from znnpy.engine.convolution.tiles import PAIR
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter, Piece
-from znnpy.engine.memory.regions import Name, Use
+from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
@@ -46,10 +56,13 @@ from znnpy.plan.tiles import (
 )
 
 FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
+FILTER_PLANES = Use("planes of filters", "filter spectra")
 
 # Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own. Fewer: a task
 # prefetches lines that another one is about to write. Layers of few channels have no more than FEWEST such tasks.
 TOGETHER, FEWEST = 8, 4
+# Of what a plane of taps takes, for one without.
+ZEROS_SHARE = 0.25
 
 
 class _Taps(NamedTuple):
@@ -72,6 +85,14 @@ class _Taps(NamedTuple):
         before = sum(map(mul, self.first, strides))
         z, y, x = map(mul, self.step, strides)
         return before, (z, y, x)
+
+
+class _Planes(NamedTuple):
+    """Some planes of tiles of filters that one task transforms, into a buffer of all of them; columns come later."""
+
+    place: Buffer
+    low: int
+    high: int
 
 
 class _Run(NamedTuple):
@@ -133,9 +154,41 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
         _exchanges(build, edge, backward=backward),
     )
     serves = PASS_OF[against(edge) if backward else along(edge)]
+    parts, planes = _plane_parts(build, edge, w), []
+    # Of first layers alone, whose filters are updated last and read first: others wait for nobody, and planes that
+    # are written and read take longer. Kept ones are made by a single worker.
+    if parts > 1 and w.inputs * w.blocks < FEWEST and build.layout.filters_pass:
+        name = Name(FILTER_PLANES, edge.name, (backward,))
+        place = build.shared(name, w.inputs * w.blocks * planes_floats(w.tile))
+        taps = edge.size[0]
+        # Zeros behind the taps wait for no update.
+        ends = evenly(taps, parts) + [
+            (taps + low, taps + high) for low, high in evenly(w.tile[0] - taps, parts) if high
+        ]
+        planes = [_Planes(place, *end) for end in ends]
     for first, images in _phases(build, edge):
-        _make_phase(step, build, edge, w, serves, first, images, exchanged=exchanged)
+        _make_phase(step, build, edge, w, serves, first, images, planes, exchanged=exchanged)
+    if planes:
+        what = Identity(edge.name, serves, Part.FILTER_TILES)
+        _emit_columns_to(step, build, w, planes[0].place, what, conjugate=not exchanged)
     join(step, w.place)
+
+
+def _emit_columns_to(
+    step: Step, build: Build, w: Filters, place: Buffer, what: Identity, *, conjugate: bool
+) -> None:
+    """Declare the transforms of all columns along z, from planes to spectra."""
+    vectors, points = w.inputs * w.blocks, w.tile[0]
+    columns = frequencies(w.tile) // points
+    planes = End(place.address, plane_floats(w.tile), PAIR, planes_floats(w.tile))
+    spectra = End(w.at(), columns * w.frequency_stride, w.frequency_stride, PAIR)
+    seconds = (1.0 - PLANES_SHARE) * vectors * tile_seconds(w.tile, FILTER_RATE)
+    join(step, place)
+    emit_columns_to(
+        step, build, Columns(points, columns, vectors, spectra, planes, LANES),
+        len(build.layout.grain.ranges(columns, seconds)), what, seconds, place.region(),
+        w.place.region(), conjugate=conjugate,
+    )  # fmt: skip
 
 
 def _phases(build: Build, edge: Edge) -> list[tuple[Triple, int]]:
@@ -161,23 +214,30 @@ def _make_phase(
     serves: Pass,
     first: Triple,
     channels: int,
+    planes: Sequence[_Planes],
     *,
     exchanged: bool,
 ) -> None:
-    """Declare the spectra of the taps that meet a phase; idle lanes before the next phase get those of no tap."""
+    """Declare the spectra of the taps that meet a phase; idle lanes before the next phase get those of no tap.
+
+    `planes`: those of each task, where columns are transformed by others.
+    """
     parameter = build.parameters[edge.name]
     taps, seconds = _Taps.of(build, edge, first), tile_seconds(w.tile, FILTER_RATE)
     for run in _runs(parameter, channels, exchanged=exchanged):
         least = max(1, min(TOGETHER, run.channels // FEWEST))
         for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
-            _transform(step, build, edge, w, serves, run, low, high, taps, exchanged=exchanged)
+            for part in planes or (None,):
+                _transform(
+                    step, build, edge, w, serves, run, low, high, taps, part, exchanged=exchanged
+                )
     inputs = parameter.packed_shape[1]
     idle = _apart(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
         own = _Run(parameter.pieces[0], 0, 0, idle, 0, channels + inputs, idle, block)
         # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
-        _transform(step, build, edge, w, serves, own, 0, idle, none, exchanged=False)
+        _transform(step, build, edge, w, serves, own, 0, idle, none, None, exchanged=False)
 
 
 def _runs(parameter: Parameter, before: int, *, exchanged: bool) -> Iterator[_Run]:
@@ -224,15 +284,34 @@ def _transform(
     low: int,
     high: int,
     taps: _Taps,
+    planes: _Planes | None,
     *,
     exchanged: bool,
 ) -> None:
-    """Declare the spectra of filters low..high of a run."""
+    """Declare the spectra of filters low..high of a run, or some planes of them."""
     parameter, piece = build.parameters[edge.name], run.piece
     before, strides = taps.places(parameter, piece)
+    # A strand for each first image and block: all tasks write the same frequencies, side by side.
+    number = (run.first + low) * w.blocks + run.block
+    words, cost = {}, (high - low) * tile_seconds(w.tile, FILTER_RATE)
+    reads, written = [parameter.values_region()], w.place.region(strand=number)
+    if planes:
+        tile, count = planes_floats(w.tile), planes.high - planes.low
+        words = {
+            "planes": planes.place.address + 4 * number * tile,
+            "planes_tile": w.blocks * tile,
+            "plane0": planes.low,
+            "plane1": planes.high,
+        }
+        # Zeros cost as much as they move.
+        filled = planes.low >= taps.size[0]
+        cost *= PLANES_SHARE * (ZEROS_SHARE if filled else 1.0) * count / taps.size[0]
+        reads = [] if filled else reads
+        written = planes.place.region(strand=number * w.tile[0] + planes.low)
     step.add(
-        filter_tiles,
+        filter_planes if planes else filter_tiles,
         {
+            **words,
             "source": parameter.values + 4 * (piece.start + run.offset + before),
             **sizes("source", strides),
             # A piece lies [tap][input][lane of outputs]: lanes of the spectra go over outputs, or
@@ -254,12 +333,10 @@ def _transform(
             **build.worker_scratch(scratch_floats(w.tile)),
         },
         what=Identity(edge.name, serves, Part.FILTER_TILES),
-        cost=(high - low) * tile_seconds(w.tile, FILTER_RATE),
+        cost=cost,
         divides=True,
-        reads=[parameter.values_region()],
-        # A strand for each first image and block: all tasks write the same frequencies, side by
-        # side.
-        writes=[w.place.region(strand=(run.first + low) * w.blocks + run.block)],
+        reads=reads,
+        writes=[written],
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
+from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
 from znnpy.engine.memory.layout import Layout
@@ -52,7 +53,9 @@ def operations(
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
         filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
         seen = backward_shape(shape) if which == "gradient" else shape
-        staged = which != "weight" and goes_staged(layout, seen)
+        staged = which != "weight" and (
+            goes_staged(layout, seen) or spreads(layout, edge, seen, backward=which == "gradient")
+        )
         own = which == "weight" or on_the_way(layout, seen)
         made = task if own else task._replace(part=Part.FILTER_POINTS)
         for part, flops in _tiles(seen, staged=staged).items():

@@ -15,6 +15,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     tile_words,
 )
 from znnpy.engine.convolution.winograd.filters import goes_staged, made
+from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.memory.allocation import Build
@@ -68,8 +69,10 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 
 def _emit(step: Step, ends: Ends) -> None:
-    # By sizes alone; both ways give the same values.
-    if goes_staged(ends.build.layout, ends.shape):
+    # Both ways give the same values; where sums for biases are left behind, sizes alone decide.
+    layout = ends.build.layout
+    staged = goes_staged(layout, ends.shape)
+    if staged or spreads(layout, ends.edge, ends.shape, backward=ends.backward):
         emit_staged(step, ends)
     else:
         _emit_slabs(step, ends, made(step, ends.build, ends.edge, backward=ends.backward))
