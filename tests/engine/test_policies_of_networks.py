@@ -75,3 +75,17 @@ def test_graphs_for_other_threads_are_those_of_models_on_them():
     assert len(work[1]) >= len(work[0])
     # Leaves that another graph joins have the same estimates; gates are as good as none.
     assert many.work == pytest.approx(few.work, rel=0.01)
+
+
+def test_a_step_knows_its_loss_before_its_gradients():
+    with Model(
+        SMALL, output_shape=(9, 9, 9), threads=1, conv="direct", execution=Execution(record=4096)
+    ) as model:
+        x = np.ones((1, 1, *model.input_shape), np.float32)
+        model.step(x, np.zeros((1, 1, 9, 9, 9), np.float32))
+        labels = [
+            model.task_graph.tasks[task].label for task in model.recording()[0].events["task"]
+        ]
+    loss = next(i for i, it in enumerate(labels) if "loss sum" in it)
+    gradients = [i for i, it in enumerate(labels) if "backward" in it or "weight gradient" in it]
+    assert loss < min(gradients)

@@ -128,6 +128,18 @@ def test_an_empty_graph_builds() -> None:
     assert graph.critical_path() == []
 
 
+def test_what_a_caller_waits_for_comes_before_longer_paths() -> None:
+    builder = GraphBuilder()
+    root = add(builder, "root", phase=0)
+    leaves = [add(builder, "long", cost=9.0), add(builder, "loss", cost=1.0, awaited=True)]
+    for leaf in leaves:
+        builder.precede(root, leaf)
+    for graph in (builder.build(), GraphBuilder.of(builder.build()).build("fifo")):
+        told = graph.successors[graph.successor_starts[root] : graph.successor_starts[root + 1]]
+        assert told.tolist() == leaves  # the newest is taken first
+        assert graph.band[leaves[1]] == 0
+
+
 def test_the_newest_told_successor_is_the_most_urgent() -> None:
     builder = GraphBuilder()
     root = add(builder, "root", phase=0)

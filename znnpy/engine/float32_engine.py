@@ -314,7 +314,7 @@ class SingleEngine:
         }
 
     def _pair(self, address: int) -> tuple[float, float]:
-        loss, error = self._arena.view(address, (2,), "f8")
+        loss, error = self._room(address, (2,), "f8")
         return loss, error
 
     def _state_keys(self) -> dict[str, tuple[str, int]]:

@@ -77,6 +77,7 @@ class _Task:
     step: int
     stage: int
     urgent: bool
+    awaited: bool
 
 
 class GraphBuilder:
@@ -124,6 +125,7 @@ class GraphBuilder:
             step=int(graph.step[task]),
             stage=int(graph.stage[task]),
             urgent=bool(graph.urgent[task]),
+            awaited=bool(graph.awaited[task]),
         )
 
     def task(
@@ -138,6 +140,7 @@ class GraphBuilder:
         step: int = 0,
         stage: int = 0,
         urgent: bool = False,
+        awaited: bool = False,
     ) -> int:
         """Add a task and return its number; numbers count from 0 in the order of the calls.
 
@@ -148,10 +151,13 @@ class GraphBuilder:
         1 of odd ones; priorities look along edges within a parity only, so that both get
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
         when the one before is complete, so edges within a step must not lead to earlier stages. urgent:
-        somebody beside the graph waits for it, so that no path shows how urgent it is.
+        somebody beside the graph waits for it, so that no path shows how urgent it is. awaited: the same of
+        a caller, for whom no other task stands back: it runs as soon as a worker is free.
         """
         words = tuple(arguments)
-        self._tasks.append(_Task(address, words, what, cost, phase, group, step, stage, urgent))
+        self._tasks.append(
+            _Task(address, words, what, cost, phase, group, step, stage, urgent, awaited)
+        )
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
@@ -275,9 +281,9 @@ class GraphBuilder:
         cost = np.array([task.cost for task in self._tasks], np.float64)
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
-        urgent = self._column("urgent").astype(bool)
-        # What another rank waits for comes before everything here: no path of this graph shows it.
-        priority[urgent] = priority.max(initial=0.0)
+        urgent, awaited = (self._column(it).astype(bool) for it in ("urgent", "awaited"))
+        # What another rank or a caller waits for comes before everything here: no path of this graph shows it.
+        priority[urgent | awaited] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(
@@ -294,6 +300,7 @@ class GraphBuilder:
             cost=cost,
             priority=priority,
             urgent=urgent,
+            awaited=awaited,
             band=bands(priority, urgent),
             group=self._column("group"),
             phase=self._column("phase"),

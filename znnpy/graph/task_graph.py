@@ -51,6 +51,8 @@ class TaskGraph:
     """Larger is more urgent; the meaning is the policy's."""
     urgent: NDArray[np.bool_]
     """Whether something outside the graph, such as another rank, waits for the task."""
+    awaited: NDArray[np.bool_]
+    """Whether a caller waits for the task while others go on, as for the loss of a step."""
     band: Ints
     """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
     group: Ints

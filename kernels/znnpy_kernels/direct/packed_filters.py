@@ -22,7 +22,7 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.transpose import transpose_tile
+from znnpy_kernels.simd.transpose import load_tile, scratch_tile, store_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load, splat, store
 
 AT = words("source target width outputs inputs taps output_stride")
@@ -125,7 +125,6 @@ def transpose_filters(args: Any, worker: int) -> None:
     LANES of them. Tasks over disjoint ranges write disjoint memory; tap order is kept.
     """
     at = TRANSPOSE_FILTERS
-    forward, backward = floats(args[at.forward]), floats(args[at.backward])
     outputs, inputs, taps, o0, o1 = (
         args[at.outputs],
         args[at.inputs],
@@ -134,6 +133,7 @@ def transpose_filters(args: Any, worker: int) -> None:
         args[at.o1],
     )
     o_blocks, i_blocks = (outputs + LANES - 1) // LANES, (inputs + LANES - 1) // LANES
+    border = scratch_tile()
     for o_block in range(o0 // LANES, (o1 + LANES - 1) // LANES):
         first = o_block * LANES
         o_group = o_block // 2
@@ -153,20 +153,16 @@ def transpose_filters(args: Any, worker: int) -> None:
             step = (taps if args[at.planar] else 1) * i_width
             for tap in range(taps):
                 place = target + tap * (1 if args[at.planar] else o_count) * i_width
-                # A whole tile is transposed in registers; borders one by one.
+                start = args[at.forward] + 4 * (source + tap * i_count * o_width + low)
+                here = args[at.backward] + 4 * (place + low * step)
                 if high - low == LANES and i_count == LANES:
-                    start = args[at.forward] + 4 * (source + tap * i_count * o_width + low)
-                    here = args[at.backward] + 4 * (place + low * step)
                     transpose_tile(start, 4 * o_width, here, 4 * step)
-                    continue
-                for o in range(low, high):
-                    here = place + o * step
-                    start = source + tap * i_count * o_width + o
-                    for lane in range(i_count):
-                        backward[here + lane] = forward[start + lane * o_width]
-                    # Lanes beyond the last input are zeros, as whatever reads the filters loads whole vectors.
-                    for lane in range(i_count, LANES):
-                        backward[here + lane] = 0.0
+                else:
+                    # By a tile on the stack. Lanes beyond the last input are zeros, as whatever reads the filters
+                    # loads whole vectors.
+                    load_tile(start, 4 * o_width, i_count, high - low, border)
+                    transpose_tile(border, VECTOR_BYTES, border, VECTOR_BYTES)
+                    store_tile(border, here, 4 * step, high - low, LANES)
 
 
 @inlined

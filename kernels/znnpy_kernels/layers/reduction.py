@@ -14,12 +14,13 @@ import numpy as np
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.memory import doubles, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import fma, load, select, splat, store
+from znnpy_kernels.simd.vectors import below, fma, load, select, splat, store
 
 SLOPES = words(
     "source source_z source_y gradient gradient_z gradient_y bias affine partial planes rows length"
 )
 
+SUM_ROWS = words("source source_z source_y partial planes rows length channels")
 SUM_VECTORS = words("source target count length")
 SUM_LANES = words("source target count step")
 ADD_DOUBLES = words("first second target length")
@@ -46,6 +47,23 @@ def slopes_gradient(args: Any, worker: int) -> None:
                 row = row + select(v > splat(0.0), splat(0.0), product)
             total = total + row
     store(args[at.partial], total)
+
+
+@kernel(SUM_ROWS)
+def sum_rows(args: Any, worker: int) -> None:
+    """Write the sum of one block's voxels, LANES floats, 0 beyond `channels`; `length` counts floats of a row."""
+    at, total = SUM_ROWS, splat(0.0)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            row = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            # Two sums hide some of the latency of additions.
+            even, odd, end = splat(0.0), splat(0.0), 4 * args[at.length]
+            for x in range(0, end - VECTOR_BYTES, 2 * VECTOR_BYTES):
+                even, odd = even + load(row + x), odd + load(row + x + VECTOR_BYTES)
+            if args[at.length] // LANES % 2:
+                even = even + load(row + end - VECTOR_BYTES)
+            total = total + (even + odd)
+    store(args[at.partial], select(below(args[at.channels]), total, splat(0.0)))
 
 
 @kernel(SUM_VECTORS)

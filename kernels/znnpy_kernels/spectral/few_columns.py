@@ -88,14 +88,14 @@ def few_products(args: Any, worker: int) -> None:
         # In order, so the sums have one order.
         for run in range(args[AT.runs]):
             product = _product(args, run, 0)
-            two, one, chunks = product_cuts(product)
+            many, one, chunks = product_cuts(product)
             # Only the filters are asked for ahead: x and y are in caches, and a pace of 1 byte asks for one
             # line.
             paces = (1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks), 1, 1)
             x, y, apart = _places(args, run, column, room)
             w = args[AT.w] + 4 * column * args[AT.w_frequency]
             for _ in range(args[AT.points]):
-                multiply_frequency(product, x, w, y, (two, one), paces, (x + apart, w + step, y))
+                multiply_frequency(product, x, w, y, (many, one), paces, (x + apart, w + step, y))
                 x, y, w = x + apart, y + 8 * product.y_parts, w + step
         columns_back(args, column, args[AT.y], args[AT.y_images], args[AT.y_points], room, scratch)
 
@@ -111,10 +111,10 @@ def few_gradients(args: Any, worker: int) -> None:
         for run in range(args[AT.runs]):
             # The first run stores unless the task adds to an earlier row; the others add to it.
             product = _product(args, run, 1 if run > 0 else args[AT.accumulate])
-            two, one, chunks = image_cuts(product)
+            whole, last, chunks = image_cuts(product)
             paces = (1, 1, 1, 1, *pace(args[AT.x_images] * args[AT.w_input], chunks))
             x, y, apart = _places(args, run, column, room)
             w = args[AT.gradient] + 4 * column * args[AT.w_frequency]
             for _ in range(args[AT.points]):
-                sum_frequency(product, x, w, y, (two, one), paces, (x + apart, y, w + step))
+                sum_frequency(product, x, w, y, (whole, last), paces, (x + apart, y, w + step))
                 x, y, w = x + apart, y + 8 * product.y_parts, w + step

@@ -30,7 +30,7 @@ w_input leads from channel to channel of y, w_block from vector to vector of the
 Tiles of x and y may lie closer than whole vectors, with all real parts of a frequency before all
 imaginary ones: see `packed_tiles`.
 
-Output vectors are the outer loop, so that one frequency's filters of two vectors stay in the L1
+Output vectors are the outer loop, so that one frequency's filters of one or two vectors stay in the L1
 cache while tiles stream past. Meanwhile the next frequency is asked for; where its numbers do not lie
 dense, part of them comes late. Each sum is taken in the order of its index, whatever is cut. Tasks
 that write disjoint frequencies, tiles or blocks may run concurrently.
@@ -45,7 +45,14 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
-from znnpy_kernels.spectral.register_blocks import CHUNK, LINE, PAIR, ROWS, register_block
+from znnpy_kernels.spectral.register_blocks import (
+    CHUNK,
+    LINE,
+    PAIR,
+    ROWS,
+    VECTORS,
+    register_block,
+)
 
 AT = words(
     "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "
@@ -76,8 +83,8 @@ class Product(NamedTuple):
 
 def backward_floats(inputs: int) -> int:
     """Floats of scratch that each worker needs for `backward_products` of so many terms."""
-    # Rounded up to whole vectors of terms, a pair of vectors each.
-    return -(-inputs // LANES) * LANES * 2 * PAIR
+    # Rounded up to whole vectors of terms.
+    return -(-inputs // LANES) * LANES * VECTORS * PAIR
 
 
 @inlined
@@ -155,21 +162,13 @@ def _tiles(
 
 @inlined
 def _images(
-    vectors: int,
-    product: Product,
-    x: int,
-    w: int,
-    y: int,
-    lanes: int,
-    cuts: Any,
-    paces: Any,
-    ahead: Any,
+    product: Product, x: int, w: int, y: int, lanes: int, cuts: Any, paces: Any, ahead: Any
 ) -> Any:
-    """Sum over tiles, at one frequency with `vectors` vectors, for all channels.
+    """Sum over tiles, at one frequency with one vector of outputs, for all channels.
 
-    `lanes` of the last vector are kept; `cuts` of the channels of a whole block and of the last one.
+    `lanes` of the vector are kept; `cuts` of the channels of a whole block and of the last one.
     """
-    # Rows are channels here, terms are tiles.
+    # Rows are channels here, terms are tiles. One vector: many rows read what many tiles bring but seldom.
     image, blocks = 0, cover(product.inputs, LANES)
     for block in range(blocks):
         parts, fewest, more = cuts[0] if block + 1 < blocks else cuts[1]
@@ -187,32 +186,33 @@ def _images(
             # From tile to tile there is no further step, so the jump is 0.
             inputs = scalars, 1, product.x_tile, 0, product.x_parts
             sums = product.tiles, product.accumulate
-            ahead = register_block(vectors, 1, inputs, outputs, target, sums, paces, ahead, rows)
+            ahead = register_block(1, 1, inputs, outputs, target, sums, paces, ahead, rows)
             scalars, image = scalars + 4 * rows, image + rows
     return ahead
 
 
 @inlined
 def product_cuts(product: Product) -> Any:
-    """Cuts of the tiles for two vectors and for one; chunks of all register blocks of a frequency."""
+    """Cuts of the tiles for VECTORS and for one vector; chunks of all register blocks of a frequency."""
     # Chunks of a frequency, over which the next one is asked for.
-    two, one = _cut(product.tiles, ROWS[1]), _cut(product.tiles, ROWS[0])
-    blocks = product.blocks // 2 * two[0] + product.blocks % 2 * one[0]
-    return two, one, blocks * cover(product.inputs, CHUNK)
+    many, one = _cut(product.tiles, ROWS[VECTORS - 1]), _cut(product.tiles, ROWS[0])
+    blocks = product.blocks // VECTORS * many[0] + product.blocks % VECTORS * one[0]
+    return many, one, blocks * cover(product.inputs, CHUNK)
 
 
 @inlined
 def multiply_frequency(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
 ) -> None:
-    """Products of one frequency; `cuts` of the tiles for two vectors and for one."""
-    # Two vectors of outputs first: their filters stay in the L1 cache while all tiles stream past.
-    for pair in range(product.blocks // 2):
-        filters = w + 8 * pair * product.w_block, product.w_input, product.w_block, LANES
-        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
-        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    # One vector is left where their number is odd.
-    if product.blocks % 2:
+    """Products of one frequency; `cuts` of the tiles for VECTORS and for one vector."""
+    # VECTORS of outputs first: their filters stay in the L1 cache while all tiles stream past.
+    for turn in range(product.blocks // VECTORS):
+        first, end = turn * VECTORS, (turn + 1) * VECTORS
+        filters = w + 4 * first * product.w_block, product.w_input, product.w_block, LANES
+        outputs, lanes = y + 4 * first * product.y_block, _lanes(product, end)
+        ahead = _tiles(VECTORS, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    # One vector is left where pairs leave one.
+    if product.blocks % VECTORS:
         last = product.blocks - 1
         filters = w + 4 * last * product.w_block, product.w_input, product.w_block, LANES
         outputs = y + 4 * last * product.y_block
@@ -261,14 +261,14 @@ def _paces(product: Product, terms: Any, chunks: int) -> Any:
 def spectral_products(args: Any, worker: int) -> None:
     """Spectra of channels times those of filters, summed over channels."""
     product = _product(args, 0, 0)
-    two, one, chunks = product_cuts(product)
+    many, one, chunks = product_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
     for f in range(args[AT.frequencies]):
         # Behind the last frequency nothing is read: a request for memory that does not exist is dropped by the
         # CPU.
         (x, w, y), ahead = _places(args, f), _places(args, f + 1)
-        multiply_frequency(product, x, w, y, (two, one), paces, ahead)
+        multiply_frequency(product, x, w, y, (many, one), paces, ahead)
 
 
 @inlined
@@ -304,12 +304,13 @@ def multiply_exchanged(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any, scratch: int
 ) -> None:
     """Multiply one frequency with the forward pass's filters, of which `product.images` are wanted."""
-    for pair in range(product.blocks // 2):
+    for turn in range(product.blocks // VECTORS):
+        first, end = turn * VECTORS, (turn + 1) * VECTORS
         # Transposed once for all tiles of a frequency, in scratch that the L1 cache holds.
-        filters = _exchanged(2, product, w, 2 * pair * LANES, scratch)
-        outputs, lanes = y + 8 * pair * product.y_block, _lanes(product, 2 * pair + 2)
-        ahead = _tiles(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if product.blocks % 2:
+        filters = _exchanged(VECTORS, product, w, first * LANES, scratch)
+        outputs, lanes = y + 4 * first * product.y_block, _lanes(product, end)
+        ahead = _tiles(VECTORS, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
+    if product.blocks % VECTORS:
         last = product.blocks - 1
         filters = _exchanged(1, product, w, last * LANES, scratch)
         outputs = y + 4 * last * product.y_block
@@ -321,63 +322,43 @@ def backward_products(args: Any, worker: int) -> None:
     """Spectra of gradients times exchanged, conjugate ones of filters, summed over outputs."""
     scratch = args[BACKWARD.scratch] + 4 * worker * args[BACKWARD.scratch_worker]
     product = _product(args, args[BACKWARD.images], 0)
-    two, one, chunks = product_cuts(product)
+    many, one, chunks = product_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
     for f in range(args[AT.frequencies]):
         (x, w, y), ahead = _places(args, f), _places(args, f + 1)
-        multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
+        multiply_exchanged(product, x, w, y, (many, one), paces, ahead, scratch)
 
 
 @inlined
 def image_cuts(product: Product) -> Any:
-    """Cuts of the channels of a whole block and of the last one, for two vectors of outputs and for one;
-    chunks of all register blocks of a frequency."""
-    (two, two_parts), (one, one_parts) = (
-        _image_cuts(product, ROWS[1]),
-        _image_cuts(product, ROWS[0]),
-    )
-    blocks = product.blocks // 2 * two_parts + product.blocks % 2 * one_parts
-    return two, one, blocks * cover(product.tiles, CHUNK)
-
-
-@inlined
-def _image_cuts(product: Product, most: int) -> Any:
-    """Cuts of the channels of a whole block and of the last one; parts of all blocks."""
+    """Cuts of the channels of a whole block and of the last one; chunks of all register blocks of a frequency."""
     blocks = cover(product.inputs, LANES)
-    whole, last = _cut(LANES, most), _cut(product.inputs - (blocks - 1) * LANES, most)
-    return (whole, last), (blocks - 1) * whole[0] + last[0]
+    whole = _cut(LANES, ROWS[0])
+    last = _cut(product.inputs - (blocks - 1) * LANES, ROWS[0])
+    parts = (blocks - 1) * whole[0] + last[0]
+    return whole, last, product.blocks * parts * cover(product.tiles, CHUNK)
 
 
 @inlined
 def sum_frequency(
     product: Product, x: int, w: int, y: int, cuts: Any, paces: Any, ahead: Any
 ) -> None:
-    """Gradients of the filters of one frequency; `cuts` of the images for two vectors and for one."""
-    for pair in range(product.blocks // 2):
-        filters, outputs = (
-            w + 8 * pair * product.w_block,
-            y + 8 * pair * product.y_block,
-        )
-        lanes = _lanes(product, 2 * pair + 2)
-        ahead = _images(2, product, x, filters, outputs, lanes, cuts[0], paces, ahead)
-    if product.blocks % 2:
-        last = product.blocks - 1
-        filters, outputs = (
-            w + 4 * last * product.w_block,
-            y + 4 * last * product.y_block,
-        )
-        _images(1, product, x, filters, outputs, product.lanes, cuts[1], paces, ahead)
+    """Gradients of the filters of one frequency; `cuts` of the images of a whole block and of the last one."""
+    for block in range(product.blocks):
+        filters, outputs = w + 4 * block * product.w_block, y + 4 * block * product.y_block
+        lanes = _lanes(product, block + 1)
+        ahead = _images(product, x, filters, outputs, lanes, cuts, paces, ahead)
 
 
 @kernel(GRADIENT)
 def spectral_gradients(args: Any, worker: int) -> None:
     """Spectra of channels times conjugate ones of output gradients, summed over tiles."""
     product = _product(args, 0, args[GRADIENT.accumulate])
-    two, one, chunks = image_cuts(product)
+    whole, last, chunks = image_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
     for f in range(args[AT.frequencies]):
         (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, f + 1)
         # The order of `register_block`'s streams: two that are read, then the one that is written.
         ahead = next_x, next_y, next_w
-        sum_frequency(product, x, w, y, (two, one), (*x_pace, *y_pace, *w_pace), ahead)
+        sum_frequency(product, x, w, y, (whole, last), (*x_pace, *y_pace, *w_pace), ahead)

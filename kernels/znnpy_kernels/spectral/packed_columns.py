@@ -156,7 +156,7 @@ def row_product(args: Any, x_images: Any, y_images: Any, images: Any, accumulate
 @inlined
 def _multiplied(args: Any, product: Product, column: int, x: int, y: int, scratch: int) -> None:
     """Products of all frequencies of a column, from room to room; exchanged where it has `images`."""
-    two, one, chunks = product_cuts(product)
+    many, one, chunks = product_cuts(product)
     inputs = product.images if product.images else product.inputs
     # x and y are in the room, and a pace of 1 byte asks for a line that is there already.
     paces = (1, 1, *pace(inputs * args[AT.w_input], chunks), 1, 1)
@@ -166,21 +166,21 @@ def _multiplied(args: Any, product: Product, column: int, x: int, y: int, scratc
         # Only filters come from memory.
         ahead = x, w + step, y
         if product.images:
-            multiply_exchanged(product, x, w, y, (two, one), paces, ahead, scratch)
+            multiply_exchanged(product, x, w, y, (many, one), paces, ahead, scratch)
         else:
-            multiply_frequency(product, x, w, y, (two, one), paces, ahead)
+            multiply_frequency(product, x, w, y, (many, one), paces, ahead)
         x, y, w = x + 8 * product.x_parts, y + 8 * product.y_parts, w + step
 
 
 @inlined
 def _summed(args: Any, product: Product, column: int, x: int, y: int) -> None:
     """Gradients of the filters at all frequencies of a column."""
-    two, one, chunks = image_cuts(product)
+    whole, last, chunks = image_cuts(product)
     paces = (1, 1, 1, 1, *pace(product.inputs * args[AT.w_input], chunks))
     step = 4 * args[AT.columns] * args[AT.w_frequency]
     w = args[AT.gradient] + 4 * column * args[AT.w_frequency]
     for _ in range(args[AT.points]):
-        sum_frequency(product, x, w, y, (two, one), paces, (x, y, w + step))
+        sum_frequency(product, x, w, y, (whole, last), paces, (x, y, w + step))
         x, y, w = x + 8 * product.x_parts, y + 8 * product.y_parts, w + step
 
 

@@ -1,7 +1,9 @@
 """Register blocks of complex products: sums of some rows times one or two complex vectors.
 
 A complex vector is LANES real parts, then LANES imaginary parts. Each term loads the vectors,
-broadcasts real and imaginary part of one number a row, and multiplies and adds four times a pair.
+broadcasts real and imaginary part of one number a row, and multiplies and adds three times a pair, in place of
+four (Gauss): with p = sum of (a + b) c, (a + bi) (c + di) adds up to p - sum of b (c + d) and
+p - sum of a (c - d). Sums of two parts are rounded once more; cores that add beside their multiply-adds lose no time.
 
 Spectra stream from memory, so a block asks for what the next ones need: every CHUNK terms for a few
 cache lines of three streams. Asking for all at once would fill the buffers that the loads of the
@@ -23,6 +25,7 @@ from znnpy_kernels.simd.codegen import (
     WORD,
     ZERO_VECTOR,
     Value,
+    add,
     counted_loop,
     first_lanes,
     float_pointer,
@@ -38,10 +41,12 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
-# Rows of a register block with one and with two vectors: 24 sums of 32 registers, 10 or 8 of 16.
-# Two registers a sum (real and imaginary), 12 * 2 or 6 * 4 of 32; what is left holds vectors, their negatives
-# and broadcasts.
-ROWS: tuple[int, int] = (12, 6) if REGISTERS == 32 else (5, 2)
+SUMS = 3  # registers of a complex sum
+# Complex vectors of a register block: two where registers hold their factors beside the sums.
+VECTORS = 2 if REGISTERS == 32 else 1
+# Rows of a register block with one and with two vectors: 24 or 18 sums of 32 registers, 9 of 16. What is left holds
+# three factors a vector, and what a row multiplies them with.
+ROWS: tuple[int, int] = (8, 3) if REGISTERS == 32 else (3, 1)
 PAIR = 2 * LANES  # floats of a complex vector
 # A power of two, as chunks are counted by a shift; a divisor of LANES, so that a block of channels ends with a
 # chunk.
@@ -74,16 +79,23 @@ class _Block:
             for vector in range(self.vectors)
             for part in (0, self.target_parts)
         ]
-        sums = when(
+        # Negated, as the sums that begin with it are subtracted.
+        before = when(
             b,
             b.icmp_signed("!=", self.accumulate, word(0)),
             # Zeros unless it adds: one body for both, the choice is made once a block.
             [ZERO_VECTOR] * len(targets),
-            lambda: [load_vector(b, target) for target in targets],
+            lambda: [b.fneg(load_vector(b, target)) for target in targets],
         )
-        ahead, sums = self._sums(sums)
+        begun: list[Value] = []
+        for real, imaginary in zip(before[::2], before[1::2], strict=True):
+            begun += [ZERO_VECTOR, imaginary, real]
+        ahead, sums = self._sums(begun)
+        values: list[Value] = []
+        for shared, imaginary, real in zip(sums[::3], sums[1::3], sums[2::3], strict=True):
+            values += [b.fsub(shared, real), b.fsub(shared, imaginary)]
         inside = first_lanes(b, self.lanes)
-        for index, (value, target) in enumerate(zip(sums, targets, strict=True)):
+        for index, (value, target) in enumerate(zip(values, targets, strict=True)):
             # All but the last vector of a row are whole.
             if index // 2 % self.vectors + 1 < self.vectors:
                 store_vector(b, value, target)
@@ -153,37 +165,27 @@ class _Block:
         b = self.builder
         scalars, vector, *sums = carried
         starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
-        pairs = []
-        for start in starts:
-            imaginary = load_vector(b, moved(b, start, self.vector_parts))
-            # The negative once a vector, not once for each product.
-            real, minus = load_vector(b, start), b.fneg(imaginary)
-            # x * conj(w) or x * w, by which of the imaginary parts is the negative one.
-            pairs.append((real, minus, imaginary) if self.conjugate else (real, imaginary, minus))
+        triples = [self._triple(start) for start in starts]
         new: list[Value] = []
         others = moved(b, scalars, self.scalar_parts)
-        # Real and imaginary sums of each row and vector lie side by side in the list.
-        for row in range(len(sums) // (2 * self.vectors)):
+        # The three sums of each row and vector lie side by side in the list.
+        for row in range(len(sums) // (SUMS * self.vectors)):
             along = b.mul(self.row, word(row))
             real = load_broadcast(b, moved(b, scalars, along))
             imaginary = load_broadcast(b, moved(b, others, along))
-            for pair in pairs:
-                new += self._product(real, imaginary, pair, sums[len(new) : len(new) + 2])
+            factors = (add(b, real, imaginary), real, imaginary)
+            for triple in triples:
+                old = sums[len(new) : len(new) + SUMS]
+                new += map(multiply_add, [b] * SUMS, triple, factors, old)
         return [moved(b, scalars, self.turn), moved(b, vector, self.vector_turn), *new]
 
-    def _product(
-        self, real: Value, imaginary: Value, pair: tuple[Value, Value, Value], sums: list[Value]
-    ) -> list[Value]:
+    def _triple(self, start: Value) -> tuple[Value, Value, Value]:
+        """What a vector's sums multiply: c, c - d and c + d; of its conjugate with d negated."""
         b = self.builder
-        c, d, minus_d = pair
-        # Four sums' chains in turn: first both products with the real vector, so that no multiply-add waits for
-        # the one before it.
-        first = multiply_add(b, c, real, sums[0])
-        second = multiply_add(b, c, imaginary, sums[1])
-        return [
-            multiply_add(b, minus_d, imaginary, first),
-            multiply_add(b, d, real, second),
-        ]
+        real = load_vector(b, start)
+        imaginary = load_vector(b, moved(b, start, self.vector_parts))
+        less, more = b.fsub(real, imaginary), add(b, real, imaginary)
+        return (real, more, less) if self.conjugate else (real, less, more)
 
 
 @intrinsic(prefer_literal=True)

@@ -23,13 +23,13 @@ POOLS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def network(pool: dict[str, Any], images: int = 19, output: int = 3) -> Any:
+def network(pool: dict[str, Any], images: int = 19, output: int = 3, function: str = "relu") -> Any:
     """A pooling between convolutions, from a relu."""
     return load_network(
         {
             "nodes": {
                 "input": {"kind": "input", "channels": 1},
-                "a": {"kind": "transfer", "channels": images, "function": "relu"},
+                "a": {"kind": "transfer", "channels": images, "function": function},
                 "b": {"kind": "sum", "channels": images},
                 "out": {"kind": "transfer", "channels": output},
             },
@@ -46,6 +46,14 @@ def network(pool: dict[str, Any], images: int = 19, output: int = 3) -> Any:
 @pytest.mark.parametrize("pool", POOLS, ids=str)
 def test_passes_beside_the_oracle(pool: dict[str, Any]) -> None:
     found = errors(network(pool), (3, 4, 5), "direct", batch=2, threads=2)
+    assert max(found.values()) < 1e-4, found
+
+
+@pytest.mark.parametrize("images", [2, 19, 40])
+@pytest.mark.parametrize("pool", POOLS[5:], ids=str)
+def test_bias_of_a_linear_layer_before_maxima(pool: dict[str, Any], images: int) -> None:
+    net = network(pool, images, function="linear")
+    found = errors(net, (3, 4, 5), "direct", batch=2, threads=2)
     assert max(found.values()) < 1e-4, found
 
 

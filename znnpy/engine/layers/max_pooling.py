@@ -11,6 +11,7 @@ from znnpy_kernels.layers.max_pooling_pairs import (
     max_filter_streamed,
     max_filter_values,
 )
+from znnpy_kernels.layers.reduction import sum_rows
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -24,12 +25,13 @@ from znnpy.engine.layers.pooling_windows import (
 )
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
 from znnpy.engine.tasks.fusion import is_pair_filter, masked_by_maxima
-from znnpy.engine.tasks.step import Step, rows_of
+from znnpy.engine.tasks.step import Step, counts, floats_of, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
+from znnpy.plan.cost import MEMORY_RATE
 
 TAPS = Use("taps of maxima")
 
@@ -141,6 +143,34 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                 )
         if node and partials:
             sum_bias(step, build, node, block, 1, partials, count)
+
+
+def bias_gradient(step: Step, build: Build, edge: Edge) -> None:
+    """Declare the bias gradient of the edge's source, where `biased_by_maxima` says so: sums of outputs' gradients."""
+    node, gradient = build.layout.network.node(edge.source), build.maps.gradients[edge.target]
+    cuts = [Planes(*cut) for cut in plane_ranges(gradient, 1)]
+    for block in range(gradient.blocks):
+        count = gradient.batch * len(cuts)
+        partials = build.bias_partials(node, block, count)
+        if not partials:
+            return
+        for leaf in range(count):
+            batch, planes = leaf // len(cuts), cuts[leaf % len(cuts)]
+            step.add(
+                sum_rows,
+                {
+                    **rows_of(gradient, "source", batch, block, planes.low),
+                    **counts(gradient, *planes),
+                    "partial": partials.address + 4 * LANES * leaf,
+                    "length": gradient.row,
+                    "channels": gradient.block_channels(block),
+                },
+                what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
+                cost=floats_of(gradient, planes) * 4 / MEMORY_RATE,
+                reads=gradient.met(batch, block, *planes),
+                writes=left_behind(partials, leaf),
+            )
+        sum_bias(step, build, node, block, 1, partials, count)
 
 
 def _backward_words(

@@ -9,6 +9,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
 from znnpy.engine.convolution.passes import summed_elsewhere
+from znnpy.engine.layers import max_pooling
 from znnpy.engine.layers.activation import (
     kernels_of,
     repeat_slope,
@@ -37,7 +38,7 @@ from znnpy.engine.memory.tensor_aliases import (
 )
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
-from znnpy.engine.tasks.fusion import finished_backward, finished_forward
+from znnpy.engine.tasks.fusion import biased_by_maxima, finished_backward, finished_forward
 from znnpy.engine.tasks.step import (
     Step,
     combine_tensors,
@@ -114,7 +115,11 @@ def converge_backward(step: Step, build: Build, node: Node, objective: Objective
         # Reserved in any case: whoever makes the bias gradient leaves it there, and buffers must be
         # asked for in one order.
         _partials(build, node)
-        if not finished_backward(build.layout, node, objective):
+        if finished_backward(build.layout, node, objective):
+            return
+        if pooling := biased_by_maxima(build.layout, node):
+            max_pooling.bias_gradient(step, build, pooling)
+        else:
             _transfer_backward(step, build, node)
 
 

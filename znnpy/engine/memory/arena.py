@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -120,7 +121,7 @@ class Arena:
         if self._memory is None:
             raise MemoryError("a counting arena has no memory to look at")
         start = address - self._base
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = prod(shape) * np.dtype(dtype).itemsize
         return self._memory[start : start + size].view(dtype).reshape(shape)
 
     def _take(self, size: int) -> int:

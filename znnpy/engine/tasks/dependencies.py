@@ -222,4 +222,6 @@ def _add_step(
             step=step,
             stage=stage,
             urgent=task.urgent,
+            # Groups that are declared are of losses, which callers wait for while gradients are computed.
+            awaited=task.group >= 0,
         )

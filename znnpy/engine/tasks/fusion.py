@@ -61,6 +61,22 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
     return node if alone and known and is_pair_filter(edge) else None
 
 
+def biased_by_maxima(layout: Layout, node: Node) -> Edge | None:
+    """Return the max pooling whose outputs' gradients add up to that of a linear node's bias; None if there is none.
+
+    Each output hands all of its gradient to one voxel, so sums over outputs, which are fewer, are sums over voxels.
+    """
+    outgoing = layout.network.outgoing(node.name)
+    if len(outgoing) != 1 or not is_plain(node) or node.function != "linear":
+        return None
+    (edge,) = outgoing
+    target = layout.network.node(edge.target)
+    # With another edge into the target, its gradient may be overwritten by who is behind that one.
+    alone = target.kind in ("sum", "transfer") and len(layout.network.incoming(target.name)) == 1
+    blocked = layout.lanes(node.name) > 1 and layout.lanes(target.name) > 1
+    return edge if edge.kind in ("max_pool", "max_filter") and alone and blocked else None
+
+
 def finished_forward(layout: Layout, node: Node) -> bool:
     """Return whether an edge into a node applies the node's bias and function."""
     return any(
