@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +13,9 @@ from pathlib import Path
 import psutil
 
 from znnpy.cgroups import MEMBERSHIP, ROOT, folders, words
+
+M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+LARGE = 256 << 10  # smaller: pages are asked for too often
 
 
 def total_memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
@@ -115,6 +120,45 @@ def give_back() -> None:
     # The larger the arrays that were freed, the larger the ones that glibc keeps from then on, up to 32 MiB each.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def map_large_arrays() -> None:
+    """Let each array of a quarter MiB or more have pages of its own from now on, which go back when it is freed.
+
+    Else glibc keeps room for arrays as large as any that was freed, in pieces. Where the C library cannot, nothing.
+    """
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
+def give_back_code(library: str, maps: Path = Path("/proc/self/smaps")) -> int:
+    """Hand back the pages of a library that is not run for a while; return their bytes.
+
+    They come back from its file when they are run again. `library`: part of the file's name. Where the system does not
+    tell what is mapped, nothing.
+    """
+    given = 0
+    with suppress(AttributeError, OSError):
+        for first, size, taken in _unchanged(maps.read_text(errors="replace"), library):
+            if not ctypes.CDLL(None).madvise(
+                ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED
+            ):
+                given += taken
+    return given
+
+
+def _unchanged(text: str, library: str) -> Iterator[tuple[int, int, int]]:
+    """Yield address, bytes and bytes in memory of what is mapped of a library's files as they are.
+
+    What may be written, or has been (addresses that the loader has set), is in no file.
+    """
+    for name, part in re.findall(r"^([0-9a-f]+-[0-9a-f]+ .*)\n((?:\w+:.*\n)+)", text, re.MULTILINE):
+        bounds, access, _, _, inode, *path = name.split(maxsplit=5)
+        found = dict(re.findall(r"^(\w+):\s+(\d+) kB", part, re.MULTILINE))
+        of_file = inode != "0" and path and library in Path(path[0]).name
+        if of_file and access[1] == "-" and access[3] == "p" and found.get("Anonymous") == "0":
+            first, end = (int(it, 16) for it in bounds.split("-"))
+            yield first, end - first, int(found.get("Rss", 0)) << 10
 
 
 _part: Part | None = None

@@ -9,6 +9,7 @@ from itertools import product
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
+from znnpy.data.process_memory import give_back_code
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
@@ -105,6 +106,9 @@ class Graphs:
         # The graph has all that is needed; declarations of a large network take as much memory
         # again.
         del self._declared[name]
+        if not self._build.layout.training:
+            # Nothing is compiled or linked any more, until there is another graph.
+            give_back_code("llvmlite")
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""

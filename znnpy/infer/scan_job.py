@@ -14,7 +14,12 @@ from threadpoolctl import threadpool_limits
 from znnpy.config.models import Config
 from znnpy.data.config_volumes import normalisations
 from znnpy.data.preparing.scan import Prepared, prepare, prepared_volume
-from znnpy.data.process_memory import available, available_memory, readable
+from znnpy.data.process_memory import (
+    available,
+    available_memory,
+    map_large_arrays,
+    readable,
+)
 from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
@@ -36,7 +41,10 @@ from znnpy.infer.scans import (
     windows_of,
 )
 from znnpy.infer.window_sums import kept_planes
+from znnpy.network.folding import fold, folded
 from znnpy.network.joins_as_sums import Sums, joins_as_sums
+from znnpy.network.pooling_first import pooling_first
+from znnpy.network.types import Network
 from znnpy.registry import resolved
 
 
@@ -50,17 +58,21 @@ def scan_model(
     """
     config, window = weights.config, window_of(weights.config)
     _refuse_network(weights)
-    sums = joins_as_sums(weights.network)
-    network = sums.network
+    map_large_arrays()
+    sums = joins_as_sums(pooling_first(weights.network))
+    # Folded here, a model keeps no copy of what its filters were made of; in float64 it folds by itself.
+    network = folded(sums.network) if config.training.precision == "float32" else sums.network
     plan = lean_plan(network, fit(network, window), config.training.conv)
     record = plan.to_record()
     with patch_model(config, network, window, record, report=report, lean=True) as model:
-        split = [partial(_split, sums, member) for member in members]
+        split = [partial(_split, sums, network, member) for member in members]
         yield ScanModel(model, split, flips_of(config))
 
 
-def _split(sums: Sums, member: Callable[[], Arrays]) -> Arrays:
-    return sums.parameters(member())
+def _split(sums: Sums, network: Network, member: Callable[[], Arrays]) -> Arrays:
+    """Return a member's parameters for `network`, which is that of the sums or what is left when it is folded."""
+    given = sums.parameters(member())
+    return given if network is sums.network else fold(sums.network, given)
 
 
 def _refuse_network(weights: Weights) -> None:

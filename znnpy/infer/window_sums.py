@@ -59,12 +59,17 @@ def mean_planes(
             for window in together:
                 z, y, x = window.slices()
                 here = (slice(z.start - first, z.stop - first), y, x)
-                values = run(array[:, z, y, x])
                 if number == 0:
                     total[here] += weight
-                for sum_, found in zip(sums, values, strict=True):
-                    sum_[here] += found * weight
+                # No name is given to the values: they would live while the next ones are made.
+                _add(run(array[:, z, y, x]), weight, sums[:, *here])
     yield from _taken(sums, total, depth - first)
+
+
+def _add(values: Float32, weight: Float32, sums: Float32) -> None:
+    """Add values times their weights to sums, plane by plane, so that no product of all is in memory."""
+    for plane, share in enumerate(weight):
+        sums[:, plane] += values[:, plane] * share
 
 
 def kept_planes(windows: Windows, rows: int) -> int:

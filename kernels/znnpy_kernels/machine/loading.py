@@ -106,7 +106,19 @@ def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
     )
     made._cache = _QuickCache(function, folder)
     made.compile()
+    _forget(made._library)
     return made
+
+
+def _forget(library: Any) -> None:
+    """Free what numba keeps of a loaded function to link it into others, half a megabyte each.
+
+    Callbacks are called by address alone.
+    """
+    code = getattr(library, "_shared_module", None)
+    if known() and code is not None:
+        code.close()
+        library._shared_module = None
 
 
 def dispatcher(function: Callable[..., Any], signature: Any, folder: Path) -> Any:

@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from znnpy_kernels.layers.reduction import sum_vectors
+from znnpy_kernels.machine.abi import SIGNATURE
+from znnpy_kernels.machine.cache import directory
+from znnpy_kernels.machine.loading import callback
 
 COMPILER = "numba.np.arraymath"  # imported before anything is compiled
 
@@ -45,3 +49,13 @@ def test_loading_leaves_the_compiler_alone(tmp_path: Path) -> None:
     assert printed(LOAD, tmp_path) == "True\n"
     assert printed(LOAD, tmp_path) == "False\n"
     assert printed(LOAD + THEN_COMPILE, tmp_path) == "False\n"
+
+
+def test_loaded_kernels_keep_no_code_to_link() -> None:
+    folder = directory(sum_vectors.function)
+    sum_vectors.compile()  # which leaves it in the folder
+    again = callback(sum_vectors.function, SIGNATURE, folder)
+    # numba keeps half a megabyte of each for callers that it compiles: kernels have none.
+    assert again.cache_hits == 1
+    assert again._library._shared_module is None
+    assert again.address
