@@ -76,6 +76,7 @@ class _Task:
     step: int
     stage: int
     urgent: bool
+    light: bool
 
 
 class GraphBuilder:
@@ -123,6 +124,7 @@ class GraphBuilder:
             step=int(graph.step[task]),
             stage=int(graph.stage[task]),
             urgent=bool(graph.urgent[task]),
+            light=bool(graph.light[task]),
         )
 
     def task(
@@ -137,6 +139,7 @@ class GraphBuilder:
         step: int = 0,
         stage: int = 0,
         urgent: bool = False,
+        light: bool = False,
     ) -> int:
         """Add a task and return its number; numbers count from 0 in the order of the calls.
 
@@ -147,10 +150,13 @@ class GraphBuilder:
         1 of odd ones; priorities look along edges within a parity only, so that both get
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
         when the one before is complete, so edges within a step must not lead to earlier stages. urgent:
-        somebody beside the graph waits for it, so that no path shows how urgent it is.
+        somebody beside the graph waits for it, so that no path shows how urgent it is. light: the
+        thread that releases the phase which makes it ready may run it, as it is short and uses no worker's memory.
         """
         words = tuple(arguments)
-        self._tasks.append(_Task(address, words, what, cost, phase, group, step, stage, urgent))
+        self._tasks.append(
+            _Task(address, words, what, cost, phase, group, step, stage, urgent, light)
+        )
         return len(self._tasks) - 1
 
     def precede(self, before: int, after: int, *, carried: bool = False) -> None:
@@ -272,6 +278,7 @@ class GraphBuilder:
             cost=cost,
             priority=priority,
             urgent=urgent,
+            light=self._column("light").astype(bool),
             band=bands(priority, urgent),
             group=self._column("group"),
             phase=self._column("phase"),

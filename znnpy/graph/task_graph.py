@@ -51,6 +51,8 @@ class TaskGraph:
     """Larger is more urgent; the meaning is the policy's."""
     urgent: NDArray[np.bool_]
     """Whether something outside the graph, such as another rank, waits for the task."""
+    light: NDArray[np.bool_]
+    """Whether the thread that releases a phase may run the task itself: it is short, and has no use for a worker."""
     band: Ints
     """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
     group: Ints

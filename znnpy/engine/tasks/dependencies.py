@@ -197,4 +197,5 @@ def _add_step(
             step=step,
             stage=stage,
             urgent=task.urgent,
+            light=task.light,
         )
