@@ -14,16 +14,15 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from mpi4py import MPI
 
 from znnpy.distributed.buckets import in_turn
 from znnpy.distributed.reduction_tree import Ranks
-from znnpy.distributed.strategies import STRATEGIES, Strategy
+from znnpy.distributed.strategies import STRATEGIES, Strategy, strategy
 from znnpy.distributed.world import World
-from znnpy.engine.communication.outbox import Outbox
+from znnpy.engine.communication.outbox import Outbox, marked
 from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
 from znnpy.engine.layers.gradient_accumulation import Total
 from znnpy.engine.memory.regions import Buffer, Name, Use
@@ -73,7 +72,7 @@ def summed(world: World, by: Strategy, size: int, repeats: int) -> list[float]:
     def filled() -> None:
         values[:] = world.rank + 1
 
-    graph = connect([step.tasks], {buffer}).build()
+    graph = connect([marked(step.tasks, by, workers=1)], {buffer}).build()
     with Executor(graph, workers=1, beside=2 * world.size - 1) as executor:
         world.messenger.attach(outbox.transfers, executor.release, control=executor.control)
         count = 0
@@ -130,8 +129,8 @@ def main() -> None:
     """Measure every size by all; the slowest rank counts."""
     options = _options()
     ways: dict[str, Strategy] = {"allreduce": STRATEGIES["allreduce"]}
-    multicolor = replace(STRATEGIES["multicolor"], chunk=options.chunk << 10)
-    ways |= {f"multicolor {k}": replace(multicolor, colors=k) for k in options.colors}
+    chunk = options.chunk and options.chunk << 10
+    ways |= {f"multicolor {k}": strategy("multicolor", k, chunk) for k in options.colors}
     found = {size: {"MPI": by_mpi(size, options.repeats)} for size in options.sizes}
     with World.open() as world:
         for size in options.sizes:
@@ -155,7 +154,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", type=int, default=[1 << k for k in range(12, 25, 2)])
     parser.add_argument("--colors", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--chunk", type=int, default=256, help="KiB")
+    parser.add_argument("--chunk", type=int, help="KiB of a message (default: the strategy's)")
     parser.add_argument("--repeats", type=int, default=9)
     return parser.parse_args()
 

@@ -81,3 +81,13 @@ def test_messages_of_a_fixed_tree_are_of_one_layer_and_colors_take_turns(name: s
     owners = [[it.owner for it in bundle] for bundle in found]
     assert owners == ([["a", "b"], ["c"], ["d"]] if way.fixed else [["a", "b", "c", "d"]])
     assert list(colors) == [n % way.colors for n in range(len(owners))]
+
+
+def test_large_layers_have_larger_messages_unless_a_size_is_asked_for() -> None:
+    usual, asked = strategy("multicolor", 4), strategy("multicolor", 4, 1 << 14)
+    # 64 KiB each; a layer has two messages for each color before they grow.
+    for most, rows in ((256, 32), (512, 64), (1024, 128), (1024, 512)):
+        layer = [pieces("a", *[1 << 14] * rows)]
+        assert {size_of(bundle) for _, bundle in in_turn(usual, [layer])} == {most << 10}
+        assert {size_of(bundle) for _, bundle in in_turn(asked, [layer])} == {1 << 16}
+    assert {size_of(it) for _, it in in_turn(strategy("tree"), [layer])} == {1 << 20}

@@ -297,7 +297,8 @@ class DistributedSection(Strict):
     )
     chunk: Bytes | None = Field(
         default=None,
-        description="Size of a message, in bytes or as 256KiB (default: 1 MiB; multicolor: 256 KiB).",
+        description="Size of a message, in bytes or as 256KiB (default: 1 MiB; multicolor: 256 KiB, "
+        "of large layers up to 1 MiB).",
     )
     shared_memory: bool = Field(
         default=True,

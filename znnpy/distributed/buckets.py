@@ -60,7 +60,11 @@ def in_turn(
     """
     if strategy.fixed:
         # Layer by layer: a message of two layers would leave only when the later of both is ready.
-        bundles = [it for layer in layers for it in bundled(layer, strategy.chunk, ALONE)]
+        bundles = [
+            it
+            for layer in layers
+            for it in bundled(layer, strategy.chunk_of(size_of(layer)), ALONE)
+        ]
     else:
         # Over layers: the library's sums must be few, and have no fixed order that a layer could break.
         bundles = bundled([it for layer in layers for it in layer], strategy.chunk)

@@ -17,10 +17,11 @@ WHOLE = 1 << 62  # bytes: all in one message
 class Strategy:
     """One way to sum gradients over ranks.
 
-    `chunk`: bytes of a message at most, as far as pieces of filters can be cut. `colors`: number of trees, which take
-    chunks in turn. `weights_down`: rank 0 alone updates the parameters and sends them, else all ranks get the sums.
-    `fixed`: the sums have the order of the one tree, and so the same bits with any number of ranks; else the library
-    adds. `whole`: nothing is sent before all gradients are ready.
+    `chunk`: bytes of a message at most, as far as pieces of filters can be cut; `largest`: the same of layers that have
+    two messages of that size for each color. `colors`: number of trees, which take chunks in turn. `weights_down`:
+    rank 0 alone updates the parameters and sends them, else all ranks get the sums. `fixed`: the sums have the order of
+    the one tree, and so the same bits with any number of ranks; else the library adds. `whole`: nothing is sent before
+    all gradients are ready.
     """
 
     name: StrategyName
@@ -29,6 +30,11 @@ class Strategy:
     weights_down: bool = False
     fixed: bool = True
     whole: bool = False
+    largest: int = 0
+
+    def chunk_of(self, layer: int) -> int:
+        """Return the bytes of a message at most, of a layer of so many bytes."""
+        return max(self.chunk, min(self.largest, layer // (2 * self.colors)))
 
     def moves(self, rank: int) -> bool:
         """Return whether a rank updates parameters by itself."""
@@ -45,7 +51,7 @@ STRATEGIES: Mapping[StrategyName, Strategy] = {
         Strategy("tree", 1024 * KIB, weights_down=True),
         # Smaller chunks than of the one tree, since trees take them in turn. As many colors as ranks send the least
         # possible (docs/design/distributed.md, *The tree*): 8 do for up to 8 ranks.
-        Strategy("multicolor", 256 * KIB, colors=8),
+        Strategy("multicolor", 256 * KIB, colors=8, largest=1024 * KIB),
         # As `tree`, for a fair comparison.
         Strategy("allreduce", 1024 * KIB, fixed=False),
         Strategy("blocking", WHOLE, fixed=False, whole=True),
@@ -63,4 +69,6 @@ def adjusted(found: Strategy, colors: int | None = None, chunk: int | None = Non
     if colors is not None and found.colors > 1:
         # `colors` is a number of trees; a strategy with one tree keeps it.
         found = replace(found, colors=colors)
-    return replace(found, chunk=chunk) if chunk is not None and not found.whole else found
+    if chunk is None or found.whole:
+        return found
+    return replace(found, chunk=chunk, largest=chunk)

@@ -78,6 +78,7 @@ class _Task:
     stage: int
     urgent: bool
     awaited: bool
+    light: bool
 
 
 class GraphBuilder:
@@ -126,6 +127,7 @@ class GraphBuilder:
             stage=int(graph.stage[task]),
             urgent=bool(graph.urgent[task]),
             awaited=bool(graph.awaited[task]),
+            light=bool(graph.light[task]),
         )
 
     def task(
@@ -141,6 +143,7 @@ class GraphBuilder:
         stage: int = 0,
         urgent: bool = False,
         awaited: bool = False,
+        light: bool = False,
     ) -> int:
         """Add a task and return its number; numbers count from 0 in the order of the calls.
 
@@ -152,11 +155,12 @@ class GraphBuilder:
         the same ones. stage: layer and pass, counted within the step; the policy `layers` begins one
         when the one before is complete, so edges within a step must not lead to earlier stages. urgent:
         somebody beside the graph waits for it, so that no path shows how urgent it is. awaited: the same of
-        a caller, for whom no other task stands back: it runs as soon as a worker is free.
+        a caller, for whom no other task stands back: it runs as soon as a worker is free. light: the
+        thread that releases the phase which makes it ready may run it, as it is short and uses no worker's memory.
         """
         words = tuple(arguments)
         self._tasks.append(
-            _Task(address, words, what, cost, phase, group, step, stage, urgent, awaited)
+            _Task(address, words, what, cost, phase, group, step, stage, urgent, awaited, light)
         )
         return len(self._tasks) - 1
 
@@ -301,6 +305,7 @@ class GraphBuilder:
             priority=priority,
             urgent=urgent,
             awaited=awaited,
+            light=self._column("light").astype(bool),
             band=bands(priority, urgent),
             group=self._column("group"),
             phase=self._column("phase"),

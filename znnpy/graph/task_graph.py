@@ -53,6 +53,8 @@ class TaskGraph:
     """Whether something outside the graph, such as another rank, waits for the task."""
     awaited: NDArray[np.bool_]
     """Whether a caller waits for the task while others go on, as for the loss of a step."""
+    light: NDArray[np.bool_]
+    """Whether the thread that releases a phase may run the task itself: it is short, and has no use for a worker."""
     band: Ints
     """0 (most urgent) to BANDS - 1: the deque that a ready task goes to."""
     group: Ints

@@ -102,6 +102,7 @@ class ControlBlock:
         table[:, at.LAST // 8] = successors + 4 * graph.successor_starts[1:]
         # Members that another member waits for do not count: their group word is -1.
         table[:, at.GROUP // 8] = np.where(counted(graph), graph.group, -1)
+        table[:, at.LIGHT // 8] = graph.light
         return table
 
     def _phases(self, graph: TaskGraph) -> int:

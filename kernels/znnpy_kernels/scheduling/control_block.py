@@ -43,9 +43,10 @@ RELEASING = 4 * LINE
 HEADER_BYTES = 5 * LINE
 
 # A task record, 64 bytes.
-COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(0, 56, 8)
-"""FIRST and LAST: from where to where the int32 successor entries lie."""
-# A cache line: seven words, and one that is not used, so that no record lies on two lines.
+COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP, LIGHT = range(0, 64, 8)
+"""FIRST and LAST: from where to where the int32 successor entries lie. LIGHT: 1 for tasks that the thread which makes
+them ready may run itself."""
+# A cache line, so that no record lies on two lines.
 TASK_BYTES = 64
 # log2 of TASK_BYTES: the address of a record is found by a shift from the entry.
 TASK_SHIFT = 6

@@ -27,7 +27,7 @@ from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part, Pass
 from znnpy.geometry import fit
-from znnpy.graph import TaskGraph
+from znnpy.graph import GraphBuilder, TaskGraph
 from znnpy.network import load_network, objectives
 from znnpy.plan import PASSES, LayerPlan, Method, Plan
 
@@ -250,6 +250,15 @@ def test_what_other_ranks_wait_for_comes_first(how: Any) -> None:
             assert (graph.priority[found] == graph.priority.max()).all()
             assert not graph.band[found].any()
     assert len(seen) == 4
+
+
+def test_the_thread_for_messages_runs_what_is_of_messages_alone() -> None:
+    graph = made(1, 4, strategy("multicolor", colors=2), near=2).graph
+    parts = {Part.POST, Part.SENT, Part.RECEIVED, Part.RANKS, Part.COPIED}
+    assert {what.part for what in graph.tasks} > parts
+    assert graph.light.tolist() == [what.part in parts for what in graph.tasks]
+    again = GraphBuilder.of(graph).build()
+    assert (again.light == graph.light).all()
 
 
 def test_weights_that_others_wait_for_come_before_what_is_computed_here() -> None:

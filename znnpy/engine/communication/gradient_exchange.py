@@ -19,7 +19,7 @@ from znnpy.distributed.reduction_tree import Ranks
 from znnpy.distributed.shared_memory import Windows
 from znnpy.distributed.strategies import Strategy, strategy
 from znnpy.distributed.world import World
-from znnpy.engine.communication.outbox import SECONDS, Bundle, Outbox, by_layer, hastened, touched
+from znnpy.engine.communication.outbox import SECONDS, Bundle, Outbox, by_layer, marked, touched
 from znnpy.engine.communication.reductions import add_by_library, add_up, hand_down
 from znnpy.engine.layers.gradient_accumulation import Total, add_results, moved, totals
 from znnpy.engine.layers.loss import loss_group
@@ -215,10 +215,8 @@ class Exchange:
                 hand_down(step, self.outbox, self.ranks.hops(color), bundle)
 
     def hasten(self, step: Step, workers: int) -> None:
-        """Mark the tasks that other ranks wait for as urgent."""
-        step.tasks[:] = [
-            replace(it, urgent=hastened(it.what, self.strategy, workers)) for it in step.tasks
-        ]
+        """Mark the tasks that other ranks wait for as urgent, and those of messages as light."""
+        step.tasks[:] = marked(step.tasks, self.strategy, workers)
 
     def _add_results(self, step: Step, build: Build) -> None:
         own = tuple(add_results(step, build))

@@ -5,7 +5,8 @@ additions and updates, within a step and between steps, follows from regions lik
 message's memory between the two, and its post of the next step comes after the task that waits in this one: so no
 phase is released twice before its tasks have run.
 
-`by_layer` groups what is summed, `hastened` says which tasks come first because other ranks wait for them.
+`by_layer` groups what is summed, `hastened` says which tasks come first because other ranks wait for them, `marked`
+which of them the communication thread runs itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from znnpy.engine.layers.gradient_accumulation import Total
 from znnpy.engine.memory.allocation import STEPS
 from znnpy.engine.memory.parameters import PARAMETER_GRADIENTS, VALUES
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Network
@@ -32,6 +34,8 @@ Bundle = tuple[Total, ...]
 # Urgent for any strategy and number of workers (docs/design/distributed.md).
 _FOR_OTHERS = frozenset({Part.POST, Part.RANKS, Part.COPIED, Part.RECEIVED})
 """Parts that post a message, or compute what the next one carries."""
+_LIGHT = _FOR_OTHERS | {Part.SENT}
+"""Parts that the communication thread may run: their kernels write or add what lies in a row."""
 _AWAITED = frozenset({Pass.WEIGHT, Pass.UPDATE})
 """Passes whose results ranks at the other end of the tree wait for."""
 TICKETS = Use("messages that are under way", SMALL)
@@ -60,6 +64,14 @@ def hastened(what: Identity, strategy: Strategy, workers: int) -> bool:
     # Measured and simulated in docs/design/distributed.md, "What others wait for is urgent".
     awaited = strategy.weights_down and workers == 1
     return what.part in _FOR_OTHERS or (awaited and what.serves in _AWAITED)
+
+
+def marked(tasks: Iterable[Declared], strategy: Strategy, workers: int) -> list[Declared]:
+    """Return the tasks of an update, marked as urgent where others wait, as light where they are of messages."""
+    return [
+        replace(it, urgent=hastened(it.what, strategy, workers), light=it.what.part in _LIGHT)
+        for it in tasks
+    ]
 
 
 @dataclass

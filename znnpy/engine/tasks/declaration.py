@@ -53,6 +53,8 @@ class Declared:
     """Of a gate: the keys whose uses before and after it are kept apart; a gate touches nothing itself."""
     urgent: bool = False
     """Whether another rank waits for it, which the graph does not show."""
+    light: bool = False
+    """Whether the thread that makes it ready by a message may run it: short, and with no memory of a worker's own."""
     anew: tuple[Buffer, ...] = ()
     """Buffers whose content is dropped here: this task and later ones fill them again."""
     divides: bool = False

@@ -224,4 +224,5 @@ def _add_step(
             urgent=task.urgent,
             # Groups that are declared are of losses, which callers wait for while gradients are computed.
             awaited=task.group >= 0,
+            light=task.light,
         )
