@@ -295,3 +295,16 @@ def test_pooled_planes_of_predictions_are_cut_where_windows_share_none(short):
             tasks[stride] = model.task_graph.names.count("m")
     # Of each block of channels every plane, of 12, or two of overlapping windows'.
     assert tasks[2] == 6 * tasks[1] >= 12
+
+
+def test_direct_planes_that_are_a_few_more_than_workers_are_cut_by_rows(short):
+    nodes = Node("input", "input", 1), Node("a", "transfer", 16)
+    net = Network(nodes, (Edge("c", "conv", "input", "a", size=(1, 3, 3)),))
+    tasks = {}
+    plan = {"c": dict.fromkeys(("forward", "gradient", "weight"), "direct") | {"reason": ""}}
+    for planes, workers in ((18, 4), (16, 16), (18, 16)):
+        with Model(
+            net, (planes, 16, 16), training=False, plan=plan, execution=Execution(cut_for=workers)
+        ) as model:
+            tasks[planes, workers] = model.task_graph_for(workers).names.count("c")
+    assert tasks == {(18, 4): 18, (16, 16): 16, (18, 16): 72}

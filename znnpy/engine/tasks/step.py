@@ -137,14 +137,20 @@ LEAST_ROWS = 4
 
 
 def by_rows(
-    tensor: Tensor, cuts: Sequence[tuple[int, int]], seconds: float, grain: Grain, together: int = 1
+    tensor: Tensor,
+    cuts: Sequence[tuple[int, int]],
+    seconds: float,
+    grain: Grain,
+    together: int = 1,
+    shares: int = 1,
 ) -> list[Planes]:
     """Return ranges of planes, each as some ranges of rows where there are fewer ranges than workers.
 
-    `seconds`: of all of them. `together`: rows, as many of which stay together.
+    `seconds`: of all of them. `together`: rows, as many of which stay together. `shares`: ranges of rows that are
+    wanted in any case.
     """
-    units, shares = -(-tensor.rows // together), grain.shares(seconds, len(cuts))
-    parts = evenly(units, shares, -(-LEAST_ROWS // together))
+    units, wanted = -(-tensor.rows // together), max(shares, grain.shares(seconds, len(cuts)))
+    parts = evenly(units, wanted, -(-LEAST_ROWS // together))
     if not parts[1:]:
         return [Planes(low, high) for low, high in cuts]
     rows = [(first * together, min(tensor.rows, last * together)) for first, last in parts]

@@ -146,7 +146,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
                 partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
             )
     if _by_planes(it, edge.size, len(panels), len(found)):
-        found.sort(key=lambda leaf: (leaf.batch, leaf.planes))
+        found.sort(key=lambda leaf: (leaf.batch, leaf.planes.low, leaf.planes.first))
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
     for leaf in found:
@@ -276,7 +276,10 @@ def _cuts(
     ]
     found = [Planes(*cut) for cut in ranges]
     if grain and not isinstance(target, Row):
-        found = by_rows(target, ranges, share, grain, it.rows)
+        # So that many workers end together: 18 planes would take 16 of them as long as 32.
+        beside = target.batch * len(_panels(target))
+        shares = grain.rounds(share * beside, len(ranges) * beside)
+        found = by_rows(target, ranges, share, grain, it.rows, shares)
     all_ = target.plane * target.extent
     return [
         (batch, planes, share * floats_of(target, planes) / all_)
