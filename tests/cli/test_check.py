@@ -243,6 +243,26 @@ def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
     assert "drawn by hand" not in check()[2]
 
 
+@pytest.mark.parametrize(("channels", "warned"), [(2, False), (3, True)])
+def test_classes_that_no_voxel_has_are_warned_of(check: Check, channels: int, warned: bool) -> None:
+    with h5py.File("data.h5", "a") as file:
+        file["classes"] = np.random.default_rng(0).integers(0, 3, (20, 24, 24)).astype(np.uint8)
+    config = CONFIG.replace("data.h5:labels", "data.h5:classes").replace(
+        "data:", "data:\n  target: {kind: labels, first: 1}"
+    )
+    config = config.replace("channels: 1,", f"channels: {channels},")
+    config = config.replace("output_shape: 12}", "output_shape: 12, loss: softmax}")
+    assert check(config=config)[0] == 0
+    loaded, told = load_config("config.yaml"), list[str]()
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("warnings.warn", lambda text, **_: told.append(text))
+        open_sampler(stack, loaded, trained_network(loaded), loaded.data.train, "data.train")
+    assert len(told) == warned
+    for text in told:
+        assert "has 3 channels, for classes 1 to 3, but the highest label found is 2" in text
+        assert "it needs 2 channels" in text
+
+
 def test_who_is_refused_for_memory_by_estimates_is_told_so(check: Check) -> None:
     config = CONFIG.replace("threads: 2", "threads: 2, max_memory: 2MiB")
     code, _, errors = check(config=config)

@@ -21,11 +21,13 @@ from znnpy.data.writing.destination import Destination
 from znnpy.infer.block_writer import run_job
 
 folder, limit = Path(sys.argv[2]), int(sys.argv[3])
+thin = {"layers": [{"conv": {"channels": 1, "size": [1, 3, 3]}}]}
 padded = {"layers": [
     {"conv": {"channels": 16, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
     {"conv": {"channels": 8, "size": 3, "padding": "same"}},
 ]}
 windows = {"network": padded, "shape": (24, 40, 40)} if sys.argv[5] == "windows" else {}
+windows = {"network": thin, "shape": (1, 8, 8)} if sys.argv[5] == "stack" else windows
 tiny = small(folder, sys.argv[4], 2, max_memory=limit, **windows)
 with tiny.scene().reference as volume:
     job = tiny.job(Scene({"input": volume}, {}), patch=None, flips=sys.argv[5] == "flips")
@@ -61,3 +63,27 @@ def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, fl
     assert peak <= planned <= limit * MIB
     assert peak > 0.4 * planned
     assert runs >= 1
+
+
+@pytest.mark.slow
+def test_peak_is_no_larger_for_a_larger_stack(tmp_path: Path) -> None:
+    """The image takes more than the limit leaves: what is in memory follows the limit."""
+    peaks = []
+    for depth in (16, 256):
+        folder = tmp_path / str(depth)
+        folder.mkdir()
+        with h5py.File(folder / "raw.h5", "w") as file:
+            shape = (depth, 512, 512)
+            raw = file.create_dataset("raw", shape, np.float32, chunks=(8, 256, 256))
+            for first in range(0, depth, 16):
+                raw[first : first + 16] = np.float32(first)
+        words = [str(HERE), str(folder), str(480 * MIB), "direct", "stack"]
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        planned, peak, _ = map(int, done.stdout.split())
+        assert peak <= planned <= 480 * MIB
+        peaks.append(peak)
+    assert 256 * MIB <= 256 * 512 * 512 * 4
+    assert peaks[1] < peaks[0] + 48 * MIB

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from znnpy.errors import PlanError
+from znnpy.infer import patch_search
 from znnpy.infer.blocks import Region
 from znnpy.infer.grid import Grid
 from znnpy.infer.patch_search import best_patch, candidates, sizes
@@ -85,3 +86,31 @@ def test_patches_below_the_field_of_view_where_memory_forces_it():
 def test_too_little_memory_names_what_would_do():
     with pytest.raises(PlanError, match=r"at least .* --max-memory 1MiB or more"):
         best_patch(NETWORK, REGION, "direct", needs, 1000)
+
+
+WIDE = {
+    "input": 1,
+    "layers": [{"conv": {"channels": 64, "size": 3}}, {"conv": {"channels": 1, "size": 1}}],
+}
+
+
+@pytest.mark.parametrize(("worth", "more"), [(1 << 62, False), (1 << 20, True)])
+def test_a_little_time_goes_for_much_memory(monkeypatch, worth, more):
+    network, region = load_network(WIDE), Region((0, 0, 0), (96, 96, 96))
+    # A byte is worth next to nothing, or much.
+    monkeypatch.setattr(patch_search, "SAVED", worth)
+    monkeypatch.setattr(patch_search, "LITTLE", 128 << 20)
+    found = candidates(network, region, "direct")
+    quickest = min(found, key=lambda c: c.cost(region))
+    chosen = best_patch(network, region, "direct", needs, 1 << 34)
+    saved, spent = needs(quickest) - needs(chosen), chosen.cost(region) - quickest.cost(region)
+    if more:
+        assert saved >= max(patch_search.LITTLE, spent * worth)
+        assert chosen.cost(region) > 1.03 * quickest.cost(region)
+    else:
+        assert chosen.cost(region) <= 1.03 * quickest.cost(region)
+    # Little is never worth more than a few per cent.
+    monkeypatch.setattr(patch_search, "LITTLE", 1 << 40)
+    assert best_patch(network, region, "direct", needs, 1 << 34).cost(
+        region
+    ) <= 1.03 * quickest.cost(region)

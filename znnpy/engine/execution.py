@@ -9,7 +9,7 @@ from itertools import product
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
-from znnpy.data.process_memory import give_back_code
+from znnpy.data.process_memory import give_back, give_back_code
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
@@ -109,6 +109,7 @@ class Graphs:
         if not self._build.layout.training:
             # Nothing is compiled or linked any more, until there is another graph.
             give_back_code("llvmlite")
+            give_back()
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""

@@ -34,6 +34,10 @@ from znnpy.plan import Choice, Plan
 STEP = 1.15  # ratio of neighbouring sizes that are tried
 MOST_SIDE = 256  # voxels; beyond it, and 4 receptive fields (fields of view), a patch gains nothing
 ENOUGH = 1.03  # a patch this close to the best is taken when it is smaller
+# Much less memory is worth a little time: of a short prediction, little beside the second that starting takes.
+SAVED = 4 << 30  # bytes that are worth a second
+LITTLE = 256 << 20  # bytes, fewer of which are worth nothing
+NEVER = 0.25  # of the time that is the most to give, for any number of bytes
 # What a run takes beside the network's work, however small: cutting and staging the input, starting the
 # workers and waiting for them, placing what comes out. 0.12 to 0.2 ms with one worker, 0.3 to 0.5 with
 # two (`scripts/bench_patch.py`). All cores wait meanwhile.
@@ -108,7 +112,7 @@ def best_patch(
 ) -> Candidate:
     """Return the candidate with the least cost of predicting `region`, of those that need at most `limit` bytes.
 
-    Raises PlanError when not even the smallest fits, naming what it needs.
+    Of candidates hardly dearer the smallest. Raises PlanError when not even the smallest fits, naming what it needs.
     """
     found = candidates(network, region, conv, record)
     # A quick bound first: planning a candidate that is far too large takes longest.
@@ -121,9 +125,25 @@ def best_patch(
         best = next((c for c in cheapest_first if needs(c) <= limit), None)
         if best is not None:
             # Candidates are sorted by size: the first that fits is the smallest of the close ones.
-            close = [c for c in group if costs[id(c)] <= ENOUGH * costs[id(best)]]
-            return next(c for c in close if needs(c) <= limit)
+            close = (c for c in group if costs[id(c)] <= ENOUGH * costs[id(best)])
+            usual = next(c for c in close if needs(c) <= limit)
+            return _for_less(group, costs, usual, needs)
     raise PlanError(_too_little(found, needs, limit))
+
+
+def _for_less(
+    group: list[Candidate], costs: Mapping[int, float], usual: Candidate, needs: Needs
+) -> Candidate:
+    """Return the largest candidate that takes so much less memory than another that it is worth the time, or that."""
+    most, least = needs(usual), costs[id(usual)]
+    for candidate in reversed(group[: group.index(usual)]):
+        more = costs[id(candidate)] - least
+        # The quick bound first, as above.
+        if more <= min(NEVER * least, most / SAVED):
+            saved = most - needs(candidate)
+            if saved >= max(LITTLE, more * SAVED):
+                return candidate
+    return usual
 
 
 def _by_view(found: list[Candidate], region: Region) -> tuple[list[Candidate], list[Candidate]]:

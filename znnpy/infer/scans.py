@@ -60,7 +60,8 @@ class ScanModel:
             # Read when they are wanted, and not kept: the model has them.
             self.model.set_parameters(self.members[member]())
             self.current = member
-            give_back()
+        # What the last window, or reading weights, has freed: most memory is needed while one runs.
+        give_back()
         first, *others = self._mirrored()
         found = np.array(self._run(window, first))
         for axes in others:

@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from math import inf
 
 from znnpy.config.augment_section import MOVES
 from znnpy.config.models import Config, VolumeSection
 from znnpy.data.config_volumes import make_targets, mode_of, open_scene, refuse_numbers
 from znnpy.data.samples.image_labels import OneEach
 from znnpy.data.sampling.augmentation import Augmentation
-from znnpy.data.sampling.label_checks import strokes
+from znnpy.data.sampling.label_checks import highest, strokes
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
-from znnpy.data.sampling.targets import Target
+from znnpy.data.sampling.targets import ClassesTarget, Target
 from znnpy.data.scene import Scene
 from znnpy.distributed.world import World
 from znnpy.errors import ConfigError
@@ -73,6 +74,8 @@ def make_sampler(
     # Warnings before the sampler reads anything: they may explain its errors.
     _doubt_labels(scenes, geometry)
     _doubt_zeros(scenes, targets)
+    if training and examine:
+        _doubt_classes(scenes, targets)
     with blamed_on_loss(config):
         strides = {name: geometry.output_stride(name) for name in geometry.output_shapes}
         refuse_apart(training_losses(config, network), strides, geometry.output_shapes)
@@ -160,6 +163,23 @@ def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
                     "numbers of classes, take target: {kind: labels, first: 1}",
                     stacklevel=3,
                 )
+
+
+def _doubt_classes(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
+    """Warn where the last classes of those that are counted from `first` on seem to have no voxel."""
+    for node, target in targets.items():
+        # Numbered from 0, a cohort may lack a class that another one has.
+        if not isinstance(target, ClassesTarget) or target.first == 0:
+            continue
+        seen = [highest(target, scene.labels[node]) for scene in scenes if node in scene.labels]
+        last, most = target.first + target.classes - 1, max(seen, default=-inf)
+        if -inf < most < last:
+            warnings.warn(
+                f"output {node} has {target.classes} channels, for classes {target.first} to {last}, but the highest "
+                f"label found is {most:g}: what has no label is never learned; it needs "
+                f"{max(1, int(most) - target.first + 1)} channels, unless the others come later",
+                stacklevel=3,
+            )
 
 
 def _outputs(targets: Mapping[str, Target], geometry: Geometry) -> dict[str, OutputPatch]:

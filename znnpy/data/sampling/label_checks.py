@@ -50,6 +50,17 @@ def strokes(labels: Volume) -> Strokes:
     return Strokes(voxels, labelled, inner)
 
 
+def highest(target: Target, labels: Volume) -> float:
+    """Return the highest label that counts in a bounded part of labels, -inf if none does."""
+    found = -np.inf
+    for lower, upper in looked_at(labels):
+        values, known = read_counted(target, labels, None, lower, upper)
+        counted = values[:, known]
+        counted = counted[np.isfinite(counted)]
+        found = max(found, float(counted.max())) if counted.size else found
+    return found
+
+
 def _inside(ids: Array) -> Array:
     """Return where no neighbour along z, y or x has another label; beyond the array there is none."""
     found = np.ones(ids.shape, np.bool_)
