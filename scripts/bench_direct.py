@@ -25,7 +25,12 @@ from znnpy_kernels.direct.packed_filters import (
     output_groups,
     packed_size,
 )
-from znnpy_kernels.direct.weight_gradient import earlier_words, weight_gradient_kernel
+from znnpy_kernels.direct.weight_gradient import (
+    OPEN,
+    earlier_words,
+    weight_gradient_kernel,
+    zeros_words,
+)
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
@@ -185,6 +190,7 @@ def weight_gradient(layer: Layer) -> Tasks:
                     y1=y1,
                     width=layer.size,
                     target=packed.ctypes.data + 4 * target,
+                    **zeros_words((0, OPEN, layer.sparsity), (0, OPEN, layer.sparsity)),
                     **earlier_words([packed.ctypes.data + 4 * target]),
                     **{f"source_{axis}": getattr(source, axis) for axis in "zyx"},
                     **{f"tap_{axis}": layer.sparsity * getattr(source, axis) for axis in "zyx"},

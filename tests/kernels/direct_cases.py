@@ -20,7 +20,12 @@ from znnpy_kernels.direct.packed_filters import (
     transpose_filters,
     unpack_filters,
 )
-from znnpy_kernels.direct.weight_gradient import earlier_words, weight_gradient_kernel
+from znnpy_kernels.direct.weight_gradient import (
+    OPEN,
+    earlier_words,
+    weight_gradient_kernel,
+    zeros_words,
+)
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 
@@ -351,10 +356,22 @@ def transposed(
     return backward
 
 
-def check_weight_gradient(case: Case, rng: np.random.Generator) -> None:
+def check_weight_gradient(
+    case: Case, rng: np.random.Generator, around: tuple[int, int] = (0, 0)
+) -> None:
+    """`around`: voxels along z and y on both sides of the source that are known to be 0: they must not be read."""
     source = Tensor(case.inputs, case.source_size, case.source_lanes, np.nan)
     values = random_values(rng, case.inputs, *case.source_size)
-    source.write(values)
+    inside = tuple(slice(n, size - n) for n, size in zip(around, case.source_size, strict=False))
+    inside = (slice(None), *inside)
+    unread = np.full_like(values, np.nan)
+    unread[inside] = values[inside]
+    source.write(unread)
+    values[np.isnan(unread)] = 0
+    known = [
+        (n, size - 2 * n if n else OPEN, dilation)
+        for n, size, dilation in zip(around, case.source_size, case.sparsity, strict=False)
+    ]
     gradient = Tensor(case.outputs, case.size, LANES, np.nan)
     upstream = random_values(rng, case.outputs, *case.size)
     gradient.write(upstream)
@@ -366,7 +383,16 @@ def check_weight_gradient(case: Case, rng: np.random.Generator) -> None:
         for number, slab in enumerate(slabs):
             for rows in cuts(case.taps[0] * case.taps[1], rng):
                 _weight_gradient_task(
-                    case, source, gradient, packed, group, block, slab, rows, [packed][:number]
+                    case,
+                    source,
+                    gradient,
+                    packed,
+                    group,
+                    block,
+                    slab,
+                    rows,
+                    [packed][:number],
+                    known,
                 )
     assert (guarded[:LANES] == GUARD).all()
     assert (guarded[LANES + size :] == GUARD).all()
@@ -388,6 +414,7 @@ def _weight_gradient_task(
     slab: tuple[tuple[int, int], tuple[int, int]],
     tap_rows: tuple[int, int],
     earlier: Sequence[np.ndarray],
+    known: Sequence[Triple] = ((0, OPEN, 1), (0, OPEN, 1)),
 ) -> None:
     vectors = output_groups(case.outputs)[group]
     offset = group_offset(group, case.inputs, case.tap_count)
@@ -416,6 +443,7 @@ def _weight_gradient_task(
         y1=slab[1][1],
         width=case.size[2],
         target=address(packed) + 4 * offset,
+        **zeros_words(*known),
         **earlier_words([address(sums) + 4 * offset for sums in earlier]),
     )
 

@@ -9,7 +9,7 @@ from znnpy.config.training_section import ConvChoice
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Plan
-from znnpy.plan.algorithms import depthwise, winograd, winograd_gradients
+from znnpy.plan.algorithms import depthwise, winograd, winograd_gradients, winograd_tiles
 from znnpy.plan.cost import STREAM_RATE
 from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, SHARED
 
@@ -93,7 +93,7 @@ def test_stages_are_for_filters_that_few_tiles_along_x_share(images, extent, sta
 def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
     shape = padless((512, 256), extent)
     deep, rows = winograd.group_tiles(shape)
-    layers = -(-extent // winograd.NEW)
+    layers = -(-extent // winograd_tiles.NEW)
     assert -(-layers // deep) * -(-layers // rows) == groups
     read = 4 * 216 * 512 * 256 / winograd.FAR_RATE
     found = winograd.patch_seconds(shape, None)
@@ -134,7 +134,7 @@ def test_ranges_of_two_stages_have_about_as_many_tiles_as_caches_hold(
     images, extent, batch, ranges
 ):
     shape = replace(padless((images, images), extent), batch=batch)
-    lines = (-(-extent // winograd.NEW)) ** 2
+    lines = (-(-extent // winograd_tiles.NEW)) ** 2
     assert winograd_gradients.joint_ranges(shape, lines) == ranges
 
 
@@ -159,7 +159,7 @@ def test_weight_gradients_in_two_stages_pay_for_each_transform_of_sums():
 )
 def test_weight_gradients_are_cut_into_ranges_while_their_sums_cost_little(images, extent, count):
     shape = replace(padless((images, images), 1), size=(1, 3, 3), target=extent)
-    lines = extent[0] * -(-extent[1] // winograd.NEW)
+    lines = extent[0] * -(-extent[1] // winograd_tiles.NEW)
     assert winograd_gradients.range_count(shape, lines) == count
 
 

@@ -19,7 +19,7 @@ from znnpy.graph import TaskGraph
 from znnpy.network.types import ONCE, Triple
 from znnpy.plan import ConvShape, Costs, Method
 from znnpy.plan.algorithms.spectral import dense
-from znnpy.plan.algorithms.winograd import new_voxels
+from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.choose import estimated, estimated_seconds
 from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.tiles import new_points, tile_count, tiles_of

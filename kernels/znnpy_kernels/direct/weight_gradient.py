@@ -21,6 +21,10 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     gradient, gradient_block    output position (0, 0, 0) of the group's first block; step to the next
     gradient_z, gradient_y      strides of the output gradient; along x it is LANES
     z0, z1, y0, y1, width       the slab of output positions, not empty; whole rows
+    zeros_z, size_z, dilation_z     along z, only voxels zeros_z to zeros_z + size_z of the source, counted from what
+                                tap 0 reads at position 0, may be other than 0; voxels from tap to tap. Positions
+                                where a tap sees zeros alone are left out. With size OPEN none are
+    zeros_y, size_y, dilation_y     the same along y
     target                      packed weight gradient of this input block and output group, at tap 0
     earlier, earlier0 ...       how many sums of others, 0 to MOST_EARLIER, and where these lie as the target does:
                                 the slab's sums are added to the first, what that gives to the second ...
@@ -55,10 +59,11 @@ from znnpy_kernels.simd.codegen import (
     load_vector,
     moved,
     multiply_add,
+    prefetch,
     store_vector,
     word,
 )
-from znnpy_kernels.simd.lanes import LANES, REGISTERS
+from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 
 # Most packed rows in registers, by vectors of the output group.
 # With AVX-512 and one vector, LANES = 16 channels of a block are whole; with two vectors 14 * 2 sums fit. Of 16
@@ -66,15 +71,28 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS
 ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
+LINE_BYTES = 64  # of a cache line
 # A bound on the words of the argument block.
 MOST_EARLIER = 4
 """Sums of others that a task adds its own to."""
+OPEN = 1 << 40
+"""The size of a source of which no voxels are known to be 0."""
 
 AT = words(
     "source source_z source_y source_x source_lanes channels taps_y taps_x tap_z tap_y tap_x "
-    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width target "
+    "tap_row0 tap_row1 gradient gradient_block gradient_z gradient_y z0 z1 y0 y1 width "
+    "zeros_z size_z dilation_z zeros_y size_y dilation_y target "
     "earlier earlier0 earlier1 earlier2 earlier3",
 )
+
+
+def zeros_words(z: Sequence[int], y: Sequence[int]) -> dict[str, int]:
+    """Return the words of known zeros: by axis the voxels before the first that may be another, size, dilation."""
+    names = ("zeros", "size", "dilation")
+    axes = (("z", z), ("y", y))
+    return {
+        f"{name}_{axis}": it for axis, words in axes for name, it in zip(names, words, strict=True)
+    }
 
 
 def earlier_words(places: Sequence[int]) -> dict[str, int]:
@@ -93,6 +111,7 @@ class Slab(ABC):
     """
 
     gradient_x = LANES  # step of the gradient between x positions
+    maybe_empty = False  # whether there may be no positions
 
     def __init__(self, builder: ir.IRBuilder, at: Any, words: list[Value]) -> None:
         self.builder = builder
@@ -106,6 +125,10 @@ class Slab(ABC):
     def field(self, name: str) -> Value:
         """Return one word of the kernel's argument block."""
         return argument(self.builder, self.arguments, getattr(self.at, name))
+
+    def bounds(self) -> list[Value]:
+        """Return z0, z1, y0, y1 of the positions."""
+        return [self.field(name) for name in ("z0", "z1", "y0", "y1")]
 
     @abstractmethod
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
@@ -131,7 +154,7 @@ class Slab(ABC):
         """Add all positions z0..z1, y0..y1 of the slab."""
         b = self.builder
         steps = {a: [self.field(f"{side}_{a}") for side in ("source", "gradient")] for a in "zy"}
-        z0, z1, y0, y1 = (self.field(name) for name in ("z0", "z1", "y0", "y1"))
+        z0, z1, y0, y1 = self.bounds()
         # Pointers step by planes and rows: no multiplication within the loops.
         corner = [
             moved(b, moved(b, pointer, b.mul(z0, along_z)), b.mul(y0, along_y))
@@ -142,13 +165,15 @@ class Slab(ABC):
 
         def plane(_: Value, carried: list[Value]) -> list[Value]:
             following = [moved(b, *pair) for pair in zip(carried[:2], steps["z"], strict=True)]
-            return following + counted_loop(b, b.sub(y1, y0), carried, line)[2:]
+            lines = counted_loop(b, b.sub(y1, y0), carried, line, maybe_empty=self.maybe_empty)
+            return following + lines[2:]
 
         def line(_: Value, carried: list[Value]) -> list[Value]:
             following = [moved(b, *pair) for pair in zip(carried[:2], steps["y"], strict=True)]
             return following + self.positions(carried, count, spread)
 
-        return counted_loop(b, b.sub(z1, z0), corner + sums, plane)[2:]
+        planes, empty = b.sub(z1, z0), self.maybe_empty
+        return counted_loop(b, planes, corner + sums, plane, maybe_empty=empty)[2:]
 
     def positions(self, carried: list[Value], count: int, spread: int) -> list[Value]:
         """Add the positions of one row: `spread` at a time, then the rest one by one."""
@@ -181,18 +206,28 @@ class Slab(ABC):
 class _PackedRows(Slab):
     """Sums of `rows` packed rows: input channels, `step` floats apart, times vectors of outputs."""
 
+    maybe_empty = True
+
     def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
-        arguments, source, target, inner_step = words
+        arguments, source, target, inner_step, *self._bounds = words
         self.outputs, self.rows = outputs, 0
         # A constant step of 1 is part of the address; planar sources take taps, which are any step apart.
         self.step = word(step) if step else inner_step
-        self.target = float_pointer(builder, target)
+        self._target, self.target = target, float_pointer(builder, target)
         gradient = argument(builder, arguments, AT.gradient)
         super().__init__(builder, AT, [arguments, source, gradient])
+
+    def bounds(self) -> list[Value]:
+        return self._bounds
 
     def emit_rows(self, rows: int) -> None:
         """Sum `rows` packed rows over the slab and store them."""
         b, self.rows = self.builder, rows
+        # Of few positions stores would wait for their lines: those of the next rows are asked for, which follow these.
+        bytes_ = rows * self.outputs * VECTOR_BYTES
+        for place in range(bytes_, 2 * bytes_, LINE_BYTES):
+            ahead = b.add(self._target, word(place))
+            prefetch(b, ahead, write=True, level=1)
         self.emit([moved(b, self.target, index * LANES) for index in range(rows * self.outputs)])
 
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
@@ -233,9 +268,13 @@ def _packed_rows(
     source: Any,
     target: Any,
     inner_step: Any,
+    z0: Any,
+    z1: Any,
+    y0: Any,
+    y1: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """The sums of `rows` <= ROWS[outputs - 1] packed rows over the task's slab; see `Slab`."""
+    """The sums of `rows` <= ROWS[outputs - 1] packed rows over some positions of the task's slab; see `Slab`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         slab = _PackedRows(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
@@ -243,7 +282,7 @@ def _packed_rows(
         by_count(builder, args[-1], range(1, most + 1), slab.emit_rows)
         return context.get_dummy_value()
 
-    return types.void(outputs, step, arguments, *[types.int64] * 4), codegen
+    return types.void(outputs, step, arguments, *[types.int64] * 8), codegen
 
 
 @njit(inline="always")
@@ -261,6 +300,11 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
         tap_z += 1
     target = args[AT.target] + args[AT.tap_row0] * taps_x * inner * row_bytes
     for _ in range(args[AT.tap_row0], args[AT.tap_row1]):
+        # Where this row of taps sees what may be other than 0.
+        before_z = args[AT.zeros_z] - tap_z * args[AT.dilation_z]
+        before_y = args[AT.zeros_y] - tap_y * args[AT.dilation_y]
+        z0, z1 = max(args[AT.z0], before_z), min(args[AT.z1], before_z + args[AT.size_z])
+        y0, y1 = max(args[AT.y0], before_y), min(args[AT.y1], before_y + args[AT.size_y])
         for tap_x in range(taps_x):
             offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
             start = 0
@@ -270,7 +314,7 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
                 while rows * (parts - part) < inner - start:
                     rows += 1
                 source = args[AT.source] + 4 * (offset + start * inner_step)
-                _packed_rows(outputs, step, args, source, target, inner_step, rows)
+                _packed_rows(outputs, step, args, source, target, inner_step, z0, z1, y0, y1, rows)
                 target += rows * row_bytes
                 start += rows
         tap_y += 1

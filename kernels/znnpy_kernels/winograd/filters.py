@@ -38,14 +38,10 @@ from znnpy_kernels.machine.atomics import fence_seq_cst
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
     FLOAT,
-    WORD,
     Value,
     broadcast,
-    by_count,
     float_pointer,
-    load_broadcast,
     load_vector,
-    moved,
     multiply_add,
     store_vector,
     word,
@@ -54,9 +50,8 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.streaming_stores import stream
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load
-from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Triple, axes_of, name_of
+from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Axis, Triple, axes_of, name_of
 from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, filter_line
-from znnpy_kernels.winograd.products import odd_bytes
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
 EXCHANGED = words("source inputs outputs width apart target target_point scratch scratch_worker")
@@ -67,13 +62,26 @@ SLOT = GROUP * VECTOR_BYTES  # of one point
 PLANE = POINTS * POINTS * SLOT
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
-# So few that points are added to their sums at once, in the L1 cache, instead of written for register blocks of tiles:
-# 512 -> 512 channels on 4^3 take 2.7 ms so, and 5.8.
-FEW_TILES = 2
 SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
 
 
-def _plane_columns(
+def plane_tap(b: ir.IRBuilder, deep: Axis, factors: Value, start: Value, step: Value) -> Value:
+    """Return one point along z of the taps from `start` on, `step` bytes apart; `factors`: of these, doubles."""
+    values = [
+        load_vector(b, float_pointer(b, b.add(start, b.mul(step, word(z)))))
+        for z in range(deep.taps)
+    ]
+    if deep.taps == 1:
+        return values[0]
+    taps = [broadcast(b, b.fptrunc(b.extract_value(factors, z), FLOAT)) for z in range(deep.taps)]
+    # Terms in the order of `filter_line`; a factor of 1 changes nothing.
+    found = b.fmul(values[0], taps[0])
+    for z in reversed(range(1, deep.taps)):
+        found = multiply_add(b, values[z], taps[z], found)
+    return found
+
+
+def plane_columns(
     b: ir.IRBuilder, form: Any, factors: Value, source: Value, steps: list[Value]
 ) -> list[list[Value]]:
     """Return the columns [x][y] of one plane of points of the vector of filters at `source`.
@@ -81,17 +89,10 @@ def _plane_columns(
     `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x.
     """
     deep, high, wide = axes_of(form)
-    taps_z = [broadcast(b, b.fptrunc(b.extract_value(factors, z), FLOAT)) for z in range(deep.taps)]
 
     def tap(y: int, x: int) -> Value:
         start = b.add(source, b.add(b.mul(steps[1], word(y)), b.mul(steps[2], word(x))))
-        places = [b.add(start, b.mul(steps[0], word(z))) for z in range(deep.taps)]
-        values = [load_vector(b, float_pointer(b, place)) for place in places]
-        # Terms in the order of `filter_line`; a factor of 1 changes nothing.
-        found = values[0] if deep.taps == 1 else b.fmul(values[0], taps_z[0])
-        for z in reversed(range(1, deep.taps)):
-            found = multiply_add(b, values[z], taps_z[z], found)
-        return found
+        return plane_tap(b, deep, factors, start, steps[0])
 
     rows = [filter_line(b, [tap(y, x) for x in range(wide.taps)]) for y in range(high.taps)]
     return [filter_line(b, list(column)) for column in zip(*rows, strict=True)]
@@ -113,7 +114,7 @@ def _points_plane(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, factors, source, *steps, target, step) = builder, args
-        columns = _plane_columns(b, form, factors, source, steps)
+        columns = plane_columns(b, form, factors, source, steps)
         for number, value in enumerate(point for column in columns for point in column):
             place = b.add(target, b.mul(step, word(number)))
             store_vector(b, value, float_pointer(b, place))
@@ -122,62 +123,8 @@ def _points_plane(
     return types.void(form, factors, *[types.int64] * 6), codegen
 
 
-@intrinsic
-def _add_plane(
-    typingctx: Any,
-    form: Any,
-    factors: Any,
-    source: Any,
-    step_z: Any,
-    step_y: Any,
-    step_x: Any,
-    tiles: Any,
-    points: Any,
-    sums: Any,
-) -> tuple[Signature, Any]:
-    """Add one plane of points of a vector of filters, times those of `tiles` <= FEW_TILES tiles, to their sums.
-
-    Points of an input and sums lie [x][y][tile], from y to y `odd_bytes(tiles)`.
-    """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, factors, source, *steps, tiles, points, sums) = builder, args
-        starts = [float_pointer(b, points), float_pointer(b, sums)]
-
-        def emit(count: int) -> None:
-            # An empty assembler statement of its own for each count: LLVM would take what all have in common out of
-            # the switch, and keep all columns on the stack.
-            kind = ir.FunctionType(WORD, [WORD, WORD])
-            own = b.asm(kind, "", "=r,0,i", [source, word(count)], side_effect=False)
-            columns = _plane_columns(b, form, factors, own, steps)
-            for number, value in enumerate(point for column in columns for point in column):
-                # Constant offsets, or as many addresses as places would be kept on the stack.
-                first = number * odd_bytes(count) // 4
-                for tile in range(first, first + count * LANES, LANES):
-                    seen, target = (moved(b, start, tile) for start in starts)
-                    new = multiply_add(b, value, load_broadcast(b, seen), load_vector(b, target))
-                    store_vector(b, new, target)
-
-        by_count(b, tiles, range(1, FEW_TILES + 1), emit)
-        return context.get_dummy_value()
-
-    return types.void(form, factors, *[types.int64] * 7), codegen
-
-
 @inlined
-def add_plane(
-    form: Any, depth: int, source: int, tap: int, tiles: int, points: int, sums: int
-) -> None:
-    """Add plane `depth` of the points of a vector of filters, times those of few tiles, to their sums.
-
-    `tap`: bytes from tap to tap; points and sums as in `_add_plane`.
-    """
-    row, plane = form.taps_x * tap, form.taps_y * form.taps_x * tap
-    _add_plane(form, FILTER_FACTORS[depth], source, plane, row, tap, tiles, points, sums)
-
-
-@inlined
-def points_of_plane(
+def _points_of_plane(
     form: Any, depth: int, source: int, tap: int, vectors: int, target: int, point: int
 ) -> None:
     """Write plane `depth` of the points of vectors that lie one behind the other: [x][y][vector].
@@ -199,7 +146,7 @@ def _transformed(
     for first in range(0, vectors, GROUP):
         count, here = min(GROUP, vectors - first), source + first * VECTOR_BYTES
         for depth in range(form.points_z):
-            points_of_plane(form, depth, here, tap, count, plane, SLOT)
+            _points_of_plane(form, depth, here, tap, count, plane, SLOT)
             into = target + depth * columns * point + first * VECTOR_BYTES
             for column in range(columns):
                 for number in range(count):

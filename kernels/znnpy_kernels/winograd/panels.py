@@ -18,9 +18,9 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     depth0, depth1              planes of points of this task
     block0, block1              vectors of outputs of this task, an even one first
     together                    blocks of inputs at a time; one if tiles are `FEW_TILES` or less
-    scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: filters
-                                [point][input][vector], tiles [plane][x][block][y][tile], sums
-                                [vector][plane][x][y][tile], filters whose lanes lay apart
+    scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: tiles
+                                [plane][x][block][y][tile], sums [vector][plane][x][y][tile], filters
+                                whose lanes lay apart, planes of filters [z][y][x][vector], a column
 
 Tasks of disjoint planes or vectors may run concurrently.
 """
@@ -29,13 +29,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import prefetch, splat, store
-from znnpy_kernels.winograd.filters import FEW_TILES, TILE, add_plane, gathered, points_of_plane
+from znnpy_kernels.simd.vectors import splat, store
+from znnpy_kernels.winograd.few_tiles import FEW_TILES, add_plane
+from znnpy_kernels.winograd.filters import TILE
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
+from znnpy_kernels.winograd.panel_filters import (
+    PAIR,
+    PANELS,
+    ahead_of,
+    ask,
+    ask_near,
+    column_of,
+    depths_of,
+    exchange,
+    filters_of,
+    taps_of,
+    width_of,
+)
 from znnpy_kernels.winograd.planes import compiled_plane
 from znnpy_kernels.winograd.products import (
     ROWS,
@@ -45,21 +59,23 @@ from znnpy_kernels.winograd.products import (
 )
 from znnpy_kernels.winograd.stages import seen_rows, to_points, to_rows
 
-PANELS = words(
-    "source source_image target target_image images tiles rows inputs outputs filters "
-    "depth0 depth1 block0 block1 together scratch scratch_worker"
-)
-PAIR = 2  # vectors of outputs whose filters lie side by side
-
 
 def panels_floats(taps: Triple, depths: int, blocks: int, tiles: int, together: int) -> int:
     """Floats of scratch of each worker for so many planes of points, vectors of outputs, and tiles of all images."""
     form = FORMS[taps]
     face = form.points_x * form.points_y
-    filters = face * odd_bytes(together * LANES * min(PAIR, blocks))
     points = odd_bytes(tiles)
     loose = taps[0] * taps[1] * taps[2] * together * TILE
-    return int(filters + depths * face * (together + blocks) * points + loose) // 4
+    # Before axes x and y, and a column behind them.
+    rows = depths * taps[1] * taps[2] + form.points_y
+    filters = rows * odd_bytes(together * LANES * min(PAIR, blocks))
+    return int(depths * face * (together + blocks) * points + loose + filters) // 4
+
+
+@inlined
+def _scratch_behind(form: Any, args: Any, loose: int) -> Any:
+    """Return where filters are transformed: behind those whose lanes lay apart."""
+    return loose + taps_of(form) * args[PANELS.together] * TILE
 
 
 @inlined
@@ -79,141 +95,86 @@ def _seen_points(form: Any, args: Any, depth: int, first: int, count: int, targe
 
 
 @inlined
-def _width(args: Any, pair: int) -> Any:
-    """Vectors of outputs of the pair that begins with vector `pair`."""
-    return min(PAIR, args[PANELS.block1] - pair)
-
-
-@inlined
-def _taps(form: Any) -> Any:
-    return form.taps_z * form.taps_y * form.taps_x
-
-
-@inlined
-def _filters(
-    form: Any, exchanged: bool, args: Any, pair: int, begin: int, block: int, loose: int
-) -> Any:
-    """Return where the filters of a pair and of a block of inputs lie, the inputs, and bytes from tap to tap."""
-    first, width = begin + block * LANES, _width(args, pair)
-    count = min(LANES, args[PANELS.inputs] - first)
-    if exchanged:
-        return loose + block * _taps(form) * TILE, count, TILE
-    before = pair * args[PANELS.inputs] + first * width
-    source = args[PANELS.filters] + _taps(form) * before * VECTOR_BYTES
-    return source, count, count * width * VECTOR_BYTES
-
-
-@inlined
-def _exchanged_row(form: Any, args: Any, channel: int, first: int) -> Any:
-    """Return where the layer's filters from input `channel` to output `first` lie, and bytes from input to input."""
-    at, group = PANELS, first // (PAIR * LANES) * PAIR * LANES
-    # Of the layer: lanes of its group of outputs.
-    width = min(PAIR, cover(args[at.inputs] - group, LANES)) * LANES
-    before = _taps(form) * (group * args[at.outputs] + channel * width)
-    return args[at.filters] + 4 * (before + first - group), 4 * width
-
-
-@inlined
-def _exchanged(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: int) -> None:
-    """Filters of some blocks of the layer's outputs, flipped, with vectors of inputs: [block][tap][output][vector]."""
-    at = PANELS
-    taps, vectors = _taps(form), _width(args, pair)
-    for block in range(blocks):
-        first = begin + block * LANES
-        count = min(LANES, args[at.inputs] - first)
-        for vector in range(vectors):
-            channel = (pair + vector) * LANES
-            inputs = min(LANES, args[at.outputs] - channel)
-            source, row = _exchanged_row(form, args, channel, first)
-            into, step = loose + block * taps * TILE + vector * VECTOR_BYTES, vectors * VECTOR_BYTES
-            gathered(taps, source, inputs, inputs * row, row, count, into, step)
-
-
-@inlined
-def _ahead(form: Any, exchanged: bool, args: Any, pair: int, begin: int, part: Any) -> Any:
-    """What to ask for, of the filters of a pair and the inputs from `begin` on, in one of so many `part`s.
-
-    Return where the first row lies, bytes to that of the next vector and to the next row, and rows an input.
-    """
-    at, width = PANELS, _width(args, pair)
-    if begin >= args[at.inputs]:
-        return args[at.filters], 0, 0, 0
-    rows = cover(_taps(form), part[1])
-    if exchanged:
-        source, row = _exchanged_row(form, args, pair * LANES, begin)
-        step = _taps(form) * LANES * row
-    else:
-        row, step = width * VECTOR_BYTES, VECTOR_BYTES
-        source = args[at.filters] + _taps(form) * (
-            pair * args[at.inputs] * VECTOR_BYTES + begin * row
-        )
-    return source + part[0] * rows * LANES * row, step, row, rows
-
-
-@inlined
-def _ask(ahead: Any, width: int, number: int) -> None:
-    """Ask for the rows that go with one input."""
-    first, step, row, rows = ahead
-    for vector in range(width):
-        for line in range(number * rows, (number + 1) * rows):
-            prefetch(first + vector * step + line * row)
-
-
-@inlined
 def _added(
-    form: Any,
-    width: int,
-    tiles: int,
-    depth: int,
-    filters: Any,
-    points: int,
-    sums: int,
-    step: int,
-    ahead: Any,
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, points: int, sums: int, loose: int
 ) -> None:
-    """Add the products of a plane of points of few tiles to the sums of a pair, `step` apart, filter by filter."""
-    source, count, tap = filters
-    for vector in range(width):
-        for number in range(count):
-            here = source + (number * width + vector) * VECTOR_BYTES
-            add_plane(form, depth, here, tap, tiles, points + 4 * number, sums + vector * step)
-            if vector == 0:
-                _ask(ahead, width, number)
-
-
-@inlined
-def _made(
-    form: Any, width: int, depth: int, filters: Any, target: int, point: int, ahead: Any
-) -> None:
-    """Write a plane of points of the filters of a pair, input by input."""
-    source, count, tap = filters
-    for number in range(count):
-        before = number * width * VECTOR_BYTES
-        points_of_plane(form, depth, source + before, tap, width, target + before, point)
-        _ask(ahead, width, number)
+    """Add the products of a block of inputs and few tiles to the sums of a pair, filter by filter."""
+    at, width = PANELS, width_of(args, pair)
+    low, high = args[at.depth0], args[at.depth1]
+    tiles = args[at.rows] * args[at.tiles] * args[at.images]
+    # Bytes of a plane of points of tiles or sums.
+    step = form.points_x * form.points_y * compiled_odd_bytes(tiles)
+    source, count, tap = filters_of(form, exchanged, args, pair, begin, 0, loose)
+    for depth in range(high - low):
+        ahead = ahead_of(form, exchanged, args, pair, begin + LANES, (depth, high - low))
+        for vector in range(width):
+            into = sums + (vector * (high - low) + depth) * step
+            for number in range(count):
+                here = source + (number * width + vector) * VECTOR_BYTES
+                there = points + depth * step + 4 * number
+                add_plane(form, low + depth, here, tap, tiles, there, into)
+                if vector == 0:
+                    ask(ahead, width, number, True)
 
 
 @inlined
 def _multiplied(
-    form: Any, terms: int, width: int, tiles: int, filters: int, points: int, sums: int, step: int
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, points: int, sums: int, loose: int
 ) -> None:
-    """Add the products of a plane of points to the sums of a pair, `step` apart, in register blocks of tiles."""
-    blocks, point, high = cover(terms, LANES), compiled_odd_bytes(tiles), form.points_y
-    last, block = terms - (blocks - 1) * LANES, high * point
+    """Add the products of some blocks of inputs and all tiles to the sums of a pair."""
+    at, width = PANELS, width_of(args, pair)
+    low, high = args[at.depth0], args[at.depth1]
+    terms = min(args[at.inputs] - begin, args[at.together] * LANES)
+    tiles = args[at.rows] * args[at.tiles] * args[at.images]
+    step = form.points_x * form.points_y * compiled_odd_bytes(tiles)
+    made, row = _scratch_behind(form, args, loose), compiled_odd_bytes(terms * width)
+    face = form.taps_x * form.taps_y * row
+    filters = made + (high - low) * face
+    for block in range(cover(terms, LANES)):
+        source, count, tap = filters_of(form, exchanged, args, pair, begin, block, loose)
+        into = made + block * LANES * width * VECTOR_BYTES
+        depths_of(form, low, high, source, tap, count * width, into, row)
+    for depth in range(high - low):
+        seen, into = points + depth * cover(terms, LANES) * step, sums + depth * step
+        # Filters come from memory, whose order the hardware does not foresee.
+        next_one = begin + args[at.together] * LANES
+        ahead = ahead_of(form, exchanged, args, pair, next_one, (depth, high - low))
+        _plane(form, args, width, terms, made + depth * face, row, filters, seen, into, ahead)
+
+
+@inlined
+def _plane(
+    form: Any, args: Any, width: int, terms: int, made: int, row: int, filters: int, points: int,
+    sums: int, ahead: Any,
+) -> None:  # fmt: skip
+    """Products of a plane of points, in register blocks of tiles; what comes next is asked for meanwhile."""
+    tiles = args[PANELS.rows] * args[PANELS.tiles] * args[PANELS.images]
+    point, high, blocks = compiled_odd_bytes(tiles), form.points_y, cover(terms, LANES)
+    last = terms - (blocks - 1) * LANES
+    # From one vector of a pair to the other.
+    step = (args[PANELS.depth1] - args[PANELS.depth0]) * form.points_x * high * point
     parts = cover(tiles, ROWS[1] if width == PAIR else ROWS[0])
     for x in range(form.points_x):
+        column_of(form, x, made, terms * width, filters, row)
         for y in range(high):
-            source = points + (x * blocks * high + y) * point
+            # A share of the next plane, which lies behind this one.
+            if x == form.points_x - 1:
+                lines = cover(form.taps_y * form.taps_x * terms * width, high)
+                for line in range(y * lines, (y + 1) * lines):
+                    ask_near(made + form.taps_y * form.taps_x * row + line * VECTOR_BYTES)
+            if x * high + y < LANES:
+                ask(ahead, width, x * high + y, False)
+            source, weights = points + (x * blocks * high + y) * point, filters + y * row
             target = sums + (x * high + y) * point
-            weights = filters + (x * high + y) * compiled_odd_bytes(terms * width)
-            for part in range(parts):
-                by, end = part * tiles // parts, (part + 1) * tiles // parts
-                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+            for some in range(parts):
+                by, end = some * tiles // parts, (some + 1) * tiles // parts
+                seen, into = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                block = high * point
                 # Constants, as code is made for each number of vectors.
                 if width == PAIR:
-                    grown_products(PAIR, here, block, weights, blocks, last, there, step, end - by)
+                    grown_products(PAIR, seen, block, weights, blocks, last, into, step, end - by)
                 else:
-                    grown_products(1, here, block, weights, blocks, last, there, step, end - by)
+                    grown_products(1, seen, block, weights, blocks, last, into, step, end - by)
 
 
 @inlined
@@ -242,43 +203,28 @@ def _panels(taps: Triple, exchanged: bool) -> Kernel:
         """Some planes of points times those of filters. Words: see the module."""
         at = PANELS
         tiles = args[at.rows] * args[at.tiles] * args[at.images]
-        face = form.points_x * form.points_y
         # Of a vector and a plane of points.
-        step = face * compiled_odd_bytes(tiles)
+        step = form.points_x * form.points_y * compiled_odd_bytes(tiles)
         first, last, together = args[at.block0], args[at.block1], args[at.together]
         depths = args[at.depth1] - args[at.depth0]
-        made = args[at.scratch] + 4 * worker * args[at.scratch_worker]
-        points = made + face * compiled_odd_bytes(together * LANES * min(PAIR, last - first))
+        points = args[at.scratch] + 4 * worker * args[at.scratch_worker]
         sums = points + depths * together * step
         loose = sums + depths * (last - first) * step
         for place in range(sums, loose, VECTOR_BYTES):
             store(place, splat(0.0))
         for begin in range(0, args[at.inputs], together * LANES):
-            terms = min(args[at.inputs] - begin, together * LANES)
-            blocks = cover(terms, LANES)
+            blocks = cover(min(args[at.inputs] - begin, together * LANES), LANES)
             for depth in range(depths):
                 into = points + depth * blocks * step
                 _seen_points(form, args, args[at.depth0] + depth, begin // LANES, blocks, into)
             for pair in range(first, last, PAIR):
-                width, own = _width(args, pair), sums + (pair - first) * depths * step
+                own = sums + (pair - first) * depths * step
                 if exchanged:
-                    _exchanged(form, args, pair, begin, blocks, loose)
-                for depth in range(depths):
-                    number, seen = args[at.depth0] + depth, points + depth * blocks * step
-                    here, between = own + depth * step, depths * step
-                    for block in range(blocks):
-                        filters = _filters(form, exchanged, args, pair, begin, block, loose)
-                        # Filters come from memory, whose order the hardware does not foresee.
-                        next_one = begin + (together + block) * LANES
-                        ahead = _ahead(form, exchanged, args, pair, next_one, (depth, depths))
-                        if tiles <= FEW_TILES:
-                            _added(form, width, tiles, number, filters, seen, here, between, ahead)
-                        else:
-                            into = made + block * LANES * width * VECTOR_BYTES
-                            point = compiled_odd_bytes(terms * width)
-                            _made(form, width, number, filters, into, point, ahead)
-                    if tiles > FEW_TILES:
-                        _multiplied(form, terms, width, tiles, made, seen, here, between)
+                    exchange(form, args, pair, begin, blocks, loose)
+                if tiles <= FEW_TILES:
+                    _added(form, exchanged, args, pair, begin, points, own, loose)
+                else:
+                    _multiplied(form, exchanged, args, pair, begin, points, own, loose)
         _finished(form, args, sums)
 
     return winograd_panels

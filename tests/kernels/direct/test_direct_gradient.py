@@ -28,3 +28,11 @@ def test_weight_gradient_for_every_number_of_inputs(inputs):
 @pytest.mark.parametrize("inputs", [3, 17])
 def test_sums_of_others_are_added_in_turn(count, inputs):
     check_earlier_sums(Case(inputs, 36, (2, 1, 3), (1, 2, 2)), count, np.random.default_rng(count))
+
+
+@pytest.mark.parametrize("around", [(1, 1), (0, 2), (2, 0), (3, 1)])
+@pytest.mark.parametrize("planar", [False, True])
+def test_products_with_known_zeros_are_left_out(around, planar):
+    """Some taps see nothing else."""
+    case = Case(3, 33, (4, 3, 5), (5, 3, 2), sparsity=(1, 2, 1), planar=planar)
+    check_weight_gradient(case, np.random.default_rng(7), around)

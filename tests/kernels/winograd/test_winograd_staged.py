@@ -15,7 +15,7 @@ from filter_points import aligned
 from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import FEW_TILES
+from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane

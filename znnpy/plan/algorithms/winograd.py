@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from znnpy_kernels.winograd.few_tiles import FEW_TILES
+
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
-from znnpy.plan.algorithms.winograd_tiles import NEW as NEW
-from znnpy.plan.algorithms.winograd_tiles import POINTS as POINTS
-from znnpy.plan.algorithms.winograd_tiles import between_planar as between_planar
+from znnpy.plan.algorithms.winograd_tiles import (
+    POINTS,
+    between_planar,
+    lattice_steps,
+    new_voxels,
+    points_of_tile,
+    tile_count,
+)
 from znnpy.plan.algorithms.winograd_tiles import blocks_of as _blocks
-from znnpy.plan.algorithms.winograd_tiles import lattice_steps as lattice_steps
-from znnpy.plan.algorithms.winograd_tiles import new_voxels as new_voxels
 from znnpy.plan.algorithms.winograd_tiles import planar_seconds as _planar_seconds
-from znnpy.plan.algorithms.winograd_tiles import points_of_tile as points_of_tile
 from znnpy.plan.algorithms.winograd_tiles import refusal as refusal
-from znnpy.plan.algorithms.winograd_tiles import tile_count as tile_count
-from znnpy.plan.algorithms.winograd_tiles import tile_layers as tile_layers
 from znnpy.plan.algorithms.winograd_tiles import tiles_by_axis as _tiles
 from znnpy.plan.algorithms.winograd_tiles import transform_share as _share
 from znnpy.plan.algorithms.winograd_tiles import whole_lanes as _lanes
@@ -52,8 +54,7 @@ STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
 STREAMED_RATE = 33e9  # bytes/s of transformed filters that a group reads once, as they lie
 # The same where filters are transformed on the way, and seconds of a point of a pair of channels for that.
 PANELS_RATE, POINT_SECONDS = 82e9, 0.09e-9
-# The same of one or two tiles, which are added to sums at once (`FEW_TILES` of the kernels).
-SINGLE_TILES, SINGLE_SECONDS = 2, 0.055e-9
+SINGLE_SECONDS = 0.055e-9  # the same of few tiles, which are added to sums at once
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
 SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
 # LONGER: times the transforms of so many blocks, whose tiles come from beyond the L2 cache.
@@ -61,7 +62,7 @@ MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more t
 LONGER = 1.7
 
 
-# Some of what is imported is part of the algorithm's protocol, or taken from here by its emitters (`as` the same name).
+# `refusal` is part of the algorithm's protocol.
 METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
@@ -263,7 +264,7 @@ def _column_seconds(shape: ConvShape, tiles: float) -> float:
 
 def _way_seconds(shape: ConvShape, tiles: float) -> float:
     """Return the seconds of a group's products with filters that are transformed on the way."""
-    made = SINGLE_SECONDS if tiles <= SINGLE_TILES else POINT_SECONDS
+    made = SINGLE_SECONDS if tiles <= FEW_TILES else POINT_SECONDS
     return points_bytes(shape) / 4 * (2.0 * tiles / PANELS_RATE + made)
 
 

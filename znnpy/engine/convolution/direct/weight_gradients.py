@@ -16,8 +16,10 @@ from znnpy_kernels.direct.few_channels_gradient import FEW_INPUTS, FEW_OUTPUTS, 
 from znnpy_kernels.direct.outer_product import AT, TOGETHER, outer_weight_gradient
 from znnpy_kernels.direct.weight_gradient import (
     MOST_EARLIER,
+    OPEN,
     earlier_words,
     weight_gradient_kernel,
+    zeros_words,
 )
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
@@ -200,7 +202,9 @@ def _slab_gradient(
     z0, z1, y0, y1 = gradient.box(low, high)
     batch, gradient_z = samples.start, gradient.z_stride
     places = [buffer.address + 4 * piece.start for buffer in earlier]
-    kernel, extra, most = _gradient_kernel(build, edge, source, vectors, places, few=few)
+    kernel, extra, most = _gradient_kernel(
+        build, edge, source, vectors, places, len(samples), few=few
+    )
     words = source_words(source, edge.stride, edge.size, dilation) | extra
     del words["taps_z"], words["source_block"]
     if len(samples) > 1:
@@ -257,7 +261,14 @@ def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
 
 
 def _gradient_kernel(
-    build: Build, edge: Edge, source: Tensor, vectors: int, earlier: Sequence[int], *, few: bool
+    build: Build,
+    edge: Edge,
+    source: Tensor,
+    vectors: int,
+    earlier: Sequence[int],
+    samples: int,
+    *,
+    few: bool,
 ) -> tuple[Kernel, dict[str, int], int]:
     """Return the kernel of a weight gradient, its own words, and how many rows of taps it does at once."""
     if few:
@@ -265,4 +276,20 @@ def _gradient_kernel(
     if _few_inputs(build, edge, source):
         kernel = FEW_INPUTS[edge.size[2] - 1]
         return kernel, {"vectors": vectors, "outputs": 0}, most_rows(edge.size[2])
-    return weight_gradient_kernel(vectors, source.lanes), earlier_words(earlier), 1
+    known = _known_zeros(build, edge, source, samples) | earlier_words(earlier)
+    return weight_gradient_kernel(vectors, source.lanes), known, 1
+
+
+def _known_zeros(build: Build, edge: Edge, source: Tensor, samples: int) -> dict[str, int]:
+    """Return the words of the zeros around the source along z and y: products with these are left out."""
+    dilation, sides = build.layout.geometry.dilations[edge.name], build.layout.padding(edge)
+    padded = edge.kind == "conv" and edge.border == "zeros" and max(edge.stride) == 1
+
+    def axis(number: int) -> tuple[int, int, int]:
+        before, after = sides[number]
+        # Samples of planes are counted along z.
+        if not padded or (number == 0 and samples > 1):
+            return 0, OPEN, dilation[number]
+        return before, source.shape[number] - before - after, dilation[number]
+
+    return zeros_words(axis(0), axis(1))

@@ -17,13 +17,9 @@ from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName
-from znnpy.plan.algorithms.winograd import (
-    NEW,
-    backward_shape,
-    points_of_tile,
-    tile_count,
-)
+from znnpy.plan.algorithms.winograd import backward_shape
 from znnpy.plan.algorithms.winograd_gradients import is_joint
+from znnpy.plan.algorithms.winograd_tiles import NEW, points_of_tile, tile_count
 
 # Of a line's transform: 2 for each of its coefficients. They decide no plan, only rates in reports.
 SOURCE_FLOPS = 2 * 22  # six points from as many voxels

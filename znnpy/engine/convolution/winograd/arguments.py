@@ -8,7 +8,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Edge, Triple
-from znnpy.plan.algorithms.winograd import lattice_steps, new_voxels
+from znnpy.plan.algorithms.winograd_tiles import lattice_steps, new_voxels
 
 
 def pass_words(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.panels import PAIR
+from znnpy_kernels.winograd.panel_filters import PAIR
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
@@ -19,14 +19,8 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import PASSES, ConvShape
-from znnpy.plan.algorithms.winograd import (
-    FILTER_RATE,
-    backward_shape,
-    is_staged,
-    makes_filters,
-    points_of_tile,
-    tile_count,
-)
+from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, is_staged, makes_filters
+from znnpy.plan.algorithms.winograd_tiles import points_of_tile, tile_count
 
 POINTS = Use("transformed filters")
 SET_TILES = 64

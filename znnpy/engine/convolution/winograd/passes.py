@@ -27,12 +27,8 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
-from znnpy.plan.algorithms.winograd import (
-    backward_shape,
-    new_voxels,
-    refusal,
-    winograd_seconds,
-)
+from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges
 
 

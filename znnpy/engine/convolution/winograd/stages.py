@@ -20,12 +20,8 @@ from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
-from znnpy.plan.algorithms.winograd import (
-    group_tiles,
-    new_voxels,
-    stage_seconds,
-    tile_layers,
-)
+from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds
+from znnpy.plan.algorithms.winograd_tiles import new_voxels, tile_layers
 from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
 

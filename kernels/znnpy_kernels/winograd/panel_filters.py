@@ -1,0 +1,242 @@
+"""Points of filters as panels take them (`panels`): axis after axis, each step in what a near cache holds.
+
+Taps of a pair of vectors of filters and a block of inputs become planes along z once; of a plane, a column at a time is
+transformed along x and y, just before it is multiplied. The order of axes is that of `filters`: the same bits.
+
+Addresses and steps are int64 in bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
+
+from znnpy_kernels.machine.abi import words
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.simd.codegen import (
+    Value,
+    float_pointer,
+    load_vector,
+    prefetch,
+    store_vector,
+    word,
+)
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.winograd.filters import TILE, gathered, plane_tap
+from znnpy_kernels.winograd.forms import axes_of
+from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, filter_line
+
+PANELS = words(
+    "source source_image target target_image images tiles rows inputs outputs filters "
+    "depth0 depth1 block0 block1 together scratch scratch_worker"
+)
+PAIR = 2  # vectors of outputs whose filters lie side by side
+
+
+def _asking(level: int) -> Any:
+    """The intrinsic `(address)`, which asks for a line to be read later, into the cache of this level."""
+
+    def ask(typingctx: Any, address: Any) -> tuple[Signature, Any]:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            prefetch(builder, args[0], write=False, level=level)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), codegen
+
+    return intrinsic(ask)
+
+
+ask_near, _ask_far = _asking(1), _asking(2)
+
+
+@inlined
+def width_of(args: Any, pair: int) -> Any:
+    """Vectors of outputs of the pair that begins with vector `pair`."""
+    return min(PAIR, args[PANELS.block1] - pair)
+
+
+@inlined
+def taps_of(form: Any) -> Any:
+    return form.taps_z * form.taps_y * form.taps_x
+
+
+@inlined
+def filters_of(
+    form: Any, exchanged: bool, args: Any, pair: int, begin: int, block: int, loose: int
+) -> Any:
+    """Return where the filters of a pair and of a block of inputs lie, the inputs, and bytes from tap to tap."""
+    first, width = begin + block * LANES, width_of(args, pair)
+    count = min(LANES, args[PANELS.inputs] - first)
+    if exchanged:
+        return loose + block * taps_of(form) * TILE, count, TILE
+    before = pair * args[PANELS.inputs] + first * width
+    source = args[PANELS.filters] + taps_of(form) * before * VECTOR_BYTES
+    return source, count, count * width * VECTOR_BYTES
+
+
+@inlined
+def _exchanged_row(form: Any, args: Any, channel: int, first: int) -> Any:
+    """Return where the layer's filters from input `channel` to output `first` lie, and bytes from input to input."""
+    at, group = PANELS, first // (PAIR * LANES) * PAIR * LANES
+    # Of the layer: lanes of its group of outputs.
+    width = min(PAIR, cover(args[at.inputs] - group, LANES)) * LANES
+    before = taps_of(form) * (group * args[at.outputs] + channel * width)
+    return args[at.filters] + 4 * (before + first - group), 4 * width
+
+
+@inlined
+def exchange(form: Any, args: Any, pair: int, begin: int, blocks: int, loose: int) -> None:
+    """Filters of some blocks of the layer's outputs, flipped, with vectors of inputs: [block][tap][output][vector]."""
+    at = PANELS
+    taps, vectors = taps_of(form), width_of(args, pair)
+    for block in range(blocks):
+        first = begin + block * LANES
+        count = min(LANES, args[at.inputs] - first)
+        for vector in range(vectors):
+            channel = (pair + vector) * LANES
+            inputs = min(LANES, args[at.outputs] - channel)
+            source, row = _exchanged_row(form, args, channel, first)
+            into, step = loose + block * taps * TILE + vector * VECTOR_BYTES, vectors * VECTOR_BYTES
+            gathered(taps, source, inputs, inputs * row, row, count, into, step)
+
+
+@inlined
+def ahead_of(form: Any, exchanged: bool, args: Any, pair: int, begin: int, part: Any) -> Any:
+    """What to ask for, of the filters of a pair and the inputs from `begin` on, in one of so many `part`s.
+
+    Return where the first row lies, bytes to that of the next vector and to the next row, and rows an input.
+    """
+    at, width = PANELS, width_of(args, pair)
+    if begin >= args[at.inputs]:
+        return args[at.filters], 0, 0, 0
+    rows = cover(taps_of(form), part[1])
+    if exchanged:
+        source, row = _exchanged_row(form, args, pair * LANES, begin)
+        step = taps_of(form) * LANES * row
+    else:
+        row, step = width * VECTOR_BYTES, VECTOR_BYTES
+        source = args[at.filters] + taps_of(form) * (
+            pair * args[at.inputs] * VECTOR_BYTES + begin * row
+        )
+    return source + part[0] * rows * LANES * row, step, row, rows
+
+
+@inlined
+def ask(ahead: Any, width: int, number: int, near: bool) -> None:
+    """Ask for the rows that go with one input, into the L1 cache or, where it has what is read now, the L2 cache."""
+    first, step, row, rows = ahead
+    for vector in range(width):
+        for line in range(number * rows, (number + 1) * rows):
+            if near:
+                ask_near(first + vector * step + line * row)
+            else:
+                _ask_far(first + vector * step + line * row)
+
+
+def _vector(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
+    bytes_ = word(number * step) if isinstance(step, int) else b.mul(step, word(number))
+    return load_vector(b, float_pointer(b, b.add(start, bytes_)))
+
+
+def _put(b: ir.IRBuilder, values: list[Value], target: Value, step: Value) -> None:
+    """Store values `step` bytes from each other."""
+    for number, value in enumerate(values):
+        store_vector(b, value, float_pointer(b, b.add(target, b.mul(step, word(number)))))
+
+
+@intrinsic
+def _all_depths(
+    typingctx: Any, form: Any, source: Any, step: Any, target: Any, target_step: Any
+) -> tuple[Signature, Any]:
+    """A line of taps along z to all its points; steps from one to the next."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (_, source, step, target, target_step) = builder, args
+        line = [_vector(b, source, z, step) for z in range(axes_of(form)[0].taps)]
+        _put(b, filter_line(b, line), target, target_step)
+        return context.get_dummy_value()
+
+    return types.void(form, *[types.int64] * 4), codegen
+
+
+@intrinsic
+def _one_depth(
+    typingctx: Any, form: Any, factors: Any, source: Any, step: Any, target: Any
+) -> tuple[Signature, Any]:
+    """The same for one point, whose factors of the taps are given."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (_, factors, source, step, target) = builder, args
+        made = plane_tap(b, axes_of(form)[0], factors, source, step)
+        store_vector(b, made, float_pointer(b, target))
+        return context.get_dummy_value()
+
+    return types.void(form, factors, *[types.int64] * 3), codegen
+
+
+@inlined
+def depths_of(
+    form: Any, low: int, high: int, source: int, tap: int, vectors: int, target: int, row: int
+) -> None:
+    """Planes low..high of points along z of vectors that lie one behind the other: [z][tap along y, x][vector].
+
+    `tap`, `row`: bytes from tap to tap, there and here. Taps are read as they lie, which the hardware foresees.
+    """
+    plane = form.taps_y * form.taps_x
+    for number in range(plane):
+        for vector in range(vectors):
+            here = source + number * tap + vector * VECTOR_BYTES
+            there = target + number * row + vector * VECTOR_BYTES
+            if high - low == form.points_z:
+                _all_depths(form, here, plane * tap, there, plane * row)
+            else:
+                for depth in range(low, high):
+                    into = there + (depth - low) * plane * row
+                    _one_depth(form, FILTER_FACTORS[depth], here, plane * tap, into)
+
+
+@intrinsic(prefer_literal=True)
+def _column(
+    typingctx: Any, form: Any, number: Any, source: Any, row: Any, target: Any
+) -> tuple[Signature, Any]:
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        b, (_, _, source, row, target) = builder, args
+        _, high, wide = axes_of(form)
+        x = min(number.literal_value, wide.points - 1)
+        # What other columns would need is left out when code is optimised.
+        rows = [
+            filter_line(b, [_vector(b, source, y * wide.taps + x, row) for x in range(wide.taps)])
+            for y in range(high.taps)
+        ]
+        _put(b, filter_line(b, [values[x] for values in rows]), target, row)
+        return context.get_dummy_value()
+
+    return types.void(form, number, *[types.int64] * 3), codegen
+
+
+@inlined
+def column_of(form: Any, x: int, source: int, vectors: int, target: int, row: int) -> None:
+    """Column `x` of a plane of points of so many vectors, [y][vector], from its taps along y and x.
+
+    `row`: bytes from one to the next, there and here.
+    """
+    for number in range(vectors):
+        here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
+        # Constants, as code is made for each column.
+        if x == 0:
+            _column(form, 0, here, row, there)
+        elif x == 1:
+            _column(form, 1, here, row, there)
+        elif x == 2:
+            _column(form, 2, here, row, there)
+        elif x == 3:
+            _column(form, 3, here, row, there)
+        elif x == 4:
+            _column(form, 4, here, row, there)
+        else:
+            _column(form, 5, here, row, there)
