@@ -15,12 +15,12 @@ from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
 from znnpy.plan.algorithms.winograd_tiles import (
     POINTS,
-    between_planar,
     lattice_steps,
     new_voxels,
     points_of_tile,
     tile_count,
 )
+from znnpy.plan.algorithms.winograd_tiles import between_planar as between_planar
 from znnpy.plan.algorithms.winograd_tiles import blocks_of as _blocks
 from znnpy.plan.algorithms.winograd_tiles import planar_seconds as _planar_seconds
 from znnpy.plan.algorithms.winograd_tiles import refusal as refusal
@@ -62,7 +62,7 @@ MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more t
 LONGER = 1.7
 
 
-# `refusal` is part of the algorithm's protocol.
+# Some of what is imported is part of the algorithm's protocol (`as` the same name).
 METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
