@@ -62,7 +62,7 @@ MOST_BLOCKS = 4  # of source and target whose tiles stay in the L2 cache; more t
 LONGER = 1.7
 
 
-# `refusal` and `between_planar` are part of the algorithm's protocol.
+# Some of what is imported is part of the algorithm's protocol (`as` the same name).
 METHOD = Method("winograd")
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
