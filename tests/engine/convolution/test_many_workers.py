@@ -9,7 +9,7 @@ from chains import winograd_chain, winograd_plan
 
 from znnpy import Execution, Model
 from znnpy.engine.convolution.direct import passes as direct_passes
-from znnpy.engine.convolution.spectral import few_source, filters, transforms
+from znnpy.engine.convolution.spectral import few_source, filter_gradients, filters, transforms
 from znnpy.engine.convolution.winograd import passes as winograd_passes
 from znnpy.engine.memory.tensors import ROW_SAMPLES, Row
 from znnpy.engine.tasks.task_identity import Part, Pass, identities
@@ -128,7 +128,7 @@ def test_gradients_of_large_filters_by_planes_and_columns(short, monkeypatch):
     """Of more taps than `FEW`, in the gradient of one vector of filters and of several."""
     net = winograd_chain((10, 18, 3), size=(5, 3, 7))
     parts, expected = [], None
-    spied(monkeypatch, filters, "_plane_parts", parts)
+    spied(monkeypatch, filter_gradients, "plane_parts", parts)
     for workers in WORKERS:
         parts.clear()
         found, _ = gradients(net, (9, 8, 9), 1, workers, spectral_plan(net, (10, 8, 12)))

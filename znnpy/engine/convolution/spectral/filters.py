@@ -1,22 +1,17 @@
-"""Tasks that transform filters to spectra, and filter gradients back from their spectra."""
+"""Tasks that transform filters to spectra."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
-from operator import mul
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from znnpy_kernels.fft.codelets import FEW
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.spectral.filter_planes import (
-    filter_gradient_planes,
     filter_planes,
     plane_floats,
     planes_floats,
 )
-from znnpy_kernels.spectral.filter_tiles import filter_gradient_tiles, filter_tiles
+from znnpy_kernels.spectral.filter_tiles import filter_tiles
 from znnpy_kernels.spectral.tile_spectra import scratch_floats
 
 from znnpy.engine.convolution.spectral.buffers import (
@@ -24,29 +19,32 @@ from znnpy.engine.convolution.spectral.buffers import (
     Filters,
     against,
     along,
-    is_few,
-    phases_of_edge,
     tile_of,
 )
 from znnpy.engine.convolution.spectral.column_tasks import (
     Columns,
     End,
-    emit_columns_from,
     emit_columns_to,
+)
+from znnpy.engine.convolution.spectral.filter_runs import (
+    Run,
+    Taps,
+    apart_of,
+    images_of,
+    phases,
+    plane_parts,
+    runs,
 )
 from znnpy.engine.convolution.spectral.tile_arguments import sizes
 from znnpy.engine.convolution.tiles import PAIR
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.parameters import Parameter, Piece
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
-from znnpy.geometry import voxels
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import PassName
 from znnpy.plan.partition import evenly
-from znnpy.plan.polyphase import taps_from
 from znnpy.plan.tiles import (
     FILTER_RATE,
     FILTERS_KEPT_BYTES,
@@ -55,7 +53,6 @@ from znnpy.plan.tiles import (
     tile_seconds,
 )
 
-FILTER_GRADIENT_TILES = Use("spectra of filter gradients", "filter spectra")
 FILTER_PLANES = Use("planes of filters", "filter spectra")
 
 # Vectors side by side that a task writes at each frequency: prefetched neighbours are mostly its own. Fewer: a task
@@ -65,51 +62,12 @@ TOGETHER, FEWEST = 8, 4
 ZEROS_SHARE = 0.25
 
 
-class _Taps(NamedTuple):
-    """Taps of filters that meet a phase: the first one, the step from one to the next, how many."""
-
-    first: Triple
-    step: Triple
-    size: Triple
-
-    @classmethod
-    def of(cls, build: Build, edge: Edge, first: Triple) -> _Taps:
-        """Return the taps of a phase from its first one on."""
-        # Every `step`-th tap meets the same phase.
-        step = phases_of_edge(build, edge).step
-        return cls(first, step, taps_from(edge.size, step, first))
-
-    def places(self, parameter: Parameter, piece: Piece) -> tuple[int, Triple]:
-        """Return the floats to the first tap, and between taps that follow each other along z, y, x."""
-        strides = parameter.tap_strides(piece.first_output, piece.first_input)
-        before = sum(map(mul, self.first, strides))
-        z, y, x = map(mul, self.step, strides)
-        return before, (z, y, x)
-
-
 class _Planes(NamedTuple):
     """Some planes of tiles of filters that one task transforms, into a buffer of all of them; columns come later."""
 
     place: Buffer
     low: int
     high: int
-
-
-class _Run(NamedTuple):
-    """Filters in a row: through pieces of one form, `apart` floats from one to the next, `each` in a piece.
-
-    `piece`: the first one, with its `number`; `offset`: floats into it. `channels` filters with `block`, from image
-    `first` on.
-    """
-
-    piece: Piece
-    number: int
-    offset: int
-    each: int
-    apart: int
-    first: int
-    channels: int
-    block: int
 
 
 def derive(step: Step, build: Build, edge: Edge) -> None:
@@ -154,7 +112,7 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
         _exchanges(build, edge, backward=backward),
     )
     serves = PASS_OF[against(edge) if backward else along(edge)]
-    parts, planes = _plane_parts(build, edge, w), []
+    parts, planes = plane_parts(build, edge, w), []
     # Of first layers alone, whose filters are updated last and read first: others wait for nobody, and planes that
     # are written and read take longer. Kept ones are made by a single worker.
     if parts > 1 and w.inputs * w.blocks < FEWEST and build.layout.filters_pass:
@@ -166,7 +124,7 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
             (taps + low, taps + high) for low, high in evenly(w.tile[0] - taps, parts) if high
         ]
         planes = [_Planes(place, *end) for end in ends]
-    for first, images in _phases(build, edge):
+    for first, images in phases(build, edge):
         _make_phase(step, build, edge, w, serves, first, images, planes, exchanged=exchanged)
     if planes:
         what = Identity(edge.name, serves, Part.FILTER_TILES)
@@ -191,21 +149,6 @@ def _emit_columns_to(
     )  # fmt: skip
 
 
-def _phases(build: Build, edge: Edge) -> list[tuple[Triple, int]]:
-    """Return the first tap of each phase, and how many images of other phases lie before its own."""
-    apart = _apart(build, edge)
-    return [
-        (first, number * apart) for number, first in enumerate(phases_of_edge(build, edge).firsts())
-    ]
-
-
-def _apart(build: Build, edge: Edge) -> int:
-    """Return the images from phase to phase: whole blocks where each phase has lanes of its own."""
-    inputs = build.parameters[edge.name].packed_shape[1]
-    blocks = phases_of_edge(build, edge).split and not is_few(build, edge)
-    return -(-inputs // LANES) * LANES if blocks else inputs
-
-
 def _make_phase(
     step: Step,
     build: Build,
@@ -223,8 +166,8 @@ def _make_phase(
     `planes`: those of each task, where columns are transformed by others.
     """
     parameter = build.parameters[edge.name]
-    taps, seconds = _Taps.of(build, edge, first), tile_seconds(w.tile, FILTER_RATE)
-    for run in _runs(parameter, channels, exchanged=exchanged):
+    taps, seconds = Taps.of(build, edge, first), tile_seconds(w.tile, FILTER_RATE)
+    for run in runs(parameter, channels, exchanged=exchanged):
         least = max(1, min(TOGETHER, run.channels // FEWEST))
         for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
             for part in planes or (None,):
@@ -232,46 +175,12 @@ def _make_phase(
                     step, build, edge, w, serves, run, low, high, taps, part, exchanged=exchanged
                 )
     inputs = parameter.packed_shape[1]
-    idle = _apart(build, edge) - inputs
+    idle = apart_of(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
-        own = _Run(parameter.pieces[0], 0, 0, idle, 0, channels + inputs, idle, block)
+        own = Run(parameter.pieces[0], 0, 0, idle, 0, channels + inputs, idle, block)
         # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
         _transform(step, build, edge, w, serves, own, 0, idle, none, None, exchanged=False)
-
-
-def _runs(parameter: Parameter, before: int, *, exchanged: bool) -> Iterator[_Run]:
-    """Yield the runs of filters; `before`: images of other phases that lie before its inputs.
-
-    They go along inputs, with a run for each vector of outputs; exchanged, along outputs, which lie side by side in a
-    piece, with a run for each block of inputs.
-    """
-    outputs = parameter.packed_shape[0]
-    for row in _rows(parameter, exchanged=exchanged):
-        index, piece = row[0]
-        apart = row[1][1].start - piece.start if len(row) > 1 else 0
-        if exchanged:
-            last = row[-1][1]
-            images = min(last.first_output + last.width, outputs) - piece.first_output
-            block = (before + piece.first_input) // LANES
-            yield _Run(piece, index, 0, piece.width, apart, piece.first_output, images, block)
-            continue
-        first, images = before + piece.first_input, piece.inputs * len(row)
-        for vector in range(piece.width // LANES):
-            block = piece.first_output // LANES + vector
-            yield _Run(piece, index, vector * LANES, piece.inputs, apart, first, images, block)
-
-
-def _rows(parameter: Parameter, *, exchanged: bool) -> Iterable[list[tuple[int, Piece]]]:
-    """Return the numbered pieces of one form between the same outputs; exchanged, the same inputs.
-
-    They are equally far apart: a piece of another form can only be the last one of each row of pieces.
-    """
-    rows: dict[tuple[int, int, int], list[tuple[int, Piece]]] = defaultdict(list)
-    for index, piece in enumerate(parameter.pieces):
-        same = piece.first_input if exchanged else piece.first_output
-        rows[same, piece.width, piece.inputs].append((index, piece))
-    return rows.values()
 
 
 def _transform(
@@ -280,10 +189,10 @@ def _transform(
     edge: Edge,
     w: Filters,
     serves: Pass,
-    run: _Run,
+    run: Run,
     low: int,
     high: int,
-    taps: _Taps,
+    taps: Taps,
     planes: _Planes | None,
     *,
     exchanged: bool,
@@ -345,7 +254,7 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
 
     Shared ones that two passes need wait for the second one up to FILTERS_KEPT_BYTES.
     """
-    outputs, inputs = _images(build, edge)
+    outputs, inputs = images_of(build, edge)
     tile = tile_of(build, edge, against(edge) if backward else along(edge))
     exchanged = _exchanges(build, edge, backward=backward)
     # Products sum over terms; exchanged, that is over outputs.
@@ -359,109 +268,3 @@ def _filters_of(build: Build, edge: Edge, *, backward: bool) -> Filters:
     reserve = build.shared if passing else build.kept
     w.place = reserve(name, w.floats)
     return w
-
-
-def _images(build: Build, edge: Edge) -> tuple[int, int]:
-    """Return the number of outputs, and of inputs of all phases."""
-    outputs = build.parameters[edge.name].packed_shape[0]
-    return outputs, phases_of_edge(build, edge).count * _apart(build, edge)
-
-
-def gradients_of(build: Build, edge: Edge) -> Filters:
-    """Return room for the spectra of an edge's filter gradients."""
-    outputs, inputs = _images(build, edge)
-    w = Filters(tile_of(build, edge, "weight"), inputs, -(-outputs // LANES))
-    w.place = build.shared(Name(FILTER_GRADIENT_TILES, edge.name), w.floats)
-    return w
-
-
-def emit_gradients(step: Step, build: Build, edge: Edge, w: Filters) -> None:
-    """Declare the transforms back of the sums over tiles, into the packed gradient."""
-    # A gate between all products that add to the sums and all transforms that read them.
-    join(step, w.place)
-    parts = _plane_parts(build, edge, w)
-    if parts > 1:
-        _emit_columns(step, build, edge, w)
-    for number, (first, images) in enumerate(_phases(build, edge)):
-        taps = _Taps.of(build, edge, first)
-        _emit_phase(step, build, edge, w, taps, number, images, parts)
-
-
-def _plane_parts(build: Build, edge: Edge, w: Filters) -> int:
-    """Return into how many parts planes of taps are cut, where tiles of filters are fewer than the workers; else 1."""
-    # Of few taps other code transforms columns, with other bits; tiles of one plane have theirs along y.
-    if phases_of_edge(build, edge).split or w.tile[0] == 1 or max(edge.size[:2]) <= FEW:
-        return 1
-    vectors = w.inputs * w.blocks
-    seconds = PLANES_SHARE * vectors * tile_seconds(w.tile, FILTER_RATE)
-    return min(edge.size[0], build.layout.grain.rounds(seconds, vectors))
-
-
-def _emit_columns(step: Step, build: Build, edge: Edge, w: Filters) -> None:
-    """Declare the transforms of all columns back along z, in place."""
-    vectors, points = w.inputs * w.blocks, w.tile[0]
-    columns = frequencies(w.tile) // points
-    end = End(w.at(), columns * w.frequency_stride, w.frequency_stride, PAIR)
-    emit_columns_from(
-        step, build, Columns(points, columns, vectors, end, end, LANES),
-        Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
-        (1.0 - PLANES_SHARE) * vectors * tile_seconds(w.tile, FILTER_RATE),
-        w.place.region(), w.place.region(),
-    )  # fmt: skip
-    join(step, w.place)
-
-
-def _emit_phase(
-    step: Step,
-    build: Build,
-    edge: Edge,
-    w: Filters,
-    taps: _Taps,
-    number: int,
-    channels: int,
-    parts: int,
-) -> None:
-    """Declare the transforms back to the taps of a phase; `parts` of their planes, after columns, or whole tiles."""
-    parameter, planes = build.parameters[edge.name], evenly(taps.size[0], parts)
-    seconds = tile_seconds(w.tile, FILTER_RATE)
-    for run in _runs(parameter, channels, exchanged=False):
-        before, strides = taps.places(parameter, run.piece)
-        # Of one panel and phase: tasks of another write other taps or lanes of the same pieces.
-        strand = number * w.blocks + run.block
-        cuts = build.layout.grain.ranges(run.channels, run.channels * seconds)
-        for (low, high), (plane0, plane1) in product(cuts, planes):
-            step.add(
-                filter_gradient_planes if parts > 1 else filter_gradient_tiles,
-                {
-                    **({"plane0": plane0, "plane1": plane1} if parts > 1 else {}),
-                    "source": w.at(run.first + low, run.block),
-                    "source_frequency": w.frequency_stride,
-                    "source_input": w.input_stride,
-                    "inputs": high - low,
-                    **sizes("taps", taps.size),
-                    **sizes("size", w.tile),
-                    "target": parameter.gradient + 4 * (run.piece.start + before + run.offset),
-                    "target_input": run.piece.width,
-                    "target_each": run.apart,
-                    "each": run.each,
-                    "first": low,
-                    **sizes("target", strides),
-                    "accumulate": 0,
-                    # Transforms do not normalise; the inverse of n points does it once.
-                    "scale": 1.0 / voxels(w.tile),
-                    **build.worker_scratch(scratch_floats(w.tile)),
-                },
-                what=Identity(edge.name, Pass.WEIGHT, Part.INVERSE),
-                cost=(high - low) * seconds
-                if parts == 1
-                else PLANES_SHARE * (high - low) * seconds * (plane1 - plane0) / taps.size[0],
-                divides=True,
-                reads=[w.place.region()],
-                writes=[
-                    parameter.gradient_region(
-                        run.number + low // run.each,
-                        run.number + -(-high // run.each),
-                        (strand * w.inputs + run.first + low) * len(planes) + plane0,
-                    )
-                ],
-            )

@@ -29,12 +29,8 @@ from znnpy.engine.convolution.spectral.few_channels import (
     emit_few_weight_products,
 )
 from znnpy.engine.convolution.spectral.few_source import FewSpectra, few_source
-from znnpy.engine.convolution.spectral.filters import (
-    emit_gradients,
-    filters_for,
-    gradients_of,
-    shares_filters,
-)
+from znnpy.engine.convolution.spectral.filter_gradients import emit_gradients, gradients_of
+from znnpy.engine.convolution.spectral.filters import filters_for, shares_filters
 from znnpy.engine.convolution.spectral.products import (
     emit_backward_products,
     emit_products,
