@@ -52,7 +52,7 @@ def rounds(ranks: int, latency: float, repeats: int = 100) -> float:
     In round k each rank tells another one, 2^k away, all that it knows (Thakur et al. 2005), and goes on when it has
     heard as much: at its next look. Between looks it naps as the communication thread does.
     """
-    from znnpy.distributed.communication_thread import PATIENCE, SHORTEST_SLEEP
+    from znnpy.distributed.waits import PATIENCE, SHORTEST_SLEEP
 
     # Of a sleep beyond its time, as seen on Linux with the thread's slack.
     late, rng, found = 16e-6, np.random.default_rng(0), 0.0

@@ -79,10 +79,15 @@ class Carried(NamedTuple):
     bytes: int
     seconds: float
 
+    def plus(self, more: Carried) -> Carried:
+        """Return the totals of both."""
+        return Carried(
+            self.messages + more.messages, self.bytes + more.bytes, self.seconds + more.seconds
+        )
+
     def with_one(self, size: int, nanoseconds: int) -> Carried:
         """Return the totals with one more message, of so many bytes, that took so long."""
-        seconds = nanoseconds / 1e9
-        return Carried(self.messages + 1, self.bytes + size, self.seconds + seconds)
+        return self.plus(Carried(1, size, nanoseconds / 1e9))
 
 
 @dataclass
