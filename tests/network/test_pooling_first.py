@@ -18,6 +18,7 @@ NODES: dict[str, Any] = {
     "a": {"kind": "transfer", "channels": 2, "function": "relu"},
     "b": {"kind": "transfer", "channels": 2, "function": "relu"},
     "c": {"kind": "transfer", "channels": 2, "function": "relu"},
+    "d": {"kind": "transfer", "channels": 2, "function": "relu"},
     "small": {"kind": "sum", "channels": 2},
     "smaller": {"kind": "sum", "channels": 2},
     "same": {"kind": "sum", "channels": 2},
@@ -27,6 +28,7 @@ EDGES: dict[str, Any] = {
     "to_a": {"kind": "conv", "source": "input", "target": "a", "size": 3},
     "to_b": {"kind": "conv", "source": "a", "target": "b", "size": 3, "stride": 2, "padding": 1},
     "to_c": {"kind": "conv", "source": "b", "target": "c", "size": 3, "stride": 2, "padding": 1},
+    "to_d": {"kind": "conv", "source": "c", "target": "d", "size": 1},
     "to_small": {"kind": "avg_pool", "source": "a", "target": "small", **HALF},
     "to_smaller": {"kind": "max_pool", "source": "small", "target": "smaller", **HALF},
     "to_same": {"kind": "avg_pool", "source": "c", "target": "same", "size": 1, "stride": 1},
@@ -54,7 +56,7 @@ def test_order_changes_and_values_do_not() -> None:
     names = order(found)
     assert names[names.index("a") :][:3] == ["a", "small", "smaller"]
     assert sorted(names) == sorted(order(network))
-    assert names.index("same") > names.index("c")
+    assert names.index("same") > names.index("d") > names.index("c")
     assert found.edges == network.edges
     assert (values(network) == values(found)).all()
     assert pooling_first(found) == found
