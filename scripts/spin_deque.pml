@@ -1,20 +1,26 @@
-/* The Chase-Lev deques with parking, as kernels/znnpy_kernels/{deque,parking,worker}.py run them.
+/* The Chase-Lev deques with parking, as kernels/znnpy_kernels/scheduling/{deque,parking,worker}.py run them.
 
-   A releaser pushes ITEMS items into the injector and then waits until all work is done; workers
-   steal them, the first CHILDREN items make their worker push one more, and idle workers park. Checked:
+   The main thread brings ITEMS items to the injector and then waits until all work is done; with -DMESSAGES the last is
+   brought by the thread for messages. Who has the lock word RELEASING owns the injector. Workers steal them, the first CHILDREN items make their worker push one more, and idle workers park. Checked:
    every item runs exactly once (assertion), and nobody sleeps for ever (no invalid end state).
 
    Every shared access is a statement of its own. Spin assumes sequential consistency; why weaker
    orderings are enough stands in znnpy/scheduler/README.md.
 
    -DNO_SWAP     the owner takes its last entry without compare-and-swap: an item runs twice
-   -DNO_RECHECK  a worker parks without looking again after its announcement: it sleeps for ever */
+   -DNO_RECHECK  a worker parks without looking again after its announcement: it sleeps for ever
+   -DNO_LOCK     with MESSAGES: both threads push without the lock word, and an item is lost */
 
 #ifndef ITEMS
 #define ITEMS 2
 #endif
 #ifndef WORKERS
 #define WORKERS 2
+#endif
+#ifdef MESSAGES
+#define FIRST_ITEMS (ITEMS - 1)
+#else
+#define FIRST_ITEMS ITEMS
 #endif
 #define INJECTOR WORKERS
 #define QUEUES (WORKERS + 1)
@@ -30,6 +36,7 @@ byte slots[QUEUES * CAPACITY];
 byte ran[ALL + 1];          /* items are numbered from 1; 0 means none */
 byte finished;
 bool stop;
+bool releasing;             /* the lock word */
 byte sleepers;
 bool parked[WORKERS];
 byte semaphore[WORKERS];
@@ -72,6 +79,17 @@ inline steal(queue) {
     if :: won -> item = stolen :: else fi
   :: else
   fi
+}
+
+inline bring(entry) {
+#ifndef NO_LOCK
+  atomic { !releasing -> releasing = true };
+#endif
+  push(INJECTOR, entry);
+#ifndef NO_LOCK
+  releasing = false;
+#endif
+  wake(1)
 }
 
 inline claim(worker) {
@@ -138,10 +156,20 @@ proctype Worker(byte me) {
   od
 }
 
+#ifdef MESSAGES
+proctype Messages() {
+  short b; byte v, woken; bool won;
+  bring(ITEMS)
+}
+#endif
+
 init {
-  short b, t; byte item, v, woken; bool won;
+  short b; byte item, v, woken; bool won;
   for (v : 0 .. WORKERS - 1) { run Worker(v) }
-  for (item : 1 .. ITEMS) { push(INJECTOR, item); wake(1) }
+#ifdef MESSAGES
+  run Messages();
+#endif
+  for (item : 1 .. FIRST_ITEMS) { bring(item) }
   finished == ALL;
   stop = true;
   wake(WORKERS)

@@ -8,7 +8,10 @@ polls without naps for a while: it takes a core that nobody else of this rank wa
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
+
+from numba import types
 
 from znnpy_kernels.machine.abi import words
 from znnpy_kernels.machine.inlining import part
@@ -39,8 +42,25 @@ ROUND = 100_000
 """After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
 call."""
 
+# CLOCK_MONOTONIC, so that a wall clock that is set back makes no rank silent; where the C library has no wait by it
+# (glibc before 2.30), CLOCK_REALTIME, the only clock that `sem_timedwait` knows.
+CLOCK = 1 if hasattr(ctypes.CDLL(None), "sem_clockwait") else 0
 EAGER_LOOKS = 8
 """While it polls without naps, MPI is asked so many times for the graph's messages alone: half of the calls."""
+
+
+if CLOCK:
+    sem_clockwait = types.ExternalFunction(
+        "sem_clockwait", types.intc(types.int64, types.intc, types.int64)
+    )
+
+    @part
+    def wait_until(semaphore: int, until: int) -> Any:
+        """Wait for a semaphore until a time of CLOCK; return 0 unless the time came first."""
+        return sem_clockwait(semaphore, CLOCK, until)
+
+else:
+    wait_until = sem_timedwait
 
 
 @native("void(int64,int64)")
@@ -80,15 +100,13 @@ def rest(mailbox: int, block: int) -> None:
 @part
 def nap_ended(mailbox: int, budget: int) -> Any:
     """Sleep for `budget` nanoseconds; return whether a post or a `wake` ended that."""
-    # CLOCK_REALTIME, the only clock that `sem_timedwait` knows: if it is set meanwhile, one nap has another
-    # length.
     until = stack_words()
-    clock_gettime(0, until)
+    clock_gettime(CLOCK, until)
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
     # A signal ends the wait as well and counts as no post: the caller then asks MPI, and naps again.
-    return sem_timedwait(mailbox + SEMAPHORE, until) == 0
+    return wait_until(mailbox + SEMAPHORE, until) == 0
 
 
 @part
