@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from znnpy.graph import BANDS, GraphBuilder, GraphError, Named
+from znnpy.graph import BANDS, GraphBuilder, GraphError, Joint, Named
 
 
 def add(builder: GraphBuilder, name: str, **options: float) -> int:
@@ -138,6 +138,20 @@ def test_what_a_caller_waits_for_comes_before_longer_paths() -> None:
         told = graph.successors[graph.successor_starts[root] : graph.successor_starts[root + 1]]
         assert told.tolist() == leaves  # the newest is taken first
         assert graph.band[leaves[1]] == 0
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_gate_before_what_others_wait_for_is_as_urgent(carried: bool) -> None:
+    builder = GraphBuilder()
+    before = [add(builder, f"before {number}", phase=0) for number in range(4)]
+    after = [add(builder, f"after {number}", phase=1, urgent=number == 3) for number in range(4)]
+    add(builder, "long", phase=0, cost=9.0)
+    joint = Joint(np.array(before), np.array(after))
+    builder.between(joint, Named("gate", waits=True), 0, carried=carried)
+    graph = builder.build()
+    # Of the next step's tasks only when that has begun.
+    assert graph.urgent[-1] != carried
+    assert (graph.band[-1] == 0) != carried
 
 
 def test_the_newest_told_successor_is_the_most_urgent() -> None:

@@ -196,6 +196,8 @@ class GraphBuilder:
         """
         # As late as who comes before it: so barriers between stages make no cycle.
         stage = max(self._tasks[task].stage for task in joint.before.tolist())
+        # Else what another rank waits for would wait behind tasks of here that nobody does.
+        urgent = not carried and any(self._tasks[task].urgent for task in joint.after.tolist())
         number = self.task(
             wait_for_all.address,
             wait_for_all.arguments(),
@@ -204,6 +206,7 @@ class GraphBuilder:
             group=group,
             step=step,
             stage=stage,
+            urgent=urgent,
         )
         self.connect(joint.before, np.full(len(joint.before), number))
         self.connect(np.full(len(joint.after), number), joint.after, carried=carried)

@@ -5,6 +5,7 @@ Each edge is a token: an access to the counter of another task, in a cache line 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def joints(edges: Edges, tasks: int) -> tuple[list[Joint], NDArray[np.bool_]]:
 
 
 def _alike(of: Ints, others: Ints, left: NDArray[np.bool_], tasks: int) -> list[Ints]:
-    """Return the numbers of the edges of each set of tasks `of` that share all `others`, where edges are left."""
+    """Return the edges that are left, by number, of each set of tasks `of` that share all `others`, if they suffice."""
     kept = np.flatnonzero(left)
     # Told by sums of random numbers: two sets of others have the same one in 2^64.
     numbers = np.random.default_rng(0).integers(1, 1 << 63, tasks, dtype=np.uint64)
@@ -49,4 +50,6 @@ def _alike(of: Ints, others: Ints, left: NDArray[np.bool_], tasks: int) -> list[
     np.add.at(sums, of[kept], numbers[others[kept]])
     order = kept[np.argsort(sums[of[kept]], kind="stable")]
     bounds = np.flatnonzero(np.diff(sums[of[order]])) + 1
-    return [own for own in np.split(order, bounds) if len(own)]
+    ends = [0, *bounds.tolist(), len(order)]
+    # m * n >= SAVES * (m + n) asks for 4 * SAVES^2 edges: most sets have fewer, and are not looked at.
+    return [order[low:high] for low, high in pairwise(ends) if high - low >= 4 * SAVES**2]
