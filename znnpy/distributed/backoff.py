@@ -29,6 +29,12 @@ class Pace(NamedTuple):
     eager: float
 
 
+def clock_wait() -> int:
+    """Return the address of the C library's wait for a semaphore by any clock, 0 where it has none."""
+    wait = getattr(ctypes.CDLL(None), "sem_clockwait", None)
+    return ctypes.cast(wait, ctypes.c_void_p).value or 0 if wait else 0
+
+
 class Resting:
     """Serves a graph's messages until there is something for Python: requests, or a message of a communicator."""
 
@@ -51,6 +57,7 @@ class Resting:
             # A word holds the handle of either library.
             comm=ctypes.c_int64(MPI._handleof(comm)).value,
             status=self._status.ctypes.data,
+            wait=clock_wait(),
         )
         # Compiled now: the first wait must not be a compilation.
         rest.compile()

@@ -8,10 +8,7 @@ polls without naps for a while: it takes a core that nobody else of this rank wa
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
-
-from numba import types
 
 from znnpy_kernels.machine.abi import words
 from znnpy_kernels.machine.inlining import part
@@ -30,37 +27,23 @@ from znnpy_kernels.scheduling.parking import nanoseconds
 
 REST = words(
     "active shortest longest patience until naps test pending requests found indices statuses "
-    "probe source tag comm status flag error graph posted eager"
+    "probe source tag comm status flag error graph posted eager wait"
 )
 """active: when something has happened last; a nap takes one of `patience` parts of the time since then, within
 `shortest` and `longest`; until: when to end; all in nanoseconds of CLOCK_MONOTONIC. naps: how many there were. test,
 probe: addresses of MPI_Testsome and MPI_Iprobe; requests: address of `pending` handles; found: how many are
 complete, whose places come to `indices`; source, tag, comm: of messages to look for; statuses, status, flag: rooms;
 error: what MPI returned last. graph: address of a `messages.GRAPH`, 0 without one;
-posted: room for the posts of a look; eager: nanoseconds without anything new for which it polls while workers sleep."""
+posted: room for the posts of a look; eager: nanoseconds without anything new for which it polls while workers sleep.
+wait: address of `sem_clockwait`, 0 where the C library has none (glibc before 2.30)."""
 ROUND = 100_000
 """After each so many nanoseconds of a nap MPI is asked once more: it may move large messages by a small buffer a
 call."""
 
-# CLOCK_MONOTONIC, so that a wall clock that is set back makes no rank silent; where the C library has no wait by it
-# (glibc before 2.30), CLOCK_REALTIME, the only clock that `sem_timedwait` knows.
-CLOCK = 1 if hasattr(ctypes.CDLL(None), "sem_clockwait") else 0
 EAGER_LOOKS = 8
 """While it polls without naps, MPI is asked so many times for the graph's messages alone: half of the calls."""
-
-
-if CLOCK:
-    sem_clockwait = types.ExternalFunction(
-        "sem_clockwait", types.intc(types.int64, types.intc, types.int64)
-    )
-
-    @part
-    def wait_until(semaphore: int, until: int) -> Any:
-        """Wait for a semaphore until a time of CLOCK; return 0 unless the time came first."""
-        return sem_clockwait(semaphore, CLOCK, until)
-
-else:
-    wait_until = sem_timedwait
+MONOTONIC, REALTIME = 1, 0
+"""Numbers of Linux's clocks. By the wall clock a nap would last for as long as it is set back."""
 
 
 @native("void(int64,int64)")
@@ -88,7 +71,7 @@ def rest(mailbox: int, block: int) -> None:
         nap = min(left, min(wanted, given[at.longest]))
         given[at.naps] += 1
         # The look tells a `wake` from posts.
-        if nap_ended(mailbox, nap):
+        if nap_ended(mailbox, given[at.wait], nap):
             continue
         # MPI moves large messages a buffer a call, and the nap let it make none: make up for the calls that
         # were missed.
@@ -98,15 +81,17 @@ def rest(mailbox: int, block: int) -> None:
 
 
 @part
-def nap_ended(mailbox: int, budget: int) -> Any:
+def nap_ended(mailbox: int, wait: int, budget: int) -> Any:
     """Sleep for `budget` nanoseconds; return whether a post or a `wake` ended that."""
     until = stack_words()
-    clock_gettime(CLOCK, until)
+    clock_gettime(MONOTONIC if wait != 0 else REALTIME, until)
     nanos = longs(until)[1] + budget
     longs(until)[0] += nanos // 1_000_000_000
     longs(until)[1] = nanos % 1_000_000_000
     # A signal ends the wait as well and counts as no post: the caller then asks MPI, and naps again.
-    return wait_until(mailbox + SEMAPHORE, until) == 0
+    if wait != 0:
+        return call_c(wait, (mailbox + SEMAPHORE, MONOTONIC, until)) == 0
+    return sem_timedwait(mailbox + SEMAPHORE, until) == 0
 
 
 @part

@@ -11,6 +11,8 @@ import pytest
 from znnpy_kernels.scheduling import mailbox as native
 from znnpy_kernels.scheduling.backoff import REST, rest
 
+from znnpy.distributed.backoff import clock_wait
+
 INTS = ctypes.POINTER(ctypes.c_int)
 TEST = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), INTS, INTS, ctypes.c_int64
@@ -23,6 +25,13 @@ PROBE = ctypes.CFUNCTYPE(
 )
 STATUSES, STATUS, SOURCE, TAG, COMM = 4712, 4711, -2, -1, 99
 SECOND = 1_000_000_000
+WAIT = [0]
+
+
+@pytest.fixture(autouse=True, params=["any clock", "the wall clock"])
+def _wait(request: pytest.FixtureRequest) -> None:
+    """Naps by the C library's newer wait, and by the one that all have."""
+    WAIT[0] = clock_wait() if request.param == "any clock" else 0
 
 
 @dataclass
@@ -72,6 +81,7 @@ def rested(mpi, requests=(), nap=1000, seconds=60.0, wake=False, soon=0.0, late=
     handles, now = np.array(requests, np.int64), time.monotonic_ns()
     places = np.zeros(len(handles), np.int32)
     values = {
+        "wait": WAIT[0],
         "active": now,
         "shortest": nap,
         "longest": nap,
