@@ -81,18 +81,20 @@ def draw(text: str, output: Path) -> None:
                 [mean(it.scores) for it in own],
                 color=color,
                 label=who,
-                marker="D" if len(own) == 1 else None,
+                marker="D" if len(own) == 1 else "o",
+                markersize=6 if len(own) == 1 else 4,
                 linewidth=1.8,
             )
             dots = [(it.seconds, score) for it in own for score in it.scores]
             axis.scatter(*zip(*dots, strict=True), 14, color=color, alpha=0.6, linewidths=0)
         axis.set_xscale("log")
-        ticks = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h"}
+        ticks = {10: "10 s", 40: "40 s", 120: "2 min", 900: "15 min", 3600: "1 h"}
         longest = max(it.seconds for it in found if it.volume == volume)
         shown = {at: label for at, label in ticks.items() if at <= longest}
         axis.set_xticks(list(shown), list(shown.values()))
         axis.minorticks_off()
-        axis.set_title(volume)
+        axis.set_xlim(8, 1.3 * longest)
+        axis.set_title(volume.replace("`", ""))
         axis.set_xlabel("time of training on two cores")
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#e4e4e4", linewidth=0.6)
