@@ -37,7 +37,7 @@ def test_combining_tree_model() -> None:
 @needs_spin
 @pytest.mark.slow
 def test_deque_and_parking_model() -> None:
-    assert check("spin_check", "spin_deque.pml").count("as it must") == 3
+    assert check("spin_check", "spin_deque.pml").count("as it must") == 6
 
 
 @needs_sanitizer
