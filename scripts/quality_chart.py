@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 DOCUMENT = Path(__file__).parents[1] / "docs" / "design" / "recipes.md"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "quality.svg"
 TABLE = "**Over time**"
+TICKS = {10: "10 s", 40: "40 s", 120: "2 min", 900: "15 min", 3600: "1 h"}
 COLORS = {"znnpy": "#2a7f4f", "PyTorch": "#c44e52", "random forest": "#777777"}
 
 
@@ -88,9 +89,8 @@ def draw(text: str, output: Path) -> None:
             dots = [(it.seconds, score) for it in own for score in it.scores]
             axis.scatter(*zip(*dots, strict=True), 14, color=color, alpha=0.6, linewidths=0)
         axis.set_xscale("log")
-        ticks = {10: "10 s", 40: "40 s", 120: "2 min", 900: "15 min", 3600: "1 h"}
         longest = max(it.seconds for it in found if it.volume == volume)
-        shown = {at: label for at, label in ticks.items() if at <= longest}
+        shown = {at: label for at, label in TICKS.items() if at <= longest}
         axis.set_xticks(list(shown), list(shown.values()))
         axis.minorticks_off()
         axis.set_xlim(8, 1.3 * longest)

@@ -70,8 +70,10 @@ def test_only_pages_that_are_as_in_the_file_go(
     assert give_back_code("some thing", tmp_path / "none") == 0
 
 
-def test_what_a_starting_process_holds_is_not_its_commands() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+def test_what_a_starting_process_holds_is_not_its_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[2] / "scripts"), *sys.path])
     from peers.measured_commands import measured
 
     held = np.ones(200 << 17)

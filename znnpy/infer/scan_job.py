@@ -132,17 +132,13 @@ def scan_values(
     logits: bool = False,
     progress: Progress | None = None,
 ) -> Array:
-    """Return the labels (z, y, x) of a scan, or its logits (k, z, y, x); PlanError where memory does not suffice.
-
-    The volume is closed once it is prepared: what was unpacked need not wait for its labels.
-    """
+    """Return the labels (z, y, x) of a scan, or its logits (k, z, y, x); PlanError where memory does not suffice."""
     config = weights.config
     assert config.data.prepare is not None
     # Threads of BLAS wait by spinning, and resampling takes 3 times as long where cores are not free.
     with threadpool_limits(limits=1, user_api="blas"):
         prepared = _normalised(prepare(volume, config.data.prepare), volume.name, config)
         volume.verify()
-        volume.close()
         _refuse_memory(model, prepared, weights, logits=logits)
         return (logits_of if logits else labelled)(model, prepared, config, progress)
 

@@ -183,21 +183,6 @@ class _Zlib:
         return b"".join(pieces)
 
 
-class _Unpacked(ArrayVolume):
-    """A volume that was unpacked into memory, which closing lets go of."""
-
-    _closed = False
-
-    def _read(self, lower: Triple, upper: Triple) -> Array:
-        if self._closed:
-            raise VolumeError(f"{self.name} is closed")
-        return super()._read(lower, upper)
-
-    def close(self) -> None:
-        """Let go of the voxels."""
-        self._closed, self.array = True, self.array[:, :0]
-
-
 def _unpacked(path: Path, layout: Layout, trust: Trust, watch: Watch) -> Volume:
     # Counted as shown: of a scaled volume that is more than what is stored.
     claim_size(str(path), layout.shape, layout.shown, layout.path.stat().st_size, trust)
@@ -213,7 +198,7 @@ def _unpacked(path: Path, layout: Layout, trust: Trust, watch: Watch) -> Volume:
             ) from error
     watch.verify()
     place = layout.place
-    volume = _Unpacked(layout.ordered(stored), str(path), place.resolution, place.offset)
+    volume = ArrayVolume(layout.ordered(stored), str(path), place.resolution, place.offset)
     volume.directions, volume.unnamed = place.directions, layout.unnamed
     return volume
 
