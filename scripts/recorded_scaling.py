@@ -80,25 +80,29 @@ def _with_memory(row: dict[str, Any]) -> str:
     )
 
 
-def maker(net: str, *, forward: bool = False) -> Make:
-    """How to make the models of a net: that train, or that predict a patch as large as those of training."""
+def maker(net: str, *, forward: bool = False, threads: int = 1) -> Make:
+    """How to make the models of a net: that train, or that predict a patch as large as those of training.
+
+    `threads`: on which they run, whatever the number of workers that they are cut for.
+    """
     if re.fullmatch(r"\d+x\d+", net):
         case = network_case(net)
-        return of_network(case.network, case.output_shape, training=not forward)
+        return of_network(case.network, case.output_shape, training=not forward, threads=threads)
     config = load_config(Path(net))
     network = trained_network(config)
-    alone = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
+    run = config.run.model_copy(update={"threads": threads})
+    config = config.model_copy(update={"run": run})
     if forward:
-        patch, (inference,) = trained_geometry(alone, finest(network)), finest(network).outputs
+        patch, (inference,) = trained_geometry(config, finest(network)), finest(network).outputs
         shape = patch.output_shapes[inference.name]
         return lambda workers, record, plan: patch_model(
-            alone, finest(network), shape, plan, record, cut_for=workers
+            config, finest(network), shape, plan, record, cut_for=workers
         )
     plans: dict[int, Any] = {}
 
     def updated(workers: int, record: int, plan: Any) -> Model:
         # `microbatch: auto` as these workers would have it, each size with a plan of its own.
-        settled = with_microbatch_chosen(alone, network, workers=workers)
+        settled = with_microbatch_chosen(config, network, workers=workers)
         size = settled.training.at_once
         own = plans.get(size, plan if size == config.training.at_once else None)
         model = training_model(settled, network, own, record, cut_for=workers)
@@ -109,16 +113,21 @@ def maker(net: str, *, forward: bool = False) -> Make:
 
 
 def of_network(
-    network: Network, shape: Triple, conv: str = "auto", *, training: bool = True
+    network: Network,
+    shape: Triple,
+    conv: str = "auto",
+    *,
+    training: bool = True,
+    threads: int = 1,
 ) -> Make:
-    """How to make the models of a network and output shape."""
+    """How to make the models of a network and output shape, which run on so many threads."""
 
     def made(workers: int, record: int, plan: Any) -> Model:
         execution = Execution(cut_for=workers, record=record)
         return Model(
             network,
             shape,
-            threads=1,
+            threads=threads,
             conv=conv,
             plan=plan,
             training=training,

@@ -2,6 +2,7 @@
 
     python scripts/scaling.py --recorded 3x10 3x40 scripts/networks/unet3d.yaml --workers 16 64 [--json FILE]
     python scripts/scaling.py --recorded volumes/fibsem.yaml --forward
+    python scripts/scaling.py --measured 3x10 3x40 scripts/networks/unet3d.yaml --workers 1 2 4 8 16
     python scripts/scaling.py --sums
 
 `--recorded`: nets are FILTERxWIDTH (ZNN's CTMCTMCTCT) or configs. The graph that P workers would get runs on one
@@ -9,6 +10,11 @@ worker, so that each of its tasks is timed; then P workers are simulated. Speed-
 for one worker over the simulated one: finer tasks pay for themselves. Each token that a task brings takes the
 hand-over of a cache line between cores (`--line`, ns). Memory is counted beside that with `--memory-bandwidth 300`
 (GB/s), of a machine with as many cores as the most workers; `--l3 256MiB` and `--domains 8`: its last-level caches.
+
+`--measured` runs each number of workers on as many cores, in turns (`--rounds`, of `--seconds` each), and simulates the
+most of them as `--recorded` does, from tasks on one of these cores; "tasks take": how many times as long beside all
+others. "measured by both": what
+is left for the scheduler to answer for. Below each net stands what the most workers lose to what.
 
 `--sums` measures a fan-in by the three strategies on 1 and 2 workers and simulates it on 64.
 """
@@ -18,6 +24,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from measured_scaling import show_measured
 from recorded_scaling import show_recorded
 
 from znnpy.profile.sum_strategies import compare_sums
@@ -30,7 +37,10 @@ def main() -> None:
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--recorded", nargs="+", metavar="NET")
+    what.add_argument("--measured", nargs="+", metavar="NET")
     what.add_argument("--sums", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3, help="of --measured")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a round of --measured")
     parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--forward", action="store_true", help="passes of a patch, not updates")
     parser.add_argument("--updates", type=int, default=10)
@@ -42,6 +52,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.sums:
         show_sums()
+    elif chosen.measured:
+        show_measured(chosen)
     else:
         show_recorded(chosen)
 
