@@ -62,6 +62,20 @@ TOGETHER, FEWEST = 8, 4
 ZEROS_SHARE = 0.25
 
 
+class _Made(NamedTuple):
+    """The spectra of an edge's filters that are made for a pass: by which step, where, and how they lie.
+
+    `exchanged`: with inputs and outputs exchanged, not conjugate.
+    """
+
+    step: Step
+    build: Build
+    edge: Edge
+    place: Filters
+    serves: Pass
+    exchanged: bool
+
+
 class _Planes(NamedTuple):
     """Some planes of tiles of filters that one task transforms, into a buffer of all of them; columns come later."""
 
@@ -112,6 +126,7 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
         _exchanges(build, edge, backward=backward),
     )
     serves = PASS_OF[against(edge) if backward else along(edge)]
+    made = _Made(step, build, edge, w, serves, exchanged)
     parts, planes = plane_parts(build, edge, w), []
     # Of first layers alone, whose filters are updated last and read first: others wait for nobody, and planes that
     # are written and read take longer. Kept ones are made by a single worker.
@@ -125,17 +140,15 @@ def _make(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
         ]
         planes = [_Planes(place, *end) for end in ends]
     for first, images in phases(build, edge):
-        _make_phase(step, build, edge, w, serves, first, images, planes, exchanged=exchanged)
+        _make_phase(made, first, images, planes)
     if planes:
-        what = Identity(edge.name, serves, Part.FILTER_TILES)
-        _emit_columns_to(step, build, w, planes[0].place, what, conjugate=not exchanged)
+        _emit_columns_to(made, planes[0].place)
     join(step, w.place)
 
 
-def _emit_columns_to(
-    step: Step, build: Build, w: Filters, place: Buffer, what: Identity, *, conjugate: bool
-) -> None:
+def _emit_columns_to(made: _Made, place: Buffer) -> None:
     """Declare the transforms of all columns along z, from planes to spectra."""
+    step, build, edge, w, serves, exchanged = made
     vectors, points = w.inputs * w.blocks, w.tile[0]
     columns = frequencies(w.tile) // points
     planes = End(place.address, plane_floats(w.tile), PAIR, planes_floats(w.tile))
@@ -144,60 +157,38 @@ def _emit_columns_to(
     join(step, place)
     emit_columns_to(
         step, build, Columns(points, columns, vectors, spectra, planes, LANES),
-        len(build.layout.grain.ranges(columns, seconds)), what, seconds, place.region(),
-        w.place.region(), conjugate=conjugate,
+        len(build.layout.grain.ranges(columns, seconds)), Identity(edge.name, serves, Part.FILTER_TILES), seconds,
+        place.region(), w.place.region(), conjugate=not exchanged,
     )  # fmt: skip
 
 
-def _make_phase(
-    step: Step,
-    build: Build,
-    edge: Edge,
-    w: Filters,
-    serves: Pass,
-    first: Triple,
-    channels: int,
-    planes: Sequence[_Planes],
-    *,
-    exchanged: bool,
-) -> None:
+def _make_phase(made: _Made, first: Triple, channels: int, planes: Sequence[_Planes]) -> None:
     """Declare the spectra of the taps that meet a phase; idle lanes before the next phase get those of no tap.
 
     `planes`: those of each task, where columns are transformed by others.
     """
+    _, build, edge, w, _, exchanged = made
     parameter = build.parameters[edge.name]
     taps, seconds = Taps.of(build, edge, first), tile_seconds(w.tile, FILTER_RATE)
     for run in runs(parameter, channels, exchanged=exchanged):
         least = max(1, min(TOGETHER, run.channels // FEWEST))
         for low, high in build.layout.grain.ranges(run.channels, run.channels * seconds, least):
             for part in planes or (None,):
-                _transform(
-                    step, build, edge, w, serves, run, low, high, taps, part, exchanged=exchanged
-                )
+                _transform(made, run, low, high, taps, part)
     inputs = parameter.packed_shape[1]
     idle = apart_of(build, edge) - inputs
     for block in range(w.blocks if idle and not exchanged else 0):
         own = Run(parameter.pieces[0], 0, 0, idle, 0, channels + inputs, idle, block)
         # No tap: zeros for idle lanes, so that products need not know of them.
         none = taps._replace(size=(0, 0, 0))
-        _transform(step, build, edge, w, serves, own, 0, idle, none, None, exchanged=False)
+        _transform(made, own, 0, idle, none)
 
 
 def _transform(
-    step: Step,
-    build: Build,
-    edge: Edge,
-    w: Filters,
-    serves: Pass,
-    run: Run,
-    low: int,
-    high: int,
-    taps: Taps,
-    planes: _Planes | None,
-    *,
-    exchanged: bool,
+    made: _Made, run: Run, low: int, high: int, taps: Taps, planes: _Planes | None = None
 ) -> None:
     """Declare the spectra of filters low..high of a run, or some planes of them."""
+    step, build, edge, w, serves, exchanged = made
     parameter, piece = build.parameters[edge.name], run.piece
     before, strides = taps.places(parameter, piece)
     # A strand for each first image and block: all tasks write the same frequencies, side by side.
