@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +16,7 @@ from nets_of_backends import PADDED, SIGMOID, run_folder
 
 import znnpy
 from znnpy.backends.napari_prediction import image_of, predict_layer, predicted
-from znnpy.errors import VolumeError
+from znnpy.errors import RunError, VolumeError
 
 RNG = np.random.default_rng(0)
 ONE = {"layers": [{"conv": {"channels": 1, "size": 3}}]}
@@ -105,10 +108,44 @@ def test_units_of_napari() -> None:
     assert image_of(of_napari(image(3, 7, 5), (5.0, 2.0, 3.0)))[1] == (5, 2, 3)
 
 
-def test_the_widget_goes_on_while_it_is_predicted(tmp_path: Path) -> None:
+def test_the_widget_goes_on_while_it_is_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(monkeypatch)
     run = run_folder(tmp_path / "run", ONE, data={"target": "mask"}, training=NUMBERS)
-    future = predict_layer(plain(image(6, 9, 8)), run, min_size=1)
-    assert [kind for *_, kind in future.result(60)] == ["image", "labels"]
+    came: list[Any] = []
+    worker = predict_layer(plain(image(6, 9, 8)), run, min_size=1)
+    # Another thread's call would show that layers are added where no thread but napari's own may.
+    worker.returned.connect(lambda layers: came.append((threading.current_thread(), layers)))
+    until = time.monotonic() + 60
+    while not came and time.monotonic() < until:
+        app.processEvents()
+    ((thread, layers),) = came
+    assert thread is threading.main_thread()
+    assert [kind for *_, kind in layers] == ["image", "labels"]
+
+
+def test_what_is_refused_is_told_in_naparis_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(monkeypatch)
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, _: told.append((kind, error)))
+    predict_layer(plain(image(6, 9, 8)), tmp_path)
+    until = time.monotonic() + 60
+    while not told and time.monotonic() < until:
+        app.processEvents()
+    ((kind, error),) = told
+    assert issubclass(kind, RunError)
+    assert "is not a run directory" in str(error)
+
+
+def application(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Qt without a screen; skipped where napari or Qt is not installed."""
+    pytest.importorskip("napari.types")
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    widgets = pytest.importorskip("qtpy.QtWidgets", exc_type=ImportError)
+    return widgets.QApplication.instance() or widgets.QApplication([])
 
 
 def test_layers_come_into_a_viewer(tmp_path: Path) -> None:
@@ -124,10 +161,7 @@ def test_layers_come_into_a_viewer(tmp_path: Path) -> None:
 
 
 def test_napari_makes_the_widget(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("napari.types")
-    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
-    widgets = pytest.importorskip("qtpy.QtWidgets", exc_type=ImportError)
-    app = widgets.QApplication.instance() or widgets.QApplication([])
+    app = application(monkeypatch)
     widget = pytest.importorskip("magicgui").magicgui(predict_layer)
     assert app is not None
     assert [it.name for it in widget][:4] == ["layer", "run", "objects", "min_size"]

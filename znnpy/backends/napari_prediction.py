@@ -1,7 +1,7 @@
 """napari's widget that predicts a layer with a run: values as an image, and objects or classes as labels."""
 
-import concurrent.futures
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -25,9 +25,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 _KINDS = {"boundary": "boundary", "affinity": "affinity", "mask": "foreground"}
 """By target, the kind of prediction that objects are made of."""
 # The widget's annotations are values, or texts of full names: napari looks these up without this module.
-_WORKER = concurrent.futures.ThreadPoolExecutor(
-    1, "znnpy"
-)  # a prediction at a time, as each takes all cores
+_ALONE = Lock()  # a prediction at a time, as each takes all cores
 
 
 def predict_layer(
@@ -35,12 +33,28 @@ def predict_layer(
     run: Annotated[Path, {"mode": "d", "label": "run"}],
     objects: bool = True,
     min_size: int = 50,
-) -> "concurrent.futures.Future[list[napari.types.LayerDataTuple]]":
+) -> "napari.qt.threading.FunctionWorker[list[napari.types.LayerDataTuple]]":
     """Predict an image layer with a run, or with another program's model, while napari goes on.
 
-    `objects`: labels as well, of objects of `min_size` voxels and more, or of classes.
+    `objects`: labels as well, of objects of `min_size` voxels and more, or of classes. Layers are added, and
+    errors told, in napari's own thread: no other may touch its window.
     """
-    return _WORKER.submit(predicted, layer, run, objects, min_size)
+    from napari.qt.threading import create_worker
+
+    return create_worker(
+        _alone,
+        layer,
+        run,
+        objects,
+        min_size,
+        _start_thread=True,
+        _progress={"desc": f"predicting {layer.name}"},
+    )
+
+
+def _alone(layer: Any, run: Path, objects: bool, min_size: int) -> list[LayerData]:
+    with _ALONE:
+        return predicted(layer, run, objects, min_size)
 
 
 def predicted(
