@@ -35,8 +35,8 @@ GROUPS = 4
 ALL = (1 << BEHIND) - 1
 EVERY = (1 << LANES) - 1
 # Words of a unit: z and x of its first output; bits of voxels that are there, of those behind it, of outputs; whether
-# all of its voxels lie in the source, and all of its outputs in the target. Of a group: how many units it has; whether all their planes lie in the source,
-# and the bits of what lies behind its units in such planes; then its units.
+# all of its voxels lie in the source, and all of its outputs in the target. Of a group: how many units it has; whether
+# all their planes lie in the source, and the bits of what lies behind its units in such planes; then its units.
 Z, X, _SEEN, _BEHIND, MADE, _WHOLE, FULL, _WORDS = range(8)
 _COUNT, _DEEP, _BITS, _FIRST = range(4)
 GROUP_BYTES = -(-8 * (_FIRST + _WORDS * UNITS) // 64) * 64
