@@ -148,8 +148,12 @@ def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> Non
     target = voxels.gradient + block * _block_step(args, args[AT.gradient_block])
     if args[AT.lanes] == 1:
         for c in range(real):
-            value = load(tile + VECTOR_BYTES * c)
-            store_masked(target + 4 * args[AT.gradient_block] * c, voxels.inside, value)
+            value, here = load(tile + VECTOR_BYTES * c), target + 4 * args[AT.gradient_block] * c
+            # Stores with masks take many times as long where vectors have 8 lanes.
+            if voxels.width == LANES:
+                store(here, value)
+            else:
+                store_masked(here, voxels.inside, value)
     else:
         # Pad lanes of the gradient stay 0, as every block's do.
         zero_pad(tile, real)
