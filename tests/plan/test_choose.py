@@ -15,7 +15,7 @@ from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method, Plan, choose
 from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.choose import DIRECT, candidates, estimated_seconds
-from znnpy.plan.cost import MOST_PLANAR
+from znnpy.plan.cost import MOST_PLANAR, PLANAR_INPUTS
 from znnpy.plan.joint_choice import cheapest
 from znnpy.plan.tiles import best_tiles, lattices, tile_count
 from znnpy.plan.types import SHARED
@@ -234,11 +234,12 @@ def in_a_row(images, size=(3, 3, 3), stride=(1, 1, 1)):
 
 
 def test_only_images_of_inputs_lie_planar_in_forward_passes_alone():
-    first, second = in_a_row(8)
+    first, second = in_a_row(PLANAR_INPUTS)
     assert (first.planar, second.planar) == (True, False)
+    assert not any(shape.planar for shape in in_a_row(PLANAR_INPUTS + 1))
     # Few channels may lie planar at both ends; then lanes go over tiles.
     assert (first.between, second.between) == (True, False)
-    assert (Method("winograd") in candidates(first)) == (MOST_PLANAR >= 8)
+    assert (Method("winograd") in candidates(first)) == (MOST_PLANAR >= PLANAR_INPUTS)
     assert Method("winograd") not in candidates(replace(first, between=False))
     assert Method("winograd") in candidates(second)
     assert (dense(first).planar, dense(second).planar) == (True, False)  # lanes go over tiles
@@ -300,7 +301,7 @@ def test_an_input_that_not_only_convolutions_read_lies_in_blocks():
 
 @pytest.mark.parametrize(
     ("images", "stride", "few"),
-    [(8, 1, True), (9, 1, False), (2, 2, True), (3, 2, False), (4, (1, 2, 2), True)],
+    [(PLANAR_INPUTS, 1, True), (9, 1, False), (2, 2, True), (3, 2, False), (2, (1, 2, 2), True)],
 )
 def test_phases_of_few_planar_images_lie_in_one_vector(images, stride, few):
     stride = stride if isinstance(stride, tuple) else (stride,) * 3

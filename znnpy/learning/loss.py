@@ -52,7 +52,8 @@ class LossKernel:
     """How a loss is computed in float32.
 
     `gradient`: the kernel of loss and gradient, or "module:name" of it. Its words begin as those of
-    `znnpy_kernels.layers.loss_rows`; the loss's own numbers may follow. `biases`: it adds up the bias gradient.
+    `znnpy_kernels.layers.loss_rows`; the loss's own numbers may follow. `biases`: it applies the gradient of a relu, as
+    `relu_slope` says, and adds up that of the bias.
     `sums`: the kernel of sums over whole feature maps, which come before the gradient (losses of overlap).
     `pairs`: weights are shares of pairs of voxels (MALIS).
     """

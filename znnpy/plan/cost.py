@@ -37,6 +37,9 @@ LANES_COUNTED = 16  # of the widest vector, AVX-512: fewer output channels cost 
 MOST_PLANAR = LANES // 2 if LANES > 4 else 0
 TAPS = 3  # of filters that have tiles along an axis
 FEW_IMAGES = 8  # channels; so few lie planar, without idle lanes (docs/design/convolution.md)
+# Channels of an input that is read as it is staged; more fill half of the lanes, and are packed into blocks, which
+# every algorithm reads.
+PLANAR_INPUTS = min(FEW_IMAGES, LANES // 2)
 # Where the estimates differ by more than this, measuring cannot change the choice.
 # Larger: more hopeless layers are measured, which takes time at a first start. Smaller: an estimate
 # that is off decides alone.
@@ -66,7 +69,7 @@ def lies_planar(network: Network, name: str) -> bool:
     Its staged data are used as they are. Depthwise convolutions read blocks of channels.
     """
     node = network.node(name)
-    if node.kind != "input" or node.channels > FEW_IMAGES:
+    if node.kind != "input" or node.channels > PLANAR_INPUTS:
         return False
     planar = {"conv", "crop"}
     edges = network.outgoing(name)

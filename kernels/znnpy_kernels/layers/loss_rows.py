@@ -4,7 +4,8 @@
 addresses in block 0; `*_block`, `*_z`, `*_y` strides in floats; `lanes` is LANES, or 1 where both are planar.
 `target` and `weight` are planar float32 [channel][z][y][x] with x contiguous; `weight` 0 means all ones. With
 `places` != 0 they are offsets in bytes from the two addresses that stand there (the second 0: all ones), so that the
-arrays may change from step to step. `channels` counts real channels, `planes`, `rows`, `width` voxels.
+arrays may change from step to step. `channels` counts real channels, `planes`, `rows`, `width` voxels. `relu_slope`:
+that of the output's function where its values are not positive, 1 if others apply that function's gradient.
 
 A voxel of weight 0 has no target: its target may be NaN or Inf. NaN and Inf in `output` are not hidden by a weight
 of 0.
@@ -36,7 +37,7 @@ AT = words(
     "output output_block output_z output_y gradient gradient_block gradient_z gradient_y target "
     "target_image target_z target_y weight weight_image weight_z weight_y normaliser partial "
     "channels planes rows width lanes places bias_gradient bias_block gamma:float ones:float "
-    "zeros:float smoothing:float classes",
+    "zeros:float smoothing:float classes relu_slope:float",
 )
 
 
@@ -147,8 +148,12 @@ def store_block(args: Any, tile: int, voxels: Any, block: int, real: int) -> Non
     target = voxels.gradient + block * _block_step(args, args[AT.gradient_block])
     if args[AT.lanes] == 1:
         for c in range(real):
-            value = load(tile + VECTOR_BYTES * c)
-            store_masked(target + 4 * args[AT.gradient_block] * c, voxels.inside, value)
+            value, here = load(tile + VECTOR_BYTES * c), target + 4 * args[AT.gradient_block] * c
+            # Stores with masks take many times as long where vectors have 8 lanes.
+            if voxels.width == LANES:
+                store(here, value)
+            else:
+                store_masked(here, voxels.inside, value)
     else:
         # Pad lanes of the gradient stay 0, as every block's do.
         zero_pad(tile, real)

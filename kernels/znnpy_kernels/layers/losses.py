@@ -3,7 +3,8 @@
 The words are those of `loss_rows`. `normaliser` is the address of one float32, 1 / (sum of weights). `partial` gets
 two float64: the sum of weight * loss and the sum of weight * wrong over the part, not multiplied by the normaliser.
 `bias_gradient` (elementwise losses; 0: not wanted) gets the sum of the gradient over the part for each channel,
-LANES floats a block, pad 0, blocks `bias_block` floats apart.
+LANES floats a block, pad 0, blocks `bias_block` floats apart. With a `relu_slope` the gradient of that function is
+applied to what is written and added up.
 
 A loss is the weighted mean over voxels and output channels, so the sum of weights runs over both; a loss of classes
 is the weighted mean over voxels, and the weight is read from the first channel only. `classes` is the address of a
@@ -85,6 +86,17 @@ def _malis(args: Any, x: Any, t: Any) -> Any:
 
 
 @inlined
+def _before_relu(args: Any, x: Any, gradient: Any) -> Any:
+    """Return the gradient by the sum that x is the relu, or leaky relu, of."""
+    below = float_argument(args[AT.relu_slope])
+    if below == 1.0:
+        return gradient
+    # 0 * Inf would be NaN; a NaN in x is not positive, nor is it hidden.
+    low = gradient * splat(below) if below != 0.0 else splat(0.0)
+    return select(x <= splat(0.0), low, gradient)
+
+
+@inlined
 def _elementwise_chunk(
     args: Any, loss: Any, voxels: Any, tile: int, biases: int, block: int, sums: Any
 ) -> Any:
@@ -95,11 +107,12 @@ def _elementwise_chunk(
     for c in range(real):
         w = weights_of(args, voxels, block * LANES + c)
         truth = targets_of(args, voxels, block * LANES + c, w)
-        value, slope, wrong = loss(args, load(tile + VECTOR_BYTES * c), truth)
+        x = load(tile + VECTOR_BYTES * c)
+        value, slope, wrong = loss(args, x, truth)
         # In float64 over the part; lanes outside may hold anything, and are left out.
         losses = losses + to_doubles(select(voxels.inside, w * value, splat(0.0)))
         wrongs = wrongs + to_doubles(select(wrong, w, splat(0.0)))
-        gradient = slope * (w * normaliser)
+        gradient = _before_relu(args, x, slope * (w * normaliser))
         store(tile + VECTOR_BYTES * c, gradient)
         if args[AT.bias_gradient]:
             # Lanes outside have weight 0, but 0 * Inf is NaN: selected.

@@ -229,16 +229,20 @@ def unpack_images(args: Any, worker: int) -> None:
             source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = array + args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, args[at.width], LANES):
-                width = min(args[at.width] - x, LANES)
-                if width == LANES:
-                    transpose_tile(source + VECTOR_BYTES * x, VECTOR_BYTES, tile, VECTOR_BYTES)
-                else:
-                    load_tile(source + VECTOR_BYTES * x, VECTOR_BYTES, width, LANES, tile)
+                width, step = min(args[at.width] - x, LANES), 4 * args[at.target_image]
+                here, there = source + VECTOR_BYTES * x, target + 4 * x
+                # Rows of the tile are channels: the pad lanes are rows that are not stored.
+                if width < LANES:
+                    load_tile(here, VECTOR_BYTES, width, LANES, tile)
                     transpose_tile(tile, VECTOR_BYTES, tile, VECTOR_BYTES)
-                # Rows of the tile are channels now: the pad lanes are rows that are not stored.
-                store_tile(
-                    tile, target + 4 * x, 4 * args[at.target_image], args[at.channels], width
-                )
+                    store_tile(tile, there, step, args[at.channels], width)
+                elif args[at.channels] == LANES:
+                    transpose_tile(here, VECTOR_BYTES, there, step)
+                else:
+                    transpose_tile(here, VECTOR_BYTES, tile, VECTOR_BYTES)
+                    # Stores with masks take many times as long where vectors have 8 lanes.
+                    for channel in range(args[at.channels]):
+                        store(there + channel * step, load(tile + VECTOR_BYTES * channel))
 
 
 @inlined

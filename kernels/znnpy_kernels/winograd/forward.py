@@ -127,7 +127,7 @@ def _rows(
                 if finished:
                     finish_run(form, args, block, place, run, made, there, column)
                 if taken:
-                    transform_run(form, args, block, place, run, seen, here, column)
+                    transform_run(form, args, block, place, run, seen, loose, here, column)
                 tile += run
                 continue
             if finished:

@@ -34,6 +34,7 @@ from znnpy_kernels.winograd.planar_lines import (
 )
 from znnpy_kernels.winograd.planar_products import TOGETHER, column_products
 from znnpy_kernels.winograd.planar_units import (
+    FULL,
     GROUPS,
     MADE,
     TABLE_BYTES,
@@ -52,7 +53,7 @@ AT = words(planes.AT, "filters")
 ROOM = 3 << 17
 """Bytes of the rings of groups that march together: they stay in an L2 cache."""
 _ask_to_write, _ask_for_values = asking_of(new=True, write=True), asking_of(new=True)
-_finish_lines = finish_lines_of(AT)
+_finish_lines, _finish_some = finish_lines_of(AT, whole=True), finish_lines_of(AT)
 _spare = inlined(spare_vectors)
 
 
@@ -123,20 +124,21 @@ def _finish(
         _ask_to_write(form, target + ahead * args[AT.target_y], 4 * args[AT.target_z])
         if args[AT.output]:
             _ask_for_values(form, value + ahead * args[AT.output_y], 4 * args[AT.output_z])
-        _finish_lines(
-            form,
-            args,
+        bias, value_z, target_z = (
             args[AT.bias] + 4 * channel,
-            value,
             4 * args[AT.output_z],
-            spare + unit * VECTOR_BYTES,
-            UNITS * VECTOR_BYTES,
-            target,
             4 * args[AT.target_z],
-            unit_word(table, group, unit, MADE),
-            args[AT.target_size_z] - z,
-            total,
         )
+        made, count = unit_word(table, group, unit, MADE), args[AT.target_size_z] - z
+        here, step = spare + unit * VECTOR_BYTES, UNITS * VECTOR_BYTES
+        if unit_word(table, group, unit, FULL):
+            _finish_lines(
+                form, args, bias, value, value_z, here, step, target, target_z, made, count, total
+            )
+        else:
+            _finish_some(
+                form, args, bias, value, value_z, here, step, target, target_z, made, count, total
+            )
 
 
 @inlined

@@ -70,6 +70,14 @@ def _load_masked(b: ir.IRBuilder, address: Value, mask: Value) -> Value:
     return b.call(function, [pointer, ir.Constant(number, 4), mask, ZERO_VECTOR])
 
 
+def _load_whole(b: ir.IRBuilder, address: Value, mask: Value) -> Value:
+    return load_vector(b, float_pointer(b, address))
+
+
+def _store_whole(b: ir.IRBuilder, value: Value, pointer: Value, mask: Value) -> None:
+    store_vector(b, value, pointer)
+
+
 def depth_lines_of(line: Line, count: Count) -> Any:
     """The intrinsic `(form, source, step, target, target_step)`: a vector of each of some planes, along z."""
 
@@ -290,13 +298,16 @@ def unsort_lines(
     return types.void(*[types.int64] * 4), codegen
 
 
-def finish_lines_of(at: Any) -> Any:
+def finish_lines_of(at: Any, *, whole: bool = False) -> Any:
     """The intrinsic `(form, arguments, bias, values, values_step, source, step, target, ...)`, which finishes lines.
 
     Products of a tile's points along z, back along z, with the epilogue of `direct.epilogue`, to the first `count`
-    new planes of the target, in lanes whose `bits` are set; `total`: address of a vector to which what is stored is
-    added, or 0. `at`: the kernel's words, `bias`: address of a float, `values`: of y.
+    new planes of the target, in lanes whose `bits` are set; `whole`: to all of both. `total`: address of a vector to
+    which what is stored is added, or 0. `at`: the kernel's words, `bias`: address of a float, `values`: of y.
     """
+    # Stores with masks take many times as long where vectors have 8 lanes.
+    load: Callable[..., Value] = _load_whole if whole else _load_masked
+    keep: Callable[..., None] = _store_whole if whole else store_masked
 
     def finish_lines(
         typingctx: Any,
@@ -335,17 +346,18 @@ def finish_lines_of(at: Any) -> Any:
                 target_line(b, sums),
                 lambda: [load_broadcast(b, float_pointer(b, bias))] * new,
                 lambda: [
-                    _load_masked(b, stepped(b, values, values_step, z), mask)
+                    load(b, stepped(b, values, values_step, z), mask)
                     for z, mask in enumerate(masks)
                 ],
             )
             for z, (value, mask) in enumerate(zip(done, masks, strict=True)):
-                store_masked(b, value, float_pointer(b, stepped(b, target, target_step, z)), mask)
+                keep(b, value, float_pointer(b, stepped(b, target, target_step, z)), mask)
             with b.if_then(b.icmp_signed("!=", total, word(0))):
                 place = float_pointer(b, total)
                 added = load_vector(b, place)
                 for value, mask in zip(done, masks, strict=True):
-                    added = b.fadd(added, b.select(mask, value, ZERO_VECTOR))
+                    counted = value if whole else b.select(mask, value, ZERO_VECTOR)
+                    added = b.fadd(added, counted)
                 store_vector(b, added, place)
             return context.get_dummy_value()
 

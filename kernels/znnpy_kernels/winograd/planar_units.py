@@ -33,11 +33,12 @@ VECTORS = UNITS + 1  # of a row: its units, and what lies behind them
 GROUPS = 4
 """Groups that march together, at most."""
 ALL = (1 << BEHIND) - 1
-ALL_BEHIND = sum(ALL << (8 * unit) for unit in range(UNITS))
-# Words of a unit: z and x of its first output; bits of voxels that are there, of those behind it, of outputs. Of a
-# group: how many units it has, and whether all their voxels lie in the source; then its units.
-Z, X, _SEEN, _BEHIND, MADE, _WORDS = range(6)
-_COUNT, _INSIDE, _FIRST = range(3)
+EVERY = (1 << LANES) - 1
+# Words of a unit: z and x of its first output; bits of voxels that are there, of those behind it, of outputs; whether
+# all of its voxels lie in the source, and all of its outputs in the target. Of a group: how many units it has; whether
+# all their planes lie in the source, and the bits of what lies behind its units in such planes; then its units.
+Z, X, _SEEN, _BEHIND, MADE, _WHOLE, FULL, _WORDS = range(8)
+_COUNT, _DEEP, _BITS, _FIRST = range(4)
 GROUP_BYTES = -(-8 * (_FIRST + _WORDS * UNITS) // 64) * 64
 TABLE_BYTES = GROUPS * GROUP_BYTES
 
@@ -54,7 +55,10 @@ _source_lines, _border_lines = (
     depth_lines_of(source_line, _points),
     border_lines_of(source_line, _points),
 )
-_gradient_lines = border_lines_of(gradient_line, _new)
+_gradient_lines, _border_gradients = (
+    depth_lines_of(gradient_line, _new),
+    border_lines_of(gradient_line, _new),
+)
 _ask, _ask_for_gradients = asking_of(), asking_of(new=True)
 
 
@@ -66,15 +70,18 @@ def _bits(low: int, high: int) -> int:
 
 
 @inlined
-def _note(table: int, group: int, unit: int, image: Any, size_x: int, z: int, x: int) -> None:
-    """Note the unit whose first output lies at z, x of a target of `size_x` voxels along x."""
+def _note(
+    form: Any, table: int, group: int, unit: int, image: Any, sizes: Any, z: int, x: int
+) -> None:
+    """Note the unit whose first output lies at z, x of a target of `sizes` voxels along z and x."""
     at = longs(table + group * GROUP_BYTES)
     start, size = x - image[9], image[6]
     here = _FIRST + unit * _WORDS
     at[here + Z], at[here + X] = z, x
     at[here + _SEEN] = _bits(-start, size - start)
     at[here + _BEHIND] = _bits(-start - LANES, size - start - LANES) & ALL
-    at[here + MADE] = _bits(0, size_x - x)
+    at[here + MADE] = _bits(0, sizes[1] - x)
+    at[here + FULL] = at[here + MADE] == EVERY and z + form.new_z <= sizes[0]
 
 
 @inlined
@@ -82,17 +89,19 @@ def _complete(form: Any, table: int, group: int, count: int, image: Any) -> None
     """Close a group of so many units: the first one stands in for those that it has not, and makes nothing there."""
     at = longs(table + group * GROUP_BYTES)
     at[_COUNT] = count
-    inside = True
+    deep, bits = True, 0
     for unit in range(UNITS):
         here = _FIRST + unit * _WORDS
         if unit >= count:
             for number in range(_WORDS):
                 at[here + number] = at[_FIRST + number]
-            at[here + MADE] = 0
+            at[here + MADE], at[here + FULL] = 0, 0
         z = at[here + Z] - image[7]
-        inside = inside and z >= 0 and z + form.points_z <= image[4]
-        inside = inside and at[here + _SEEN] == (1 << LANES) - 1 and at[here + _BEHIND] == ALL
-    at[_INSIDE] = inside
+        inside = z >= 0 and z + form.points_z <= image[4]
+        at[here + _WHOLE] = inside and at[here + _SEEN] == EVERY
+        deep = deep and inside
+        bits |= at[here + _BEHIND] << (8 * unit)
+    at[_DEEP], at[_BITS] = deep, bits
 
 
 @inlined
@@ -113,7 +122,7 @@ def dealt(
     units of the next one.
     """
     if z < sizes[0]:
-        _note(table, groups, count, image, sizes[1], z, x)
+        _note(form, table, groups, count, image, sizes, z, x)
         count += 1
     if count == UNITS or (count and last):
         _complete(form, table, groups, count, image)
@@ -129,7 +138,7 @@ def unit_count(table: int, group: int) -> Any:
 
 @inlined
 def unit_word(table: int, group: int, unit: int, word: int) -> Any:
-    """Return a word of a unit: Z, X or MADE."""
+    """Return a word of a unit: Z, X, MADE or FULL."""
     return longs(table + group * GROUP_BYTES)[_FIRST + unit * _WORDS + word]
 
 
@@ -153,7 +162,7 @@ def _transform(
     form: Any, at: Any, image: Any, source: int, spare: int, target: int, column: int
 ) -> None:
     """A row of one channel of a group, transformed along z and x, to vectors `column` bytes from each other."""
-    along_z, size, inside = 4 * image[2], image[4], at[_INSIDE]
+    along_z, size = 4 * image[2], image[4]
     row = VECTORS * VECTOR_BYTES
     behind = spare + form.points_z * row
     for unit in range(UNITS):
@@ -161,7 +170,8 @@ def _transform(
         to = spare + unit * VECTOR_BYTES
         # The rows that the next tile along y sees.
         _ask(form, place + 4 * form.new_y * image[3], along_z)
-        if inside:
+        # A row of an image has a border at two of its units alone.
+        if at[_FIRST + unit * _WORDS + _WHOLE]:
             _source_lines(form, place, along_z, to, row)
         else:
             bits = at[_FIRST + unit * _WORDS + _SEEN]
@@ -173,8 +183,8 @@ def _transform(
         _place(at, 3, image, source),
     )
     for point in range(form.points_z):
-        bits, by = ALL_BEHIND, point * along_z + VECTOR_BYTES
-        if not inside:
+        bits, by = at[_BITS], point * along_z + VECTOR_BYTES
+        if not at[_DEEP]:
             bits = 0
             for unit in range(UNITS):
                 bits |= _behind(at, unit, places[unit][1] + point, size)
@@ -254,7 +264,11 @@ def rows_of_gradients(
                     place = source + 4 * (z * image[2] + at[here + X])
                     _ask_for_gradients(form, place + 4 * form.new_y * image[3], 4 * image[2])
                     into = spare + unit * VECTOR_BYTES
-                    _gradient_lines(form, place, 4 * image[2], bits, 0, image[4] - z, into, width)
+                    if at[here + FULL]:
+                        _gradient_lines(form, place, 4 * image[2], into, width)
+                    else:
+                        along_z, high = 4 * image[2], image[4] - z
+                        _border_gradients(form, place, along_z, bits, 0, high, into, width)
                 for point in range(form.points_z):
                     first = to + point * POINTS * column
                     sort_gradients(spare + point * width, VECTOR_BYTES, first, column)

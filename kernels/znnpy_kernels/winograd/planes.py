@@ -85,7 +85,7 @@ def holds(place: int, size: int, dilation: int, count: int) -> Any:
 
 
 @inlined
-def _seen(place: int, size: int, dilation: int, points: int) -> Any:
+def seen_of(place: int, size: int, dilation: int, points: int) -> Any:
     """The first voxel of a tile of `points` that lies in the source, and how many do; it may begin before."""
     # A tile of the data gradient may begin before the source, among zeros.
     first = max(0, cover(-place, dilation))
@@ -93,7 +93,7 @@ def _seen(place: int, size: int, dilation: int, points: int) -> Any:
 
 
 @inlined
-def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
+def copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
     """Vectors of a plane from place to place; pairs along z, x."""
     for z in range(counts[0]):
         for x in range(counts[1]):
@@ -101,7 +101,7 @@ def _copied(source: int, steps: Any, counts: Any, target: int, to: Any) -> None:
 
 
 @inlined
-def _zeros(target: int, vectors: int) -> None:
+def zeros(target: int, vectors: int) -> None:
     for vector in range(vectors):
         store(target + vector * VECTOR_BYTES, splat(0.0))
 
@@ -122,13 +122,13 @@ def _transformed(
     whole = inside and whole_z and holds(place[2], size_x, args[AT.dilation_x], form.points_x)
     # Tiles at a border are copied between zeros, so one transform without tests serves all.
     if not whole:
-        _zeros(loose, compiled_plane(form))
+        zeros(loose, compiled_plane(form))
         if inside:
-            first_z, seen_z = _seen(place[0], size_z, args[AT.dilation_z], form.points_z)
-            first_x, seen_x = _seen(place[2], size_x, args[AT.dilation_x], form.points_x)
+            first_z, seen_z = seen_of(place[0], size_z, args[AT.dilation_z], form.points_z)
+            first_x, seen_x = seen_of(place[2], size_x, args[AT.dilation_x], form.points_x)
             begin = source + first_z * steps[0] + first_x * steps[1]
             to = loose + first_z * packed[0] + first_x * packed[1]
-            _copied(begin, steps, (seen_z, seen_x), to, packed)
+            copied(begin, steps, (seen_z, seen_x), to, packed)
     # From the third column on: the first two are shared with this tile.
     ask_to_read(form, ahead + (form.points_x - form.new_x) * steps[1], steps[0], steps[1])
     here, by = (source, steps) if whole else (loose, packed)
@@ -170,18 +170,18 @@ def _finished(
     outputs = form.new_z * form.new_x * VECTOR_BYTES
     value, values = value + place[2] * VECTOR_BYTES, loose + outputs
     if args[AT.output] and not whole:
-        _copied(value, value_steps, made, values, packed)
+        copied(value, value_steps, made, values, packed)
     here, by = (target, steps) if whole else (loose, packed)
     seen, seen_by = (value, value_steps) if whole else (values, packed)
     if args[AT.accumulate] and not whole:
-        _copied(target, steps, made, loose, packed)
+        copied(target, steps, made, loose, packed)
     bias = args[AT.bias] + block * VECTOR_BYTES
     target_plane(form, args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
     # From what was stored, as the gradient of the function is applied by then.
     if args[AT.bias_gradient]:
         _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
     if not whole:
-        _copied(loose, packed, made, target, steps)
+        copied(loose, packed, made, target, steps)
 
 
 @inlined

@@ -1,7 +1,8 @@
-"""Runs of tiles side by side along x whose voxels and outputs all lie inside, where planes have few columns.
+"""Runs of tiles side by side along x whose voxels and outputs all lie inside along x, where planes have few columns.
 
 What is worked out for each tile elsewhere (`planes`: where it begins, whether it lies inside, what to ask for) takes
-as long as transforms of six vectors. Here it is worked out once a run, and addresses advance from tile to tile.
+as long as transforms of six vectors. Here it is worked out once a run, and addresses advance from tile to tile. Where
+voxels are missing along z, those that are there are copied between zeros, which are written once a run.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from znnpy_kernels.winograd.planes import (
     ask_for_values,
     ask_to_read,
     ask_to_write,
+    copied,
     holds,
     is_thin,
+    seen_of,
     source_plane,
     target_plane,
+    zeros,
 )
 
 # Most tiles of a run: the vectors of a block that are read and then written again, 6 KB, stay in the L1 cache.
@@ -40,9 +44,8 @@ def whole_run(
     if made >= 0 and not holds(z, args[AT.target_size_z], args[AT.dilation_z], form.new_z):
         return 0
     if seen >= 0:
-        z, y, x = z - args[AT.before_z], seen - args[AT.before_y], x - args[AT.before_x]
-        inside = x >= 0 and 0 <= y < args[AT.source_size_y]
-        if not (inside and holds(z, args[AT.source_size_z], args[AT.dilation_z], form.points_z)):
+        y, x = seen - args[AT.before_y], x - args[AT.before_x]
+        if not (x >= 0 and 0 <= y < args[AT.source_size_y]):
             return 0
         run = min(run, (args[AT.source_size_x] - x - form.points_x + form.new_x) // form.new_x)
     return run
@@ -50,7 +53,15 @@ def whole_run(
 
 @inlined
 def transform_run(
-    form: Any, args: Any, block: int, place: Any, tiles: int, row: int, target: int, column: int
+    form: Any,
+    args: Any,
+    block: int,
+    place: Any,
+    tiles: int,
+    row: int,
+    loose: int,
+    target: int,
+    column: int,
 ) -> None:
     """Row `row` of voxels of a run and block, as `planes.transform` makes it; `place`: z, x of the first tile."""
     z, y, x = place[0] - args[AT.before_z], row - args[AT.before_y], place[1] - args[AT.before_x]
@@ -59,9 +70,19 @@ def transform_run(
     step_z, step_x = 4 * args[AT.source_z] * args[AT.dilation_z], VECTOR_BYTES
     # From the third column on: the first two are shared with the tile before.
     ahead = (THIN_AHEAD * form.new_x + form.points_x - form.new_x) * VECTOR_BYTES
+    whole = holds(z, args[AT.source_size_z], args[AT.dilation_z], form.points_z)
+    packed, first, count = form.points_x * VECTOR_BYTES, 0, form.points_z
+    if not whole:
+        first, count = seen_of(z, args[AT.source_size_z], args[AT.dilation_z], form.points_z)
+        zeros(loose, form.points_z * form.points_x)
     for _ in range(tiles):
         ask_to_read(form, here + ahead, step_z, step_x)
-        source_plane(form, here, step_z, step_x, target, column)
+        seen, seen_z = (here, step_z) if whole else (loose, packed)
+        if not whole:
+            steps = step_z, step_x
+            begin, to = here + first * step_z, loose + first * packed
+            copied(begin, steps, (count, form.points_x), to, (packed, VECTOR_BYTES))
+        source_plane(form, seen, seen_z, step_x, target, column)
         here, target = here + form.new_x * VECTOR_BYTES, target + VECTOR_BYTES
 
 

@@ -79,7 +79,7 @@ def test_blocks_of_the_source_apart_beside_the_oracle(
 def test_inputs_of_many_channels_lie_in_blocks() -> None:
     """A block of one channel each made 16,000 tasks of filters of three layers of 256 channels."""
     conv = {"channels": 256, "size": [1, 3, 3], "padding": "same"}
-    few = load_network({"input": 8, "layers": [{"conv": conv}]})
+    few = load_network({"input": 2, "layers": [{"conv": conv}]})
     many = load_network({"input": 256, "layers": [{"conv": conv}] * 3})
     assert lies_planar(few, "input")
     assert not lies_planar(many, "input")

@@ -72,7 +72,7 @@ def test_loss_and_gradient(name: str, lanes: int, channels: int, width: int) -> 
             **output.whole("output", z), **gradient.whole("gradient", z), **target.whole("target", z),
             **weight.whole("weight", z), **NUMBERS, "normaliser": NORMALISER,
             "partial": address(partials) + 8 * entries * z, "channels": channels, "planes": 1, "rows": 3,
-            "width": width, "lanes": lanes, "places": 0, "bias_gradient": 0, "bias_block": 0,
+            "width": width, "lanes": lanes, "places": 0, "bias_gradient": 0, "bias_block": 0, "relu_slope": 1.0,
             "classes": 0, "slopes": slopes,
         }  # fmt: skip
 

@@ -97,7 +97,7 @@ def made(name: str, channels: int, width: int) -> tuple[Any, Any, Any]:
 
 def run(
     name: str, output: Blocked, gradient: Blocked | None, target: Planar, weight: Planar | None,
-    z: int = 0, planes: int = 2, biases: Any = None,
+    z: int = 0, planes: int = 2, biases: Any = None, relu_slope: float = 1.0,
 ) -> Any:  # fmt: skip
     partial = np.full(3, 7.0)
     fields: dict[str, int] = {"weight": 0, "weight_image": 0, "weight_z": 0, "weight_y": 0}
@@ -112,7 +112,7 @@ def run(
         **NUMBERS | numbers, classes=classes,
         normaliser=NORMALISER, partial=partial, channels=output.channels,
         planes=planes, rows=3, width=output.shape[2], lanes=output.lanes, places=0,
-        bias_gradient=0 if biases is None else biases, bias_block=LANES,
+        bias_gradient=0 if biases is None else biases, bias_block=LANES, relu_slope=relu_slope,
     )  # fmt: skip
     assert partial[2] == 7.0
     return partial[:2]
@@ -181,6 +181,31 @@ def test_bias_gradient_is_the_sum_over_the_part(name: str, channels: int, width:
     assert (biases[padded:] == 5).all()
 
 
+@pytest.mark.parametrize("lanes", [1, LANES])
+@pytest.mark.parametrize("relu_slope", [0.0, 0.25])
+@pytest.mark.parametrize("name", ["square", "binomial_cross_entropy", "focal"])
+def test_gradient_of_a_relu_is_applied(name: str, relu_slope: float, lanes: int) -> None:
+    channels, width = LANES + 3, 21
+    x, t, weight = made(name, channels, width)
+    x[0, 0, 0, :5] = [0.0, -0.0, 1e-30, -np.inf, np.nan]
+    output, plain, gradient = (Blocked(channels, x.shape[1:], lanes=lanes) for _ in range(3))
+    output.view[..., 0] = x if lanes == 1 else 0
+    output = output if lanes == 1 else Blocked.of(x, pad=5.0)
+    biases = np.zeros(2 * LANES, np.float32)
+    given = Planar(t), Planar(weight)
+    sums = run(name, output, plain, *given)
+    assert same_bits(
+        run(name, output, gradient, *given, biases=biases, relu_slope=relu_slope), sums
+    )
+    with np.errstate(invalid="ignore"):
+        low = plain.planar() * np.float32(relu_slope) if relu_slope else np.float32(0)
+        expected = np.where(x <= 0, low, plain.planar())
+    np.testing.assert_array_equal(gradient.planar(), expected)
+    with np.errstate(invalid="ignore"):
+        total = np.float64(expected).sum((1, 2, 3))
+    np.testing.assert_allclose(biases[:channels], total, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_planar_images_give_what_blocked_ones_give(name: str) -> None:
     x, t, weight = made(name, LANES + 3, 21)
@@ -212,7 +237,7 @@ def test_targets_and_weights_may_be_elsewhere_at_each_step(name: str, weighted: 
         **NUMBERS | numbers, classes=classes,
         **output.whole("output", 1), **gradient, **strides | {"target": offset, "weight": offset},
         normaliser=NORMALISER, partial=partial, channels=3, planes=1, rows=3,
-        width=7, lanes=LANES, places=places, bias_gradient=0, bias_block=0,
+        width=7, lanes=LANES, places=places, bias_gradient=0, bias_block=0, relu_slope=1.0,
     )  # fmt: skip
     assert same_bits(partial, run(name, output, None, target, weights if weighted else None, 1, 1))
 

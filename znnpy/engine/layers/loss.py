@@ -19,7 +19,7 @@ from znnpy.engine.layers.loss_arguments import Leaf, Parts, joined
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
-from znnpy.engine.tasks.fusion import biased_in_loss
+from znnpy.engine.tasks.fusion import finished_in_loss, slope_of
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import NetworkError
@@ -75,8 +75,8 @@ def emit_loss(step: Step, build: Build, node: Node, objective: Objective) -> Non
 def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
     """Declare a mean over voxels: its total weight is known beforehand, so one pass gives loss and gradient."""
     node, staged = parts.node, build.staged
-    # A linear output's bias has the gradient that the loss is writing: its sums cost no pass of
-    # their own.
+    # What the loss is writing becomes the gradient by an output's sum in passing, and that of its
+    # bias: no pass of their own.
     biases = _bias_partials(build, parts)
     _, kernel = _kernels(parts.objective)
     # MALIS: the weights of its mean are found first.
@@ -96,6 +96,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
                 "partial": partials.address + 16 * leaf.number,
                 "bias_gradient": biases.address + 4 * parts.width * leaf.number if biases else 0,
                 "bias_block": LANES,
+                "relu_slope": slope_of(node) if finished_in_loss(node, parts.objective) else 1.0,
             },
             what=Identity(node.name, Pass.LOSS, Part.LOSS),
             cost=parts.cost,
@@ -130,7 +131,7 @@ def _emit_mean(step: Step, build: Build, parts: Parts, group: int) -> None:
 
 
 def _bias_partials(build: Build, parts: Parts) -> Buffer | None:
-    if parts.gradient is None or not biased_in_loss(parts.node, parts.objective):
+    if parts.gradient is None or not finished_in_loss(parts.node, parts.objective):
         return None
     return build.bias_partials(parts.node, 0, parts.count * parts.width // LANES)
 

@@ -89,7 +89,7 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
     """Return whether a node's gradient and that of its bias need no pass of their own."""
     outgoing = layout.network.outgoing(node.name)
     if not outgoing:
-        return objective is not None and biased_in_loss(node, objective)
+        return objective is not None and finished_in_loss(node, objective)
     if masked_by_maxima(layout, outgoing[0]) is node:
         return True
     return any(
@@ -97,7 +97,7 @@ def finished_backward(layout: Layout, node: Node, objective: Objective | None) -
     )
 
 
-def biased_in_loss(node: Node, objective: Objective) -> bool:
-    """Return whether the loss adds up the gradient of an output node's bias."""
-    linear = is_plain(node) and node.function == "linear"
-    return linear and objective.kernel is not None and objective.kernel.biases
+def finished_in_loss(node: Node, objective: Objective) -> bool:
+    """Return whether the loss applies an output node's function backward, and adds up the gradient of its bias."""
+    known = is_plain(node) and node.function in ("linear", "relu", "leaky_relu")
+    return known and objective.kernel is not None and objective.kernel.biases
