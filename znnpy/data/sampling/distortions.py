@@ -102,14 +102,9 @@ class Drawn:
         for (first, last), found in self.made.items():
             inside = all(a <= b for a, b in zip((*first, *upper), (*lower, *last), strict=True))
             if inside and prod(found.extent) <= MORE * prod(minus(upper, lower)):
-                cut = tuple(map(slice, minus(lower, first), minus(upper, first)))
-                return replace(found, cut=cut)
-        z, y, x = (np.arange(a, b, dtype=np.float64) for a, b in zip(lower, upper, strict=True))
-        runs = [
-            (z[first - lower[0] : last - lower[0]], y + down, x + across)
-            for (first, last), (down, across) in self.runs(lower[0], upper[0])
-        ]
-        self.made[lower, upper] = found = Placed.of(self.warp, runs)
+                return replace(found, cut=(minus(lower, first), minus(upper, first)))
+        found = Placed.of(self.warp, lower, upper, list(self.runs(lower[0], upper[0])))
+        self.made[lower, upper] = found
         return found
 
     def runs(self, lower: int, upper: int) -> Iterator[tuple[Span, Shift]]:

@@ -57,7 +57,7 @@ class Material:
                 placed = placed.inside(corner)
                 region = region_of(placed.low, placed.high, room_of(drawn.warp))
                 read = normalised(norm, volume, *region)
-                values = interpolated(read, region[0], placed, drawn.warp.flat)
+                values = interpolated(read, region[0], placed)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -99,7 +99,7 @@ class Material:
                 (values,) = nearest([values], region[0], placed)
                 known = np.ones(values.shape[1:], np.bool_)
             else:
-                values, known = nearest([values, known], region[0], placed)
+                values, (known,) = nearest([values, known[None]], region[0], placed)
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)
