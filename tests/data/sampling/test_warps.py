@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 from znnpy.config.augment_section import DISTORTIONS, AugmentSection
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.distortions import Drawn
+from znnpy.data.sampling.draws import Draws
 from znnpy.data.sampling.placed import Placed, interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.sample import InputPatch, OutputPatch
 from znnpy.data.sampling.sampler import Sampler
@@ -187,8 +188,7 @@ def test_a_rotation_keeps_lengths_in_space(axis: str, resolution: Any) -> None:
     assert np.linalg.det(space) == pytest.approx(1)
     if axis == "z":
         random = np.random.default_rng(3)
-        random.random()
-        angle = random.uniform(-180, 180)
+        angle = 360 * random.random(2)[1] - 180
         # SciPy's axes are x, y, z.
         turned = Rotation.from_euler("z", -angle, degrees=True).as_matrix()[::-1, ::-1]
         np.testing.assert_allclose(space, turned, atol=1e-12)
@@ -367,5 +367,7 @@ def test_a_step_is_read_by_the_warp() -> None:
 def test_constant_images_stay_constant_and_nothing_is_drawn_without_keys() -> None:
     made = sampler(EACH[3], np.full(SHAPE, 3.0, np.float32), target=ImageTarget())
     np.testing.assert_allclose(made.sample(0).images["in"], 3.0, rtol=1e-5)
-    nothing = draw_warp(settings({}), np.random.default_rng(0), LOWER, EXTENT, (1.0, 1.0, 1.0))
+    nothing = draw_warp(
+        settings({}), Draws(np.random.default_rng(0)), LOWER, EXTENT, (1.0, 1.0, 1.0)
+    )
     assert nothing is None

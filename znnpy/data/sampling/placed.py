@@ -17,8 +17,8 @@ from znnpy_kernels.data.splines import (
 from znnpy_kernels.data.warping import nearest_room, nearest_voxels
 
 from znnpy.data.sampling.position_index import minus
-from znnpy.data.sampling.scratch import scratch
-from znnpy.data.sampling.warps import VECTOR, Doubles, Places, Region, Warp, at
+from znnpy.data.sampling.scratch import at, scratch
+from znnpy.data.sampling.warps import VECTOR, Doubles, Places, Region, Warp
 from znnpy.data.volume import Array, Triple
 
 ROOM = 8  # voxels read beside: beyond, what a prefiltered spline has of the border is below 1e-4

@@ -1,10 +1,12 @@
-"""Memory that kernels need while they run, kept by each thread."""
+"""Addresses that kernels take: of arrays, and of memory that each thread keeps for them."""
 
 from __future__ import annotations
 
 from threading import local
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class _Kept(local):
@@ -21,3 +23,8 @@ def scratch(count: int) -> int:
         _kept.memory = np.empty(count, np.uint8)
         _kept.address = _kept.memory.ctypes.data
     return _kept.address
+
+
+def at(array: NDArray[Any]) -> int:
+    """Return the address of an array's first element."""
+    return int(array.ctypes.data)

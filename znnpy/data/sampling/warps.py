@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, cos, exp, hypot, log, prod, radians, sin
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.data.warping import places_room, warped_places
 
 from znnpy.config.augment_section import AugmentSection
-from znnpy.data.sampling.scratch import scratch
+from znnpy.data.sampling.draws import Draws
+from znnpy.data.sampling.scratch import at, scratch
 from znnpy.data.volume import Triple, Triple64
 
 Doubles = NDArray[np.float64]
@@ -81,14 +81,9 @@ class Warp:
         return read, least, most
 
 
-def at(array: NDArray[Any]) -> int:
-    """Return the address of an array's first element."""
-    return int(array.ctypes.data)
-
-
 def draw_warp(
     settings: AugmentSection,
-    random: np.random.Generator,
+    draws: Draws,
     lower: Triple,
     extent: Triple,
     resolution: Triple64,
@@ -96,15 +91,15 @@ def draw_warp(
     """Draw the warp of a patch that begins at `lower`; None: it stays as it is. `resolution`: nanometres z, y, x."""
     rotate, affine, elastic = settings.rotate, settings.affine, settings.elastic
     matrix = None
-    if rotate is not None and random.random() < rotate.probability:
+    if rotate is not None and draws.share() < rotate.probability:
         axis = [1.0, 0.0, 0.0]
         if rotate.axis == "any":
-            axis = random.standard_normal(3).tolist()
-        matrix = _rotation(axis, radians(random.uniform(*rotate.angle)))
-    if affine is not None and random.random() < affine.probability:
-        changed = _affine(random, affine.scale, affine.shear, affine.axes)
+            axis = draws.normal((3,)).tolist()
+        matrix = _rotation(axis, radians(draws.between(rotate.angle)))
+    if affine is not None and draws.share() < affine.probability:
+        changed = _affine(draws, affine.scale, affine.shear, affine.axes)
         matrix = changed if matrix is None else changed @ matrix
-    bent = elastic is not None and random.random() < elastic.probability
+    bent = elastic is not None and draws.share() < elastic.probability
     if matrix is None and not bent:
         return None
     if matrix is None:
@@ -119,8 +114,8 @@ def draw_warp(
         sides = [min(resolution) / it for it in resolution]
         spacing = np.array([max(1.0, elastic.spacing * it) for it in sides])
         count = [ceil(n / it) + 3 for n, it in zip(extent, spacing.tolist(), strict=True)]
-        deviation = random.uniform(*elastic.deviation)
-        control = random.standard_normal((3, *count))
+        deviation = draws.between(elastic.deviation)
+        control = draws.normal((3, *count))
         for displacements, side in zip(control, sides, strict=True):
             displacements *= deviation * side
         if elastic.axes == "yx":
@@ -142,14 +137,12 @@ def _rotation(axis: Sequence[float], angle: float) -> Doubles:
     return np.array(rows)
 
 
-def _affine(
-    random: np.random.Generator, scale: Sequence[float], shear: Sequence[float], axes: str
-) -> Doubles:
+def _affine(draws: Draws, scale: Sequence[float], shear: Sequence[float], axes: str) -> Doubles:
     """Return a matrix that scales each axis and shears each by each other one; of yx alone where `axes` says so."""
     low, high = map(log, scale)
-    matrix: Doubles = random.uniform(shear[0], shear[1], (3, 3))
-    for i, size in enumerate(random.uniform(low, high, 3).tolist()):
-        matrix[i, i] = exp(size)
+    matrix = draws.each(shear, 9).reshape(3, 3)
+    for i in range(3):
+        matrix[i, i] = exp(draws.between((low, high)))
     if axes == "yx":
         matrix[0], matrix[:, 0] = 0, 0
         matrix[0, 0] = 1
