@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ Triple64 = tuple[float, float, float]
 Shape4 = tuple[int, int, int, int]
 Directions = tuple[Triple64, Triple64, Triple64]
 Array = NDArray[Any]
+FEW_RUNS = 8  # ends of runs of voxels, from which on they are too many to be copied one by one
 
 
 class Volume(Closing, ABC):
@@ -246,7 +248,30 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
     found = volume.read(start, stop, finite=finite)
     for axis, (index, first) in enumerate(zip(indices, start, strict=True), start=1):
         if len(index) != found.shape[axis] or (index != np.arange(first, first + len(index))).any():
-            found = found.take(index - first, axis)
+            found = _taken(found, index - first, axis)
+    return found
+
+
+def _taken(array: Array, index: NDArray[np.int64], axis: int) -> Array:
+    """Return an array with some of its planes.
+
+    Runs of numbers that rise or fall by one are copied as slices: voxel by voxel takes seven times as long.
+    """
+    steps = np.diff(index)
+    ends = [0, *(np.flatnonzero(np.diff(steps)) + 2).tolist(), len(index)]
+    if len(ends) > FEW_RUNS or not steps.all():
+        return array.take(index, axis)
+    shape = list(array.shape)
+    shape[axis] = len(index)
+    found = np.empty(shape, array.dtype)
+    here: list[slice] = [slice(None)] * array.ndim
+    there = here.copy()
+    for first, last in pairwise(ends):
+        begin, end = int(index[first]), int(index[last - 1])
+        step = 1 if end >= begin else -1
+        here[axis] = slice(first, last)
+        there[axis] = slice(begin, end + step if end + step >= 0 else None, step)
+        found[tuple(here)] = array[tuple(there)]
     return found
 
 

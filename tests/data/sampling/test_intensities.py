@@ -41,7 +41,7 @@ def test_gamma_is_scikit_images(image: np.ndarray, power: float) -> None:
 
 @pytest.mark.parametrize("sigmas", [(1.0, 1.0, 1.0), (0.0, 1.5, 1.5), (0.2, 0.7, 0.9)])
 def test_blur_is_scikit_images(image: np.ndarray, sigmas: tuple[float, float, float]) -> None:
-    for channel, found in zip(image, blurred(image, sigmas), strict=True):
+    for channel, found in zip(image, blurred(image.copy(), sigmas), strict=True):
         wanted = filters.gaussian(channel.astype(np.float64), sigmas, mode="nearest")
         assert np.allclose(found, wanted, atol=1e-5)
 
@@ -50,7 +50,7 @@ def test_blur_is_scikit_images(image: np.ndarray, sigmas: tuple[float, float, fl
 def test_lower_resolution_is_scikit_images(
     image: np.ndarray, factors: tuple[float, float, float]
 ) -> None:
-    for channel, found in zip(image, coarser(image, factors), strict=True):
+    for channel, found in zip(image, coarser(image.copy(), factors), strict=True):
         exact = channel.astype(np.float64)
         small = [round(n / factor) for n, factor in zip(exact.shape, factors, strict=True)]
         kept = transform.resize(exact, small, order=0, mode="edge", anti_aliasing=False)
@@ -60,8 +60,8 @@ def test_lower_resolution_is_scikit_images(
 
 def test_lower_resolution_of_one_voxel_is_its_value() -> None:
     image = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
-    assert np.ptp(coarser(image, (1.0, 64.0, 64.0))) == 0
-    assert np.array_equal(coarser(image, (1.0, 1.0, 1.0)), image)
+    assert np.ptp(coarser(image.copy(), (1.0, 64.0, 64.0))) == 0
+    assert np.array_equal(coarser(image.copy(), (1.0, 1.0, 1.0)), image)
 
 
 @pytest.mark.parametrize("change", [contrasted, brightened, bent])
@@ -76,7 +76,7 @@ def test_sections_are_changed_as_images_of_their_own(image: np.ndarray, change: 
 @pytest.mark.parametrize("wide", [0.0, 0.9])
 def test_sections_are_blurred_each_by_itself(image: np.ndarray, wide: float) -> None:
     sigmas = np.linspace(0, 2, image.shape[1])
-    found = blurred(image, (0.0, sigmas, wide * sigmas))
+    found = blurred(image.copy(), (0.0, sigmas, wide * sigmas))
     for z, sigma in enumerate(sigmas):
         for channel, seen in zip(image, found, strict=True):
             exact = channel[z].astype(np.float64)
@@ -87,14 +87,14 @@ def test_sections_are_blurred_each_by_itself(image: np.ndarray, wide: float) -> 
 def test_blur_wider_than_the_image() -> None:
     image = np.random.default_rng(0).normal(size=(1, 2, 3, 5)).astype(np.float32)
     wanted = ndimage.gaussian_filter(image[0].astype(np.float64), (4, 4, 4), mode="nearest")
-    np.testing.assert_allclose(blurred(image, (4, 4, 4))[0], wanted, atol=1e-6)
+    np.testing.assert_allclose(blurred(image.copy(), (4, 4, 4))[0], wanted, atol=1e-6)
 
 
 def test_sections_have_lower_resolution_each_by_itself(image: np.ndarray) -> None:
     factors = np.array([1.0, 1.2, 1.5, 2.0, 2.4, 3.0, 4.0, 8.0, 64.0])
-    found = coarser(image, (1.0, factors, np.sqrt(factors)))
+    found = coarser(image.copy(), (1.0, factors, np.sqrt(factors)))
     for z, factor in enumerate(factors):
-        wanted = coarser(image[:, z : z + 1], (1.0, float(factor), float(np.sqrt(factor))))
+        wanted = coarser(image[:, z : z + 1].copy(), (1.0, float(factor), float(np.sqrt(factor))))
         np.testing.assert_allclose(found[:, z : z + 1], wanted, atol=1e-5)
 
 

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 MANY = 64
+
+
+class Key(ISeedSequence):
+    """The key of generators: `Philox(key=...)` makes a seed that it does not use, which takes as long as ten others."""
+
+    def __init__(self, seed: int) -> None:
+        self._words = np.array([seed, 0], np.uint64)
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[np.uint64]:
+        """Return the key's two words, which are all that Philox asks for."""
+        return self._words
+
+    def generator(self, part: int, index: int) -> np.random.Generator:
+        """Return the generator of one of the parts of sample `index`: those of other numbers share no draw with it."""
+        # Draws count up the low words.
+        philox = np.random.Philox(self, counter=[0, 0, part, index])  # type: ignore[arg-type]
+        return np.random.Generator(philox)
 
 
 class Draws:

@@ -51,7 +51,8 @@ class Material:
             placed = drawn.places(plus(lower, corner), plus(upper, corner))
             if placed is None:
                 parts = moved(drawn, lower, upper, corner)
-                values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
+                found = [normalised(norm, volume, *part) for part in parts]
+                values = np.concatenate(found, axis=1) if len(found) > 1 else found[0]
             else:
                 assert drawn.warp is not None
                 placed = placed.inside(corner)
