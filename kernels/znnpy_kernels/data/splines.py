@@ -266,7 +266,7 @@ def _row(
                 written[k] = four[k]
 
 
-@native(types.void(*[types.int64] * 18))
+@native(types.void(*[types.int64] * 20))
 def spline_values(
     target: int,
     source: int,
@@ -278,7 +278,9 @@ def spline_values(
     line: int,
     of_rows: int,
     ends: int,
-    shift: int,
+    deep: int,
+    down: int,
+    across: int,
     first: int,
     last: int,
     top: int,
@@ -289,10 +291,10 @@ def spline_values(
 ) -> None:
     """Interpolate at places into float32 (last - first, rows, columns), by coefficients (z, height, width).
 
-    Two coefficients are needed before and behind each place. Places and `shift` are as in `warping.nearest_voxels`;
-    with `axis` 1, coefficients are those along y and x alone. `room`: `values_room` bytes.
+    Two coefficients are needed before and behind each place. Places and what they are told from are as in
+    `warping.nearest_voxels`; with `axis` 1, coefficients are those along y and x alone. `room`: `values_room` bytes.
     """
-    by, end = floats(shift), longs(ends)
+    end, by = longs(ends), (float(deep), float(down), float(across))
     row, plane, flat = 4 * width, 4 * height * width, axis
     blocks = (columns + LANES - 1) // LANES
     offsets = room + BLOCK * blocks
@@ -308,7 +310,7 @@ def spline_values(
                 for i in range(columns, columns + 3):
                     number[i] = number[columns - 1]
                 for own in range(begin, stop):
-                    here = source + (own + int64(by[0])) * plane if flat != 0 else source
+                    here = source + (own + deep) * plane if flat != 0 else source
                     found = target + 4 * ((own - first) * rows + j) * columns
                     _row(found, here, row, plane, flat, offsets, room, columns)
         begin = max(begin, end[section])

@@ -132,7 +132,7 @@ def _widened(row: int, columns: int, ends: int) -> None:
     store(ends + VECTOR_BYTES, high)
 
 
-@native(types.void(*[types.int64] * 14))
+@native(types.void(*[types.int64] * 15))
 def warped_places(
     target: int,
     apart: int,
@@ -143,21 +143,21 @@ def warped_places(
     columns: int,
     numbers: int,
     control: int,
-    counts: int,
+    deep: int,
+    down: int,
+    across: int,
     axis: int,
-    low: int,
-    high: int,
+    found: int,
     room: int,
 ) -> None:
     """Write where a warp reads lattices of places, from `axis` on: float32 (axis, sections, rows, line).
 
     `apart`: float32 from an axis to the next. Rows have `columns`; the rest of their line is written, too, and means
     nothing. `begins`: the first z, y, x of each section, float64. `numbers`: NUMBERS of the warp, told beside BASE.
-    `control`: displacements, float64 (3, *counts), or 0. `low`, `high`: the least and the largest along z, y and x are
-    written there, float32. `room`: `places_room` bytes.
+    `control`: displacements, float64 (3, deep, down, across), or 0. `found`: the least along z, y and x is written
+    there, and the largest, float32. `room`: `places_room` bytes.
     """
-    number, begin, count = doubles(numbers), doubles(begins), longs(counts)
-    deep, down, across = count[0], count[1], count[2]
+    number, begin = doubles(numbers), doubles(begins)
     plane = down * across
     bent = room + 8 * 3 * plane
     points = bent + 8 * 3 * across
@@ -170,12 +170,12 @@ def warped_places(
     for a in range(axis, 3):
         store(ends + 2 * a * VECTOR_BYTES, splat(FAR))
         store(ends + (2 * a + 1) * VECTOR_BYTES, splat(-FAR))
-    found = 0
+    spread = 0
     for section in range(sections):
         z, y, x = begin[3 * section], begin[3 * section + 1], begin[3 * section + 2]
         if control != 0:
             if section == 0 or x != begin[3 * section - 1]:
-                found = _spans(
+                spread = _spans(
                     longs(spans), floats(table), line, x - number[ORIGIN + 2], number[SPACING + 2], across, columns,
                     weight,
                 )  # fmt: skip
@@ -196,9 +196,9 @@ def warped_places(
                 _straight(at, first, number[3 * a + 2], line)
                 if control != 0:
                     _lines(bent + 8 * a * across, room + 8 * a * plane, own, weight, across)
-                    _bent(at, doubles(bent + 8 * a * across), table, line, longs(spans), found)
+                    _bent(at, doubles(bent + 8 * a * across), table, line, longs(spans), spread)
                 _widened(at, columns, ends + 2 * a * VECTOR_BYTES)
-    lowest, highest = floats(low), floats(high)
+    lowest, highest = floats(found), floats(found + 12)
     for a in range(axis, 3):
         least, most = floats(ends + 2 * a * VECTOR_BYTES), floats(ends + (2 * a + 1) * VECTOR_BYTES)
         lowest[a], highest[a] = least[0], most[0]
@@ -264,7 +264,7 @@ def _copied(target: int, source: int, offsets: Any, count: int, size: int) -> No
             four[i] = fourth[offsets[i]]
 
 
-@native(types.void(*[types.int64] * 21))
+@native(types.void(*[types.int64] * 23))
 def nearest_voxels(
     target: int,
     source: int,
@@ -279,7 +279,9 @@ def nearest_voxels(
     line: int,
     of_rows: int,
     ends: int,
-    shift: int,
+    deep: int,
+    down: int,
+    across: int,
     first: int,
     last: int,
     top: int,
@@ -292,12 +294,11 @@ def nearest_voxels(
 
     Elements have `size` bytes, 1, 2, 4 or 8. `places`: of axes from `axis` on, `apart` float32 from each other, with
     `of_rows` rows in a section; those asked for are sections `first` to before `last`, rows from `top` on and columns
-    from `left` on. `shift`: float32 z, y, x, from a place to the voxel that holds it. With `axis` 1, section s reads
-    plane s + shift. `room`: `nearest_room` bytes.
-    Places are read a vector beyond the last column.
+    from `left` on, and read a vector beyond the last. `deep`, `down` and `across`: from a place to the voxel that holds
+    it, along z, y and x. With `axis` 1, section s reads plane s + `deep`. `room`: `nearest_room` bytes.
     """
-    by, end, offsets = floats(shift), longs(ends), ints(room)
-    plane = height * width
+    end, offsets, plane = longs(ends), ints(room), height * width
+    by = float(deep), float(down), float(across)
     begin, section = int64(0), int64(0)
     while begin < last:
         stop = min(last, end[section])
@@ -307,7 +308,7 @@ def nearest_voxels(
                 at = places + 4 * (((section * of_rows) + top + row) * line + left)
                 _numbered(room, at, apart, axis, columns, by, depth, height, width)
                 for own in range(begin, stop):
-                    here = (own + int64(by[0])) * plane if axis != 0 else int64(0)
+                    here = (own + deep) * plane if axis != 0 else int64(0)
                     for channel in range(channels):
                         found = ((channel * (last - first) + own - first) * rows + row) * columns
                         read = source + size * (channel * depth * plane + here)

@@ -56,7 +56,7 @@ def test_values_are_those_of_scipy(flat: bool, columns: int) -> None:
     first, last, top, left = 1, 5, 1, 2
     found = np.empty((last - first, 3, columns), np.float32)
     spline_values.run(
-        found, coefficients, *shape[1:], padded, len(ends) * 5 * line, int(flat), line, 5, ends, shift, first, last,
+        found, coefficients, *shape[1:], padded, len(ends) * 5 * line, int(flat), line, 5, ends, 2, -3, 5, first, last,
         top, 3, left, columns, np.empty(values_room(columns), np.uint8),
     )  # fmt: skip
     number = np.searchsorted(ends, np.arange(first, last), side="right")

@@ -31,10 +31,10 @@ def test_places_are_moved_by_a_matrix_and_by_splines(axis: int, bent: bool) -> N
     numbers = np.concatenate((matrix.ravel(), centre, base, origin, spacing))
     assert len(numbers) == NUMBERS
     found = np.zeros((3 - axis, 3, rows, line), np.float32)
-    low, high = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    span = np.zeros((2, 3), np.float32)
     warped_places.run(
-        found, 3 * rows * line, line, begins, 3, rows, columns, numbers, control if bent else 0, np.array(counts), axis,
-        low, high, np.empty(places_room(counts, line, columns), np.uint8),
+        found, 3 * rows * line, line, begins, 3, rows, columns, numbers, control if bent else 0, *counts, axis, span,
+        np.empty(places_room(counts, line, columns), np.uint8),
     )  # fmt: skip
     basis = BSpline.basis_element([-2, -1, 0, 1, 2], extrapolate=False)
     for section, begin in enumerate(begins):
@@ -56,8 +56,8 @@ def test_places_are_moved_by_a_matrix_and_by_splines(axis: int, bent: bool) -> N
             wanted += np.einsum("abcd,zb,yc,xd->ayx", control, *parts)
         np.testing.assert_allclose(found[:, section, :, :columns], wanted[axis:], atol=2e-5)
     own = found[..., :columns].reshape(3 - axis, -1)
-    np.testing.assert_array_equal(low[axis:], own.min(1))
-    np.testing.assert_array_equal(high[axis:], own.max(1))
+    np.testing.assert_array_equal(span[0, axis:], own.min(1))
+    np.testing.assert_array_equal(span[1, axis:], own.max(1))
 
 
 @pytest.mark.parametrize("kind", ["u1", "i2", "u4", "i8"])
@@ -77,7 +77,7 @@ def test_the_nearest_voxels_are_copied_whole(kind: str, axis: int) -> None:
     found = np.empty((channels, last - first, 2, columns), kind)
     nearest_voxels.run(
         found, source, source.itemsize, channels, depth, height, width, padded, 3 * rows * line, axis, line, rows, ends,
-        shift, first, last, top, 2, left, columns, np.empty(nearest_room(columns), np.uint8),
+        2, -3, 1, first, last, top, 2, left, columns, np.empty(nearest_room(columns), np.uint8),
     )  # fmt: skip
     number: Any = np.searchsorted(ends, np.arange(first, last), side="right")
     read = places[:, number, top : top + 2, left : left + columns].astype(np.float64)

@@ -77,16 +77,14 @@ class Placed:
         """How many sections, rows and columns are asked for."""
         return minus(self.cut[1], self.cut[0])
 
-    def words(self, lower: Triple) -> tuple[tuple[int, ...], NDArray[np.float32]]:
-        """Return what kernels are told of places, of voxels from `lower` on, and an array that these words need."""
-        axes, _, rows, line = self.places.shape
+    def words(self, lower: Triple) -> tuple[int, ...]:
+        """Return what kernels are told of places, and of voxels from `lower` on."""
+        axes, sections, rows, line = self.places.shape
         (z, y, x), (bottom, height, width) = self.cut
-        shift = np.array(minus(self.base, lower), np.float32)
-        words = (
-            at(self.places), self.places[0].size, 3 - axes, line, rows, at(self.ends), at(shift),
+        return (
+            at(self.places), sections * rows * line, 3 - axes, line, rows, at(self.ends), *minus(self.base, lower),
             z, bottom, y, height - y, x, width - x,
         )  # fmt: skip
-        return words, shift
 
 
 def region_of(low: Doubles, high: Doubles, room: Triple = (0, 0, 0)) -> Region:
@@ -114,7 +112,7 @@ def interpolated(values: NDArray[np.float32], lower: Triple, placed: Placed) -> 
     """
     channels, depth, height, width = values.shape
     found = np.empty((channels, *placed.shape), np.float32)
-    words, _shift = placed.words(lower)
+    words = placed.words(lower)
     flat = len(placed.places) < 3
     room = scratch(max(coefficients_room(width), values_room(found.shape[3])))
     values = np.require(values, requirements=["C", "W"])
@@ -128,7 +126,7 @@ def interpolated(values: NDArray[np.float32], lower: Triple, placed: Placed) -> 
 
 def nearest(arrays: Sequence[Array], lower: Triple, placed: Placed) -> list[Array]:
     """Return arrays (C, z, y, x), the first voxels of which are `lower`, nearest to the places asked for."""
-    words, _shift = placed.words(lower)
+    words = placed.words(lower)
     room = scratch(nearest_room(placed.shape[2]))
     taken = []
     for array in map(np.ascontiguousarray, arrays):

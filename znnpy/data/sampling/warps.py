@@ -71,11 +71,10 @@ class Warp:
             # Held while the kernel runs, as it may be a copy.
             points = np.ascontiguousarray(self.control)
             counts, control = points.shape[1:], at(points)
-        words, ends = np.array(counts, np.int64), np.zeros((2, 3), np.float32)
-        low = at(ends)
+        ends = np.zeros((2, 3), np.float32)
         warped_places(
             at(read), len(begins) * rows * line, line, at(begins), len(begins), rows, columns, at(numbers), control,
-            at(words), axis, low, low + ends.strides[0], scratch(places_room(counts, line, columns)),
+            *counts, axis, at(ends), scratch(places_room(counts, line, columns)),
         )  # fmt: skip
         least, most = ends + np.array(base, np.float64)
         return read, least, most
