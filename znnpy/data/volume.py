@@ -18,6 +18,7 @@ Triple64 = tuple[float, float, float]
 Shape4 = tuple[int, int, int, int]
 Directions = tuple[Triple64, Triple64, Triple64]
 Array = NDArray[Any]
+Slices = tuple[slice, ...]
 
 
 class Volume(Closing, ABC):
@@ -238,17 +239,28 @@ def mirror_read(volume: Volume, lower: Triple, upper: Triple, *, finite: bool = 
     """
     if all(0 <= a < b <= n for a, b, n in zip(lower, upper, volume.extent, strict=True)):
         return volume.read(lower, upper, finite=finite)
+    read, parts = mirrored_parts(volume, lower, upper, finite=finite)
+    shape = tuple(b - a for a, b in zip(lower, upper, strict=True))
+    found = np.empty((len(read), *shape), read.dtype)
+    for here, there in parts:
+        found[:, *here] = read[:, *there]
+    return found
+
+
+def mirrored_parts(
+    volume: Volume, lower: Triple, upper: Triple, *, finite: bool = True
+) -> tuple[Array, Iterator[tuple[Slices, Slices]]]:
+    """Return what `mirror_read` reads of a volume, and where its parts lie in the region, and in what was read.
+
+    Parts are few, and voxels one by one would take four times as long.
+    """
     if any(a >= b for a, b in zip(lower, upper, strict=True)):
         raise VolumeError(f"{volume.name}: the region {lower} to {upper} (z, y, x) is empty")
     start, stop = mirrored(lower, upper, volume.extent)
     read = volume.read(start, stop, finite=finite)
     runs = [list(_runs(*ends)) for ends in zip(lower, upper, volume.extent, start, strict=True)]
-    shape = tuple(b - a for a, b in zip(lower, upper, strict=True))
-    found = np.empty((len(read), *shape), read.dtype)
-    for z, y, x in itertools.product(*runs):
-        # A few slices at a time, as single voxels would take four times as long.
-        found[:, z[0], y[0], x[0]] = read[:, z[1], y[1], x[1]]
-    return found
+    parts = ((tuple(a for a, _ in it), tuple(b for _, b in it)) for it in itertools.product(*runs))
+    return read, parts
 
 
 def _runs(lower: int, upper: int, size: int, first: int) -> Iterator[tuple[slice, slice]]:

@@ -12,7 +12,7 @@ from znnpy_kernels.machine.native import native
 
 
 @inlined
-def _differs(ids: Any, known: Any, x: int, other: int) -> int:
+def _differs(ids: Any, known: Any, x: int, other: int) -> Any:
     return uint8(ids[x] != ids[other]) & known[other]
 
 

@@ -15,9 +15,10 @@ from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.placed import interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
+from znnpy.data.sampling.scratch import scratch_region
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
-from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
+from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices, mirrored_parts
 from znnpy.errors import VolumeError
 
 
@@ -57,7 +58,8 @@ class Material:
                 assert drawn.warp is not None
                 placed = placed.inside(corner)
                 region = region_of(placed.low, placed.high, room_of(drawn.warp))
-                read = normalised(norm, volume, *region)
+                room = scratch_region((volume.channels, *minus(region[1], region[0])))
+                read = normalised(norm, volume, *region, room)
                 values = interpolated(read, region[0], placed)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
@@ -109,12 +111,24 @@ class Material:
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
 
 
-def normalised(norm: Normalisation, volume: Volume, lower: Triple, upper: Triple) -> Float32:
-    """Return the normalised voxels of a region (channels, z, y, x), which may reach beyond the volume."""
-    raw = mirror_read(volume, lower, upper, finite=not norm.replace)
-    if not norm.by_slice:
-        return norm.apply(raw)
-    return norm.apply(raw, planes=mirrored_indices(lower[0], upper[0], volume.extent[0]))
+def normalised(
+    norm: Normalisation,
+    volume: Volume,
+    lower: Triple,
+    upper: Triple,
+    out: Float32 | None = None,
+) -> Float32:
+    """Return the normalised voxels of a region (channels, z, y, x), which may leave the volume; new, or in `out`."""
+    if out is None:
+        out = np.empty((volume.channels, *minus(upper, lower)), np.float32)
+    if norm.by_slice:
+        raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+        planes = mirrored_indices(lower[0], upper[0], volume.extent[0])
+        return norm.apply(raw, out, planes)
+    read, parts = mirrored_parts(volume, lower, upper, finite=not norm.replace)
+    for here, there in parts:
+        norm.apply(read[:, *there], out[:, *here])
+    return out
 
 
 def moved(

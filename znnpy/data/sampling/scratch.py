@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from threading import local
 from typing import Any
 
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 
 class _Kept(local):
-    memory = np.empty(0, np.uint8)
-    address = 0
+    room = np.empty(0, np.uint8)
+    region = np.empty(0, np.float32)
 
 
 _kept = _Kept()
@@ -19,10 +20,20 @@ _kept = _Kept()
 
 def scratch(count: int) -> int:
     """Return the address of `count` bytes of the calling thread, which it is given again at its next call."""
-    if _kept.memory.size < count:
-        _kept.memory = np.empty(count, np.uint8)
-        _kept.address = _kept.memory.ctypes.data
-    return _kept.address
+    if _kept.room.size < count:
+        _kept.room = np.empty(count, np.uint8)
+    return at(_kept.room)
+
+
+def scratch_region(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return an array of the calling thread, which it is given again at its next call.
+
+    A new one of this size would be new pages each time, whose first touch takes as long as all that is done there.
+    """
+    count = prod(shape)
+    if _kept.region.size < count:
+        _kept.region = np.empty(count, np.float32)
+    return _kept.region[:count].reshape(shape)
 
 
 def at(array: NDArray[Any]) -> int:
