@@ -86,3 +86,17 @@ def test_the_nearest_voxels_are_copied_whole(kind: str, axis: int) -> None:
         sections = np.broadcast_to(np.arange(first, last)[:, None, None] + 2, index.shape[1:])
         index = np.concatenate([sections[None], index])
     np.testing.assert_array_equal(found, source[:, *index])
+
+
+def test_the_last_voxel_is_nearest_where_a_sum_rounds_up() -> None:
+    """Just before 10.5 is 10.5 in float32, whose nearest voxel would be the one behind the last."""
+    source, line = np.arange(11, dtype=np.int64), 16
+    places = np.zeros((2, 1, 1, line), np.float32)
+    places[1] = np.nextafter(np.float32(0.5), np.float32(0))
+    padded = np.concatenate((places.ravel(), np.zeros(LANES, np.float32)))
+    found = np.empty((1, 1, 1, 3), np.int64)
+    nearest_voxels.run(
+        found, source, 8, 1, 1, 1, 11, padded, line, 1, line, 1, np.array([1]), 0, 0, 10, 0, 1, 0, 1, 0, 3,
+        np.empty(nearest_room(3), np.uint8),
+    )  # fmt: skip
+    assert found.ravel().tolist() == [10, 10, 10]
