@@ -7,33 +7,39 @@ Counted is the time of the thread that prepares patches, so that others at work 
 every patch, in the last line all are as often as by their defaults.
 
 With `--updates`: milliseconds of an update of `volumes/fibsem.yaml`, without any and with all by their defaults, in
-turns: of the processor, whichever thread, and by the clock, the least of all rounds.
+turns: of the processor, whichever thread, by the clock, and of those the threads that prepare patches; the least of all
+rounds. Below, how much longer updates with all take than those without beside them, the median of all rounds: others at
+work slow down both, so it says more on a busy machine. The order changes from round to round.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from znnpy.config import load_config
 from znnpy.config.augment_section import DISTORTIONS, AugmentSection
+from znnpy.config.models import Config
 from znnpy.data.opening import open_volume
 from znnpy.data.sampling.augmentation import Augmentation
-from znnpy.data.sampling.sample import InputPatch, OutputPatch
+from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch
 from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.distributed.world import World
+from znnpy.engine.model import Model
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network, training_losses
-from znnpy.train.shards import training_source
+from znnpy.train.shards import PeriodicSource, training_source
 from znnpy.train.update_driver import loop_batches, made_updates
 
 SAMPLE = Path(__file__).parents[1] / "volumes" / "fibsem"
@@ -60,35 +66,61 @@ def cost(scene: Scene, keys: dict[str, Any], shape: tuple[int, int, int], patche
     return f"{np.mean(taken):7.2f} {np.median(taken):7.2f}"
 
 
+class Counted:
+    """A source of patches that counts the time of the threads that ask it."""
+
+    def __init__(self, source: PeriodicSource) -> None:
+        self._source, self._lock, self.spent = source, Lock(), 0.0
+
+    def periods(self, iteration: int) -> Iterator[int]:
+        """Yield the ends of periods, as the source does."""
+        return self._source.periods(iteration)
+
+    def samples(self, numbers: Sequence[int]) -> Patch:
+        """Return patches, as the source does."""
+        began = time.thread_time()
+        found = self._source.samples(numbers)
+        with self._lock:
+            self.spent += time.thread_time() - began
+        return found
+
+
+def round_of(model: Model, config: Config, count: int) -> tuple[float, float, float]:
+    """Return milliseconds an update: of the processor, by the clock, and of the threads that prepare patches."""
+    network = trained_network(config)
+    with ExitStack() as inner:
+        source = Counted(training_source(inner, config, network, World(), 0))
+        batches = loop_batches(source, training_losses(config, network), 1, 0, model.samples)
+        ready = inner.enter_context(closing(batches))
+        next(ready)
+        began = time.process_time(), time.monotonic(), source.spent
+        for _ in made_updates(model, islice(ready, count), lambda _: RATE):
+            pass
+        model.drain()
+        ended = time.process_time(), time.monotonic(), source.spent
+    processor, clock, prepared = (1e3 * (b - a) / count for a, b in zip(began, ended, strict=True))
+    return processor, clock, prepared
+
+
 def updates(count: int, rounds: int, threads: int) -> None:
     """Print what updates take with and without all distortions."""
     recipe = SAMPLE.with_suffix(".yaml")
     own = ["data.test=[]", f"run.threads={threads}"]
     every = [f"augment.{name}={{}}" for name in DISTORTIONS]
     configs = {"none": load_config(recipe, own), "all": load_config(recipe, [*own, *every])}
-    network = trained_network(configs["none"])
-    losses = training_losses(configs["none"], network)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in configs}
-    with ExitStack() as stack:
-        model = stack.enter_context(training_model(configs["none"], network, None))
+    taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in configs}
+    with training_model(configs["none"], trained_network(configs["none"]), None) as model:
         for number in range(-1, rounds):  # the first warms up
-            for name, config in configs.items():
-                with ExitStack() as inner:
-                    source = training_source(inner, config, network, World(), 0)
-                    batches = loop_batches(source, losses, 1, 0, model.samples)
-                    ready = inner.enter_context(closing(batches))
-                    next(ready)
-                    began = time.process_time(), time.monotonic()
-                    for _ in made_updates(model, islice(ready, count), lambda _: RATE):
-                        pass
-                    model.drain()
-                    spent = time.process_time() - began[0], time.monotonic() - began[1]
+            for name in list(configs)[:: 1 if number % 2 else -1]:
+                found = round_of(model, configs[name], count)
                 if number >= 0:
-                    taken[name].append(spent)
-    print(f"{'':6}{'processor':>11} {'clock':>8}")
-    for name, found in taken.items():
-        least = [1e3 * min(it) / count for it in zip(*found, strict=True)]
-        print(f"{name:6}{least[0]:11.2f} {least[1]:8.2f}")
+                    taken[name].append(found)
+    print(f"{'':6}{'processor':>11} {'clock':>8} {'patches':>8}")
+    for name, rows in taken.items():
+        least = np.min(rows, axis=0)
+        print(f"{name:6}{least[0]:11.2f} {least[1]:8.2f} {least[2]:8.2f}")
+    more = np.median(np.subtract(taken["all"], taken["none"]), axis=0)
+    print(f"{'more':6}{more[0]:11.2f} {more[1]:8.2f} {more[2]:8.2f}")
 
 
 def main() -> None:

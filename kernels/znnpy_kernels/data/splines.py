@@ -2,33 +2,54 @@
 
 from __future__ import annotations
 
-from math import floor
 from typing import Any
 
-from numba import float32, int64, types
+from numba import int64, types
 
-from znnpy_kernels.machine.inlining import part
-from znnpy_kernels.machine.memory import doubles, floats
+from znnpy_kernels.data.warping import floored
+from znnpy_kernels.machine.inlining import inlined, part
+from znnpy_kernels.machine.memory import floats, ints, longs
 from znnpy_kernels.machine.native import native
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.quads import (
     load_quad,
-    quad,
+    quad_fused,
     quad_lanes,
     quad_product,
     quad_splat,
-    quad_spread,
-    quad_sum,
+    quad_turned,
+    store_quad,
+)
+from znnpy_kernels.simd.transpose import load_tile, scratch_tile, store_tile, transpose_tile
+from znnpy_kernels.simd.vectors import (
+    below,
+    fma,
+    from_bits,
+    load,
+    load_masked,
+    splat,
+    splat_int,
+    store,
+    store_masked,
 )
 
-POLE = float32(3**0.5 - 2)
-GAIN = float32(6)  # (1 - POLE) (1 - 1 / POLE)
-LAST = float32(POLE / (POLE * POLE - 1))
+POLE = 3**0.5 - 2
+GAIN = 6.0  # (1 - POLE) (1 - 1 / POLE)
+LAST = POLE / (POLE * POLE - 1)
 REACH = 14  # voxels; beyond, powers of POLE are below what float32 has beside 1
-WIDE = 12  # neighbours on either side whose weighed sum is a coefficient, to 2e-7
-ROOM = 2 * WIDE
-"""float32 beside a row that it is filtered in."""
-_W = [3**0.5 * (3**0.5 - 2) ** k for k in range(WIDE + 1)]
-W0, W1, W2, W3, W4, W5, W6, W7, W8, W9, W10, W11, W12 = (float32(it) for it in _W)
+BLOCK = 12 * VECTOR_BYTES
+"""Bytes of the weights of LANES voxels: four vectors along y, x and z each."""
+
+
+def coefficients_room(width: int) -> int:
+    """Return the bytes of room that `spline_coefficients` needs."""
+    return 2 * VECTOR_BYTES * (width + LANES)
+
+
+def values_room(columns: int) -> int:
+    """Return the bytes of room that `spline_values` needs."""
+    blocks = -(-columns // LANES)
+    return blocks * (BLOCK + VECTOR_BYTES) + VECTOR_BYTES
 
 
 @part
@@ -38,63 +59,80 @@ def _mirrored(index: int, count: int) -> int:
     return min(index, 2 * (count - 1) - index)
 
 
+@inlined
+def _strips(first: int, count: int, step: int, mask: Any, other: Any) -> None:
+    """Turn lines side by side, two vectors of them, of `count` values `step` bytes apart into coefficients.
+
+    Two at once, as each value waits for the one before.
+    """
+    pole, gain = splat(POLE), splat(GAIN)
+    one = two = splat(0.0)
+    factor = GAIN
+    for k in range(REACH):
+        # A line begins as if it went on mirrored for ever; how it ends there has a closed form, below.
+        here = first + step * (k if k < count else _mirrored(k, count))
+        one = fma(splat(factor), load_masked(here, mask), one)
+        two = fma(splat(factor), load_masked(here + VECTOR_BYTES, other), two)
+        factor *= POLE
+    before, behind = one, two
+    store_masked(first, mask, one)
+    store_masked(first + VECTOR_BYTES, other, two)
+    for i in range(1, count):
+        here = first + step * i
+        before, behind = one, two
+        one = fma(pole, one, gain * load_masked(here, mask))
+        two = fma(pole, two, gain * load_masked(here + VECTOR_BYTES, other))
+        store_masked(here, mask, one)
+        store_masked(here + VECTOR_BYTES, other, two)
+    final = first + step * (count - 1)
+    one, two = splat(LAST) * fma(pole, before, one), splat(LAST) * fma(pole, behind, two)
+    store_masked(final, mask, one)
+    store_masked(final + VECTOR_BYTES, other, two)
+    for i in range(count - 2, -1, -1):
+        here = first + step * i
+        one = pole * (one - load_masked(here, mask))
+        two = pole * (two - load_masked(here + VECTOR_BYTES, other))
+        store_masked(here, mask, one)
+        store_masked(here + VECTOR_BYTES, other, two)
+
+
 @part
-def _filtered(values: Any, first: int, count: int, step: int, width: int) -> None:
-    """Turn `width` lines, side by side, of `count` values `step` apart into coefficients, by GAIN too small."""
+def _filtered(first: int, count: int, step: int, width: int) -> None:
+    """Turn `width` lines, side by side, of `count` values `step` bytes apart into coefficients."""
     if count < 2:
         return
-    # A line begins as if it went on mirrored for ever; how it ends there has a closed form, below.
-    own, factor = float32(1), float32(1)
-    for k in range(1, REACH):
-        factor *= POLE
-        if _mirrored(k, count) == 0:
-            own += factor
-    for x in range(width):
-        values[first + x] *= own
-    factor = float32(1)
-    for k in range(1, REACH):
-        factor *= POLE
-        other = _mirrored(k, count) * step
-        if other != 0:
-            for x in range(first, first + width):
-                values[x] += factor * values[x + other]
-    for i in range(1, count):
-        here = first + i * step
-        for x in range(width):
-            values[here + x] += POLE * values[here + x - step]
-    final = first + (count - 1) * step
-    for x in range(width):
-        place = final + x
-        values[place] = LAST * (values[place] + POLE * values[place - step])
-    for i in range(count - 2, -1, -1):
-        here = first + i * step
-        for x in range(width):
-            place = here + x
-            values[place] = POLE * (values[place + step] - values[place])
+    full = below(LANES)
+    for x in range(0, width - 2 * LANES + 1, 2 * LANES):
+        _strips(first + 4 * x, count, step, full, full)
+    rest = width % (2 * LANES)
+    if rest > 0:
+        here = first + 4 * (width - rest)
+        _strips(here, count, step, below(rest), below(max(0, rest - LANES)))
 
 
 @part
-def _row(values: Any, line: Any, width: int, gain: float) -> None:
-    """Turn a row into coefficients times a number: by sums, which do not wait for each other as a recursion does."""
-    if width == 1:
-        values[0] *= gain
-        return
-    for x in range(width):
-        line[WIDE + x] = values[x]
-    last = width - 1
-    for k in range(1, WIDE + 1):
-        # Once, but of rows that are shorter: divisions would take as long as all sums.
-        line[WIDE - k] = values[k if k < width else _mirrored(k, width)]
-        line[WIDE + last + k] = values[last - k if k < width else _mirrored(last + k, width)]
-    for x in range(width):
-        i = x + WIDE
-        near = W0 * line[i] + W1 * (line[i - 1] + line[i + 1]) + W2 * (line[i - 2] + line[i + 2])
-        near += W3 * (line[i - 3] + line[i + 3]) + W4 * (line[i - 4] + line[i + 4])
-        far = W5 * (line[i - 5] + line[i + 5]) + W6 * (line[i - 6] + line[i + 6])
-        far += W7 * (line[i - 7] + line[i + 7]) + W8 * (line[i - 8] + line[i + 8])
-        least = W9 * (line[i - 9] + line[i + 9]) + W10 * (line[i - 10] + line[i + 10])
-        least += W11 * (line[i - 11] + line[i + 11]) + W12 * (line[i - 12] + line[i + 12])
-        values[x] = gain * (near + (far + least))
+def _turned(room: int, source: int, width: int, rows: int) -> None:
+    """Write rows as columns of `room`, 2 LANES float32 wide."""
+    tile = scratch_tile()
+    for x in range(0, width, LANES):
+        here, there = source + 4 * x, room + 2 * VECTOR_BYTES * x
+        if rows >= LANES and width - x >= LANES:
+            transpose_tile(here, 4 * width, there, 2 * VECTOR_BYTES)
+        else:
+            load_tile(here, 4 * width, rows, width - x, tile)
+            transpose_tile(tile, VECTOR_BYTES, there, 2 * VECTOR_BYTES)
+
+
+@part
+def _turned_back(target: int, room: int, width: int, rows: int) -> None:
+    tile = scratch_tile()
+    for x in range(0, width, LANES):
+        here, there = target + 4 * x, room + 2 * VECTOR_BYTES * x
+        if rows >= LANES and width - x >= LANES:
+            transpose_tile(there, 2 * VECTOR_BYTES, here, 4 * width)
+        else:
+            transpose_tile(there, 2 * VECTOR_BYTES, tile, VECTOR_BYTES)
+            store_tile(tile, here, 4 * width, rows, width - x)
 
 
 @native("void(int64, int64, int64, int64, int64, int64)")
@@ -103,101 +141,177 @@ def spline_coefficients(
 ) -> None:
     """Turn voxels, float32 (depth, height, width), into coefficients of cubic B-splines; beyond, they are mirrored.
 
-    `flat`: along y and x alone. `room`: width and ROOM float32.
+    `flat`: along y and x alone. `room`: `coefficients_room` bytes.
     """
-    values = floats(target)
-    plane = height * width
-    gain = GAIN if height > 1 else float32(1)
-    if flat == 0 and depth > 1:
-        gain *= GAIN
-    for row in range(depth * height):
-        _row(floats(target + 4 * row * width), floats(room), width, gain)
+    row = 4 * width
+    full, lines = below(LANES), depth * height
+    if width > 1:
+        # Turned, so that a vector's lanes do not wait for each other.
+        for line in range(0, lines, 2 * LANES):
+            first, rows = target + line * row, lines - line
+            _turned(room, first, width, min(LANES, rows))
+            _turned(room + VECTOR_BYTES, first + LANES * row, width, min(LANES, rows - LANES))
+            _strips(room, width, 2 * VECTOR_BYTES, full, full)
+            _turned_back(first, room, width, min(LANES, rows))
+            _turned_back(first + LANES * row, room + VECTOR_BYTES, width, min(LANES, rows - LANES))
     for z in range(depth):
-        _filtered(values, z * plane, height, width, width)
+        _filtered(target + z * height * row, height, row, width)
     if flat == 0:
         for y in range(height):
             # Row by row: all that is filtered together stays in the cache.
-            _filtered(values, y * width, depth, plane, width)
+            _filtered(target + y * row, depth, height * row, width)
+
+
+@inlined
+def _weighed(target: int, place: int, by: float) -> Any:
+    """Write the weights of points -1, 0, 1, 2 beside some places, four vectors, and return point 0 of each."""
+    at = load(place) + splat(by)
+    first, number = floored(at)
+    sixth, half, most = splat(1 / 6), splat(0.5), splat(2 / 3)
+    t = at - first
+    u = splat(1.0) - t
+    square, other = t * t, u * u
+    store(target, other * u * sixth)
+    store(target + VECTOR_BYTES, fma(fma(half, t, splat(-1.0)), square, most))
+    store(target + 2 * VECTOR_BYTES, fma(fma(half, u, splat(-1.0)), other, most))
+    store(target + 3 * VECTOR_BYTES, square * t * sixth)
+    return number
 
 
 @part
-def _weights(place: float, point: int) -> Any:
-    """Return the weights of points -1, 0, 1, 2 beside one at a place from there to the next, as four floats."""
-    t = quad_splat(float32(place - point))
-    found = quad_sum(quad(0.5, -1.0, 0.5, 0.0), quad_product(t, quad(-1 / 6, 0.5, -0.5, 1 / 6)))
-    found = quad_sum(quad(-0.5, 0.0, 0.5, 0.0), quad_product(t, found))
-    return quad_sum(quad(1 / 6, 2 / 3, 1 / 6, 0.0), quad_product(t, found))
+def _weights(
+    target: int, offsets: int, place: int, apart: int, axis: int, columns: int, by: Any, height: int, width: int
+) -> None:  # fmt: skip
+    """Write the weights of a row of places, and the numbers of the first coefficients, int32."""
+    for i in range(0, columns, LANES):
+        at, block = place + 4 * i, target + BLOCK * (i // LANES)
+        found = splat_int(-1 - width)
+        if axis == 0:
+            found = found + _weighed(block + 8 * VECTOR_BYTES, at, by[0]) * splat_int(
+                height * width
+            )
+            at += 4 * apart
+        found = found + _weighed(block, at, by[1]) * splat_int(width)
+        found = found + _weighed(block + 4 * VECTOR_BYTES, at + 4 * apart, by[2])
+        store(offsets + 4 * i, from_bits(found))
 
 
-@part
-def _plane(source: int, row: int, weights: Any) -> Any:
+@inlined
+def _plane(source: int, row: int, weights: int) -> Any:
     """Return four sums over y of coefficients: rows `row` bytes apart, the first of which lies at an address."""
-    a, b, c, d = weights
-    upper = quad_sum(quad_product(load_quad(source), a), quad_product(load_quad(source + row), b))
-    lower = quad_sum(
-        quad_product(load_quad(source + 2 * row), c), quad_product(load_quad(source + 3 * row), d)
-    )
-    return quad_sum(upper, lower)
+    weight = floats(weights)
+    found = quad_product(load_quad(source), quad_splat(weight[0]))
+    found = quad_fused(load_quad(source + row), quad_splat(weight[LANES]), found)
+    found = quad_fused(load_quad(source + 2 * row), quad_splat(weight[2 * LANES]), found)
+    return quad_fused(load_quad(source + 3 * row), quad_splat(weight[3 * LANES]), found)
+
+
+@inlined
+def _space(source: int, row: int, plane: int, weights: int) -> Any:
+    """Return four sums over z and y of coefficients."""
+    along_z = floats(weights + 8 * VECTOR_BYTES)
+    found = quad_product(_plane(source - plane, row, weights), quad_splat(along_z[0]))
+    own = _plane(source, row, weights)
+    found = quad_fused(own, quad_splat(along_z[LANES]), found)
+    own = _plane(source + plane, row, weights)
+    found = quad_fused(own, quad_splat(along_z[2 * LANES]), found)
+    own = _plane(source + 2 * plane, row, weights)
+    return quad_fused(own, quad_splat(along_z[3 * LANES]), found)
+
+
+@inlined
+def _across(sums: Any, weights: int) -> Any:
+    """Return four values, by sums of four neighbours along x each."""
+    one, two, three, four = quad_turned(sums[0], sums[1], sums[2], sums[3])
+    along_x = weights + 4 * VECTOR_BYTES
+    found = quad_product(one, load_quad(along_x))
+    found = quad_fused(two, load_quad(along_x + VECTOR_BYTES), found)
+    found = quad_fused(three, load_quad(along_x + 2 * VECTOR_BYTES), found)
+    return quad_fused(four, load_quad(along_x + 3 * VECTOR_BYTES), found)
+
+
+@inlined
+def _four(source: int, row: int, plane: int, flat: int, offsets: Any, i: int, weights: int) -> Any:
+    """Return the values of four voxels side by side, from number i on."""
+    a, b = source + 4 * offsets[i], source + 4 * offsets[i + 1]
+    c, d = source + 4 * offsets[i + 2], source + 4 * offsets[i + 3]
+    if flat != 0:
+        sums = (
+            _plane(a, row, weights), _plane(b, row, weights + 4), _plane(c, row, weights + 8),
+            _plane(d, row, weights + 12),
+        )  # fmt: skip
+    else:
+        sums = (
+            _space(a, row, plane, weights), _space(b, row, plane, weights + 4), _space(c, row, plane, weights + 8),
+            _space(d, row, plane, weights + 12),
+        )  # fmt: skip
+    return _across(sums, weights)
 
 
 @part
-def _value(
-    here: int, row: int, plane: int, flat: int, along_z: Any, along_y: Any, along_x: Any
-) -> Any:
-    """Return the value among the coefficients that begin at an address, by weights along each axis."""
-    if flat != 0:
-        total = _plane(here, row, along_y)
-    else:
-        a, b, c, d = along_z
-        total = quad_sum(
-            quad_product(_plane(here - plane, row, along_y), a),
-            quad_product(_plane(here, row, along_y), b),
-        )
-        more = quad_sum(
-            quad_product(_plane(here + plane, row, along_y), c),
-            quad_product(_plane(here + 2 * plane, row, along_y), d),
-        )
-        total = quad_sum(total, more)
-    one, two, three, four = quad_lanes(quad_product(total, along_x))
-    return (one + two) + (three + four)
+def _row(
+    target: int, source: int, row: int, plane: int, flat: int, offsets: int, weights: int,
+    columns: int,
+) -> None:  # fmt: skip
+    """Write the values of a row."""
+    number = ints(offsets)
+    for i in range(0, columns, 4):
+        here = weights + BLOCK * (i // LANES) + 4 * (i % LANES)
+        found = _four(source, row, plane, flat, number, i, here)
+        if columns - i >= 4:
+            store_quad(target + 4 * i, found)
+        else:
+            four, written = quad_lanes(found), floats(target + 4 * i)
+            for k in range(columns - i):
+                written[k] = four[k]
 
 
-@native(types.void(*[types.int64] * 15))
+@native(types.void(*[types.int64] * 20))
 def spline_values(
+    target: int,
     source: int,
     height: int,
     width: int,
-    z: int,
-    y: int,
-    x: int,
     places: int,
-    axis: int,
     apart: int,
+    axis: int,
     line: int,
-    depth: int,
+    of_rows: int,
+    ends: int,
+    deep: int,
+    down: int,
+    across: int,
+    first: int,
+    last: int,
+    top: int,
     rows: int,
+    left: int,
     columns: int,
-    target: int,
-    flat: int,
+    room: int,
 ) -> None:
-    """Interpolate at places into float32 (depth, rows, columns).
+    """Interpolate at places into float32 (last - first, rows, columns), by coefficients (z, height, width).
 
-    `source`: coefficients, float32 (z, height, width), the first at z, y, x; two are needed before and behind each
-    place. `places`: float64, along z, y and x, `axis` of them each; sections are `apart`, rows `line` after each other.
-    `flat`: coefficients are those along y and x, and all places lie in planes. `apart` 0: those are of the first
-    section, and each is read in the next plane; flat ones alone.
+    Two coefficients are needed before and behind each place. Places and what they are told from are as in
+    `warping.nearest_voxels`; with `axis` 1, coefficients are those along y and x alone. `room`: `values_room` bytes.
     """
-    row, plane = 4 * width, 4 * height * width
-    sections, alike = (1, depth) if apart == 0 else (depth, 1)
-    for section in range(sections):
-        for i in range(rows):
-            at = doubles(places + 8 * (section * apart + i * line))
-            for j in range(columns):
-                deep, down, across = at[j], at[axis + j], at[2 * axis + j]
-                front, top, left = int64(floor(deep)), int64(floor(down)), int64(floor(across))
-                along_y, along_x = quad_spread(_weights(down, top)), _weights(across, left)
-                along_z = along_y if flat != 0 else quad_spread(_weights(deep, front))
-                here = source + (front - z) * plane + (top - y - 1) * row + 4 * (left - x - 1)
-                for k in range(alike):
-                    found = floats(target + 4 * (((section + k) * rows + i) * columns + j))
-                    found[0] = _value(here + k * plane, row, plane, flat, along_z, along_y, along_x)
+    end, by = longs(ends), (float(deep), float(down), float(across))
+    row, plane, flat = 4 * width, 4 * height * width, axis
+    blocks = (columns + LANES - 1) // LANES
+    offsets = room + BLOCK * blocks
+    number = ints(offsets)
+    begin, section = int64(0), int64(0)
+    while begin < last:
+        stop = min(last, end[section])
+        begin = max(begin, first)
+        if begin < stop:
+            for j in range(rows):
+                at = places + 4 * ((section * of_rows + top + j) * line + left)
+                _weights(room, offsets, at, apart, axis, columns, by, height, width)
+                for i in range(columns, columns + 3):
+                    number[i] = number[columns - 1]
+                for own in range(begin, stop):
+                    here = source + (own + deep) * plane if flat != 0 else source
+                    found = target + 4 * ((own - first) * rows + j) * columns
+                    _row(found, here, row, plane, flat, offsets, room, columns)
+        begin = max(begin, end[section])
+        section += 1

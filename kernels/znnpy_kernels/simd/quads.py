@@ -40,20 +40,6 @@ def load_quad(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def quad(typingctx: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
-    """Return four float32 numbers, given as Python's."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        made = ir.Constant(_QUAD, ir.Undefined)
-        for lane, value in enumerate(args):
-            single = builder.fptrunc(value, ir.FloatType())
-            made = builder.insert_element(made, single, ir.Constant(_I32, lane))
-        return made
-
-    return QUAD(*[types.float64] * 4), codegen
-
-
-@intrinsic
 def quad_splat(typingctx: Any, value: Any) -> Any:
     """Return a float32 four times."""
 
@@ -76,24 +62,48 @@ def quad_product(typingctx: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
-def quad_sum(typingctx: Any, first: Any, second: Any) -> Any:
-    """Return the sums of two times four floats."""
+def quad_fused(typingctx: Any, first: Any, second: Any, third: Any) -> Any:
+    """Return the products of two times four floats, and four more added, rounded once."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.fadd(*args)
+        kind = ir.FunctionType(_QUAD, [_QUAD] * 3)
+        name = "llvm.fma.v4f32"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        return builder.call(function, args)
 
-    return QUAD(QUAD, QUAD), codegen
+    return QUAD(QUAD, QUAD, QUAD), codegen
 
 
 @intrinsic
-def quad_spread(typingctx: Any, four: Any) -> Any:
-    """Return each of four floats four times, as a tuple."""
+def store_quad(typingctx: Any, address: Any, four: Any) -> Any:
+    """Store four floats at an address in bytes, which needs the alignment of one."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        spread = [builder.shuffle_vector(args[0], args[0], _places(lane)) for lane in range(4)]
-        return context.make_tuple(builder, sig.return_type, spread)
+        builder.store(args[1], builder.inttoptr(args[0], _QUAD.as_pointer()), align=4)
+        return context.get_dummy_value()
 
-    return types.UniTuple(QUAD, 4)(QUAD), codegen
+    return types.void(types.int64, QUAD), codegen
+
+
+@intrinsic
+def quad_turned(typingctx: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+    """Return the first of each of four times four floats, the second of each, and so on, as a tuple."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        def mixed(one: Any, other: Any, *lanes: int) -> Any:
+            return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_I32, 4), lanes))
+
+        one, two, three, four = args
+        low, high = mixed(one, two, 0, 4, 1, 5), mixed(three, four, 0, 4, 1, 5)
+        lower, higher = mixed(one, two, 2, 6, 3, 7), mixed(three, four, 2, 6, 3, 7)
+        turned = [
+            mixed(*pair, *lanes)
+            for pair in ((low, high), (lower, higher))
+            for lanes in ((0, 1, 4, 5), (2, 3, 6, 7))
+        ]
+        return context.make_tuple(builder, sig.return_type, turned)
+
+    return types.UniTuple(QUAD, 4)(*[QUAD] * 4), codegen
 
 
 @intrinsic

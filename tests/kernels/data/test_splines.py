@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.ndimage import map_coordinates, spline_filter1d
-from znnpy_kernels.data.splines import ROOM, spline_coefficients, spline_values
-from znnpy_kernels.machine.guards import address
+from znnpy_kernels.data.splines import (
+    coefficients_room,
+    spline_coefficients,
+    spline_values,
+    values_room,
+)
+from znnpy_kernels.simd.lanes import LANES
 
 SHAPES = [(1, 1, 1), (1, 2, 3), (2, 3, 2), (3, 1, 9), (5, 4, 30), (9, 17, 33), (2, 40, 8)]
 
@@ -26,54 +31,40 @@ def filtered(values: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize("flat", [False, True])
 def test_coefficients_are_those_of_scipy(shape: tuple[int, ...], flat: bool) -> None:
     found = voxels(shape)
-    spline_coefficients.run(found, *shape, flat, np.empty(shape[2] + ROOM, np.float32))
+    spline_coefficients.run(found, *shape, flat, np.empty(coefficients_room(shape[2]), np.uint8))
     wanted = filtered(voxels(shape), (1, 2) if flat else (0, 1, 2))
     np.testing.assert_allclose(found, wanted, atol=1e-6 * max(1, abs(wanted).max()))
 
 
 @pytest.mark.parametrize("flat", [False, True])
-@pytest.mark.parametrize("lower", [(0, 0, 0), (-7, 1 << 20, -3)])
-def test_values_are_those_of_scipy(flat: bool, lower: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("columns", [1, 3, 6, 16, 37])
+def test_values_are_those_of_scipy(flat: bool, columns: int) -> None:
+    """Of some of the sections, rows and columns that there are places of; told from another voxel than the first."""
     shape, random = (9, 17, 13), np.random.default_rng(1)
     values = voxels(shape)
-    inside = np.stack([random.uniform(1, n - 2.001, 200) for n in shape])
-    inside[:, :10] = np.floor(inside[:, :10])
-    if flat:
-        inside[0] = random.integers(0, shape[0], 200)
     coefficients = filtered(values, (1, 2) if flat else (0, 1, 2)).astype(np.float32)
-    found = np.empty(200, np.float32)
-    places = np.ascontiguousarray(inside + np.array(lower)[:, None])
+    line, ends = 48, np.array([2, 3, 6] if flat else range(1, 7))
+    inside = [random.uniform(1, n - 2.001, (len(ends), 5, line)) for n in shape]
+    padded = np.full(2 * len(ends) * 5 * line + LANES, np.nan, np.float32)
+    if not flat:
+        padded = np.full(3 * len(ends) * 5 * line + LANES, np.nan, np.float32)
+    places = padded[:-LANES].reshape(-1, len(ends), 5, line)
+    shift = np.array([2, -3, 5], np.float32)
+    for axis, (here, there) in enumerate(zip(places[::-1], inside[::-1], strict=False)):
+        here[...] = there - shift[2 - axis]
+        here[:, :, :4] = np.floor(here[:, :, :4])  # some voxels as they are
+    first, last, top, left = 1, 5, 1, 2
+    found = np.empty((last - first, 3, columns), np.float32)
     spline_values.run(
-        coefficients, *shape[1:], *lower, places, 200, 9999, 9999, 1, 1, 200, found, flat
+        found, coefficients, *shape[1:], padded, len(ends) * 5 * line, int(flat), line, 5, ends, 2, -3, 5, first, last,
+        top, 3, left, columns, np.empty(values_room(columns), np.uint8),
+    )  # fmt: skip
+    number = np.searchsorted(ends, np.arange(first, last), side="right")
+    read = places[:, number, top : top + 3, left : left + columns].astype(np.float64)
+    if flat:
+        sections = np.broadcast_to(np.arange(first, last)[:, None, None], read.shape[1:])
+        read = np.concatenate([sections[None], read])
+    wanted = map_coordinates(
+        values.astype(np.float64), read + shift.reshape(3, 1, 1, 1), order=3, mode="mirror"
     )
-    wanted = map_coordinates(values.astype(np.float64), inside, order=3, mode="mirror")
     np.testing.assert_allclose(found, wanted, atol=3e-6)
-    np.testing.assert_allclose(found[:10], values[*inside[:, :10].astype(int)], atol=3e-6)
-
-
-def test_places_may_be_apart_and_sections_alike() -> None:
-    """Some rows and columns of some sections; and one section's places for several planes."""
-    shape, random = (6, 17, 13), np.random.default_rng(2)
-    values = voxels(shape)
-    coefficients = filtered(values, (1, 2)).astype(np.float32)
-    places = np.stack([random.uniform(1, n - 2.001, (4, 5, 9)) for n in shape])
-    places[0] = np.arange(4)[:, None, None] + 1
-    asked = places[:, 1:3, 2:5, 1:8]
-    found = np.empty(asked.shape[1:], np.float32)
-    begin = places[0, 1:, 2:, 1:]
-    first = address(places) + int(begin.ctypes.data - places.ctypes.data)
-    spline_values.run(
-        coefficients, *shape[1:], 0, 0, 0, first, 4 * 5 * 9, 5 * 9, 9, *found.shape, found, True
-    )
-    exact = np.stack(
-        [
-            map_coordinates(values[z].astype(np.float64), at, order=3, mode="mirror")
-            for z, at in zip((2, 3), asked[1:].swapaxes(0, 1), strict=True)
-        ]
-    )
-    np.testing.assert_allclose(found, exact, atol=3e-6)
-    spline_values.run(
-        coefficients, *shape[1:], 0, 0, 0, first, 4 * 5 * 9, 0, 9, *found.shape, found, True
-    )
-    exact[1] = map_coordinates(values[3].astype(np.float64), asked[1:, 0], order=3, mode="mirror")
-    np.testing.assert_allclose(found, exact, atol=3e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -12,6 +12,7 @@ import numpy as np
 
 from znnpy.config.augment_section import AugmentSection
 from znnpy.config.distortion_section import Distortion, ShiftSection, Whole
+from znnpy.data.sampling.draws import Draws
 from znnpy.data.sampling.intensities import (
     Float32,
     Number,
@@ -23,7 +24,7 @@ from znnpy.data.sampling.intensities import (
     noisy,
 )
 from znnpy.data.sampling.placed import Placed
-from znnpy.data.sampling.position_index import minus
+from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.warps import Region, Warp, draw_warp
 from znnpy.data.volume import Triple, Triple64
 
@@ -39,12 +40,12 @@ class Drawn:
     """How one patch is distorted. Places are voxels z, y, x of the scene, before the patch is turned.
 
     `moved`: sections and how far along y and x they read beside their place. `missing`: sections; `dark`: a section,
-    factor and shift; `boxes`: what is left out; `warp`: where all is read, and `made`: places that are known. `random`
-    draws what is done to values, image by image.
+    factor and shift; `boxes`: what is left out; `warp`: where all is read, and `made`: places that are known. `draws`
+    say what is done to values, image by image.
     """
 
     settings: AugmentSection
-    random: np.random.Generator
+    draws: Draws
     moved: tuple[tuple[Span, Shift], ...] = ()
     missing: Span = (0, 0)
     dark: tuple[int, float, float] | None = None
@@ -65,32 +66,31 @@ class Drawn:
 
         `resolution`: nanometres of a voxel along z, y, x.
         """
-        z, deep = lower[0], extent[0]
+        draws, z, deep = Draws(random), lower[0], extent[0]
         moved = []
-        if found := _chosen(settings.step, random):
+        if found := _chosen(settings.step, draws):
             # From the second section on: a step before the first one moves all of them.
-            first = z + int(random.integers(1, max(2, deep)))
-            moved.append(((first, 1 << 60), _shift(found, random)))
-        if found := _chosen(settings.slip, random):
-            first = z + int(random.integers(deep))
-            moved.append(((first, first + 1), _shift(found, random)))
+            first = z + draws.whole(1, max(2, deep))
+            moved.append(((first, 1 << 60), _shift(found, draws)))
+        if found := _chosen(settings.slip, draws):
+            first = z + draws.whole(0, deep)
+            moved.append(((first, first + 1), _shift(found, draws)))
         missing = (0, 0)
-        if gone := _chosen(settings.missing, random):
-            first = z + int(random.integers(deep))
-            missing = (first, first + int(random.integers(1, gone.sections + 1)))
+        if gone := _chosen(settings.missing, draws):
+            first = z + draws.whole(0, deep)
+            missing = (first, first + draws.whole(1, gone.sections + 1))
         dark = None
-        if low := _chosen(settings.dark, random):
-            place = z + int(random.integers(deep))
-            dark = place, _between(low.factor, random), _between(low.shift, random)
+        if low := _chosen(settings.dark, draws):
+            dark = z + draws.whole(0, deep), draws.between(low.factor), draws.between(low.shift)
         boxes: list[Region] = []
-        if drop := _chosen(settings.dropout, random):
-            for _ in range(int(random.integers(1, drop.boxes + 1))):
-                size = [int(random.integers(1, n + 1)) for n in drop.size]
-                corner = [a + int(random.integers(n)) for a, n in zip(lower, extent, strict=True)]
-                begin = [a - n // 2 for a, n in zip(corner, size, strict=True)]
-                boxes.append((_triple(begin), _triple(np.add(begin, size))))
-        warp = draw_warp(settings, random, lower, extent, resolution)
-        return cls(settings, random, tuple(moved), missing, dark, tuple(boxes), warp)
+        if drop := _chosen(settings.dropout, draws):
+            for _ in range(draws.whole(1, drop.boxes + 1)):
+                size = _triple(draws.whole(1, n + 1) for n in drop.size)
+                corner = [a + draws.whole(0, n) for a, n in zip(lower, extent, strict=True)]
+                begin = _triple(a - n // 2 for a, n in zip(corner, size, strict=True))
+                boxes.append((begin, plus(begin, size)))
+        warp = draw_warp(settings, draws, lower, extent, resolution)
+        return cls(settings, draws, tuple(moved), missing, dark, tuple(boxes), warp)
 
     def places(self, lower: Triple, upper: Triple) -> Placed | None:
         """Return where the voxels of a region of the scene are read; None without a warp.
@@ -102,14 +102,9 @@ class Drawn:
         for (first, last), found in self.made.items():
             inside = all(a <= b for a, b in zip((*first, *upper), (*lower, *last), strict=True))
             if inside and prod(found.extent) <= MORE * prod(minus(upper, lower)):
-                cut = tuple(map(slice, minus(lower, first), minus(upper, first)))
-                return replace(found, cut=cut)
-        z, y, x = (np.arange(a, b, dtype=np.float64) for a, b in zip(lower, upper, strict=True))
-        runs = [
-            (z[first - lower[0] : last - lower[0]], y + down, x + across)
-            for (first, last), (down, across) in self.runs(lower[0], upper[0])
-        ]
-        self.made[lower, upper] = found = Placed.of(self.warp, runs)
+                return replace(found, cut=(minus(lower, first), minus(upper, first)))
+        found = Placed.of(self.warp, lower, upper, list(self.runs(lower[0], upper[0])))
+        self.made[lower, upper] = found
         return found
 
     def runs(self, lower: int, upper: int) -> Iterator[tuple[Span, Shift]]:
@@ -122,18 +117,18 @@ class Drawn:
 
     def changed(self, image: Float32, lower: Triple, resolution: Triple64) -> Float32:
         """Return a normalised image (channel, z, y, x) that begins at `lower`, distorted; it may be changed."""
+        image = np.require(image, requirements=["C", "W"])
         smallest = min(resolution)
         sides = [smallest / size for size in resolution]
         for whole, numbers, change in self._changes():
             # Sections with numbers of their own are changed along y and x alone.
-            apart = whole.by == "section" or (whole.by == "mixed" and bool(self.random.integers(2)))
-            number: Number = self.random.uniform(
-                numbers[0], numbers[1], size=image.shape[1] if apart else None
+            apart = whole.by == "section" or (whole.by == "mixed" and self.draws.share() < 0.5)
+            number: Number = (
+                self.draws.each(numbers, image.shape[1]) if apart else self.draws.between(numbers)
             )
             image = change(image, number, (0.0 if apart else sides[0], sides[1], sides[2]))
-        noise = _chosen(self.settings.noise, self.random)
-        if noise:
-            image = noisy(image, _between(noise.deviation, self.random), self.random)
+        if noise := _chosen(self.settings.noise, self.draws):
+            image = noisy(image, self.draws.between(noise.deviation), self.draws.seeds(3))
         return self._without(image, lower)
 
     def _changes(self) -> Iterator[tuple[Whole, Sequence[float], Change]]:
@@ -147,17 +142,17 @@ class Drawn:
             (it.gamma, "power", lambda a, n, s: bent(a, n)),
         ]
         for section, key, change in entries:
-            if found := _chosen(section, self.random):
+            if found := _chosen(section, self.draws):
                 yield found, getattr(found, key), change
 
     def _without(self, image: Float32, lower: Triple) -> Float32:
         """Darken and leave out what is to be."""
-        image = np.require(image, requirements=["W"])
         if self.dark:
             place, factor, shift = self.dark
             here = slice(max(0, place - lower[0]), max(0, place - lower[0] + 1))
-            if image[:, here].size:
-                image[:, here] = brightened(contrasted(image[:, here], factor), shift)
+            for section in (channel[None, here] for channel in image):
+                if section.size:
+                    brightened(contrasted(section, factor), shift)
         gone = [max(0, end - lower[0]) for end in self.missing]
         image[:, slice(*gone)] = 0
         for first, last in self.boxes:
@@ -169,19 +164,15 @@ class Drawn:
         return image
 
 
-def _chosen(section: Any, random: np.random.Generator) -> Any:
+def _chosen(section: Any, draws: Draws) -> Any:
     """Return a distortion if it is drawn for this patch."""
     assert section is None or isinstance(section, Distortion)
-    return section if section is not None and random.random() < section.probability else None
+    return section if section is not None and draws.share() < section.probability else None
 
 
-def _between(numbers: Sequence[float], random: np.random.Generator) -> float:
-    return float(random.uniform(numbers[0], numbers[1]))
-
-
-def _shift(section: ShiftSection, random: np.random.Generator) -> Shift:
-    y, x = random.integers(-section.shift, section.shift + 1, 2)
-    return int(y), int(x)
+def _shift(section: ShiftSection, draws: Draws) -> Shift:
+    y, x = (draws.whole(-section.shift, section.shift + 1) for _ in range(2))
+    return y, x
 
 
 def _factors(factor: Number, sides: Triple64) -> tuple[Number, Number, Number]:
@@ -189,6 +180,6 @@ def _factors(factor: Number, sides: Triple64) -> tuple[Number, Number, Number]:
     return (z, y, x)
 
 
-def _triple(values: Any) -> Triple:
-    z, y, x = (int(value) for value in values)
+def _triple(values: Iterable[int]) -> Triple:
+    z, y, x = values
     return (z, y, x)

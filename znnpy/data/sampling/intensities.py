@@ -1,173 +1,111 @@
 """Changes of an image's values, float32 (channel, z, y, x), with numbers that are given: contrast, gamma, blur ...
 
 A number is one for the whole image, or an array (z,) of one for each section, which is changed as an image of its own.
+Images are contiguous, and changed in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, special
-from znnpy_kernels.data.coarsening import coarser_sections
-from znnpy_kernels.data.smoothing import smoothed_lines
+from znnpy_kernels.data.coarsening import coarser_image, coarser_room
+from znnpy_kernels.data.levels import (
+    BRIGHTNESS,
+    CONTRAST,
+    GAMMA,
+    NUMBERS,
+    add_noise,
+    changed_levels,
+)
+from znnpy_kernels.data.smoothing import blur_room, blurred_image, radius_of
 
-from znnpy.data.volume import Triple64
+from znnpy.data.sampling.scratch import at, scratch
 
 Float32 = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Number = float | Doubles
 """Of a whole image, or of each section."""
-SPACE = (1, 2, 3)
-CUT = 4  # sigmas from which on a Gaussian is left out
+TINY = 0.02  # sigma of a Gaussian whose neighbours weigh nothing
 
 
 def contrasted(image: Float32, factor: Number) -> Float32:
-    """Return the image with distances from each channel's mean multiplied."""
-    # Of so many values float32's pairwise sums have all digits that matter, in a fifth of the time.
-    mean = image.mean(_space(factor), keepdims=True)
-    changed: Float32 = image - mean
-    changed *= _spread(factor)
-    changed += mean
-    return changed
+    """Multiply distances from each channel's mean; returns the image."""
+    return _leveled(image, CONTRAST, factor)
 
 
 def brightened(image: Float32, shift: Number) -> Float32:
-    """Return the image with a number added."""
-    changed: Float32 = image + _spread(shift)
-    return changed
+    """Add a number; returns the image."""
+    return _leveled(image, BRIGHTNESS, shift)
 
 
 def bent(image: Float32, power: Number) -> Float32:
-    """Return the image with each channel, scaled to 0 to 1 over its range, raised to a power and scaled back."""
-    space = _space(power)
-    low = image.min(space, keepdims=True)
-    width = np.maximum(image.max(space, keepdims=True) - low, np.float32(1e-7))
-    changed: Float32 = ((image - low) / width) ** _spread(power) * width + low
-    return changed
+    """Raise each channel, scaled to 0 to 1 over its range, to a power, and scale it back; returns the image."""
+    return _leveled(image, GAMMA, power)
 
 
-def noisy(image: Float32, deviation: float, random: np.random.Generator) -> Float32:
-    """Return the image with Gaussian noise, of as many values as 16 bits have: within 4.2 deviations."""
-    # Seeded by the other, whose normal numbers take six times as long.
-    bits = np.random.SFC64(int(random.integers(2**63)))
-    words = bits.random_raw(-(-image.size // 4)).view(np.uint16)[: image.size]
-    noise = (_normal() * np.float32(deviation)).take(words).reshape(image.shape)
-    noise += image
-    return noise
+def noisy(image: Float32, deviation: float, seeds: NDArray[np.int64]) -> Float32:
+    """Add Gaussian noise, of as many numbers as 12 bits have, drawn by three seeds: within 3.7 deviations."""
+    add_noise(at(image), image.size, at(_normal()), at(seeds), deviation)
+    return image
 
 
 @lru_cache(maxsize=1)
 def _normal() -> Float32:
-    """Return the values below which equal shares of a normal distribution lie, the middle ones of each share."""
-    found: Float32 = special.ndtri((np.arange(2**16) + 0.5) / 2**16).astype(np.float32)
-    return found
+    """Return the middles of equal shares of a normal distribution, scaled to a deviation of 1."""
+    found = special.ndtri((np.arange(NUMBERS) + 0.5) / NUMBERS)
+    scaled: Float32 = (found / found.std()).astype(np.float32)
+    return scaled
 
 
-def _space(number: Number) -> tuple[int, ...]:
-    """Return the axes of what is changed alike."""
-    return SPACE[1:] if isinstance(number, np.ndarray) else SPACE
-
-
-def _spread(number: Number) -> Any:
-    """Return numbers as they multiply (channel, z, y, x)."""
-    if isinstance(number, np.ndarray):
-        return number.astype(np.float32)[:, None, None]
-    return np.float32(number)
+def _leveled(image: Float32, kind: int, number: Number) -> Float32:
+    numbers = np.atleast_1d(np.asarray(number, np.float64))
+    blocks = image.shape[0] * (1 if numbers.size == 1 else image.shape[1])
+    changed_levels(at(image), blocks, image.size // blocks, kind, at(numbers), numbers.size)
+    return image
 
 
 def blurred(image: Float32, sigmas: tuple[Number, Number, Number]) -> Float32:
-    """Return the image blurred by Gaussians, sigmas z y x in voxels; the border goes on beyond it."""
-    source = np.ascontiguousarray(image)
-    channels, depth, height, width = source.shape
-    for axis, sigma in enumerate(sigmas):
-        if not np.any(sigma):
-            continue
-        weights = _gaussians(np.atleast_1d(np.asarray(sigma, np.float64)))
-        blocks, count, apart = (
-            (channels, depth, height * width),
-            (channels * depth, height, width),
-            (channels * depth * height, width, 1),
-        )[axis]
-        weights = np.ascontiguousarray(np.tile(weights, (channels, 1)))
-        found = np.empty_like(source)
-        smoothed_lines(
-            found.ctypes.data, source.ctypes.data, blocks, count, apart, weights.ctypes.data,
-            weights.shape[1] // 2, blocks // len(weights),
-        )  # fmt: skip
-        source = found
-    return source
-
-
-def _gaussians(sigmas: Doubles) -> Float32:
-    """Return the weights of Gaussians, float32 (number, 2 radius + 1), 0 beyond the own radius of each."""
-    own = (CUT * sigmas + 0.5).astype(np.int64)[:, None]
-    places = np.arange(-own.max(), own.max() + 1)
-    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
-        found = np.exp(-0.5 * (places / sigmas[:, None]) ** 2)
-    found[(abs(places) > own) | ~np.isfinite(found)] = 0
-    found[:, own.max()] = 1
-    weights: Float32 = (found / found.sum(1, keepdims=True)).astype(np.float32)
-    return weights
+    """Blur by Gaussians, sigmas z y x in voxels, where the border goes on beyond it; returns the image."""
+    given = np.stack(np.broadcast_arrays(*(np.atleast_1d(np.asarray(it)) for it in sigmas)))
+    wide = np.ascontiguousarray(given, np.float64)
+    first = np.exp(-0.5 / np.maximum(wide, TINY) ** 2)
+    radius = radius_of(float(wide.max()))
+    room = scratch(blur_room(image.shape[1], image.shape[2], image.shape[3], radius))
+    for channel in image:
+        blurred_image(at(channel), *channel.shape, at(wide), at(first), wide.shape[1], radius, room)
+    return image
 
 
 def coarser(image: Float32, factors: tuple[Number, Number, Number]) -> Float32:
-    """Return the image with voxels larger by factors z y x, at least 1: nearest ones are kept, cubics between."""
-    if not any(isinstance(factor, np.ndarray) for factor in factors):
-        return _coarser(image, factors)  # type: ignore[arg-type]
-    source = np.ascontiguousarray(image)
-    changed = np.empty_like(source)
-    depth, height, width = source.shape[1:]
+    """Make voxels larger by factors z y x, at least 1: nearest ones are kept, cubics between; returns the image."""
+    _, depth, height, width = image.shape
+    alike = not any(isinstance(factor, np.ndarray) for factor in factors)
+    # Sections with numbers of their own all stay.
+    deep = _kept(depth, max(1, round(depth / float(factors[0]))) if alike else depth)
     rows, columns = (
-        [_kept(n, max(1, round(n / by))) for by in np.broadcast_to(factor, depth).tolist()]
-        for n, factor in zip((height, width), factors[1:], strict=True)
+        [
+            _kept(n, max(1, round(n / by)))
+            for by in np.broadcast_to(factor, 1 if alike else depth).tolist()
+        ]
+        for n, factor in ((height, factors[1]), (width, factors[2]))
     )
-    words = np.array(
+    facts = np.array(
         [
             (y.kept.size, x.kept.size, y.at[0], x.at[0], y.at[1], x.at[2])
             for y, x in zip(rows, columns, strict=True)
         ],
         np.int64,
     )
-    room = np.empty((height, width), np.float32)
-    for channel, found in zip(source, changed, strict=True):
-        coarser_sections(
-            found.ctypes.data, channel.ctypes.data, depth, height, width, words.ctypes.data,
-            room.ctypes.data,
+    sections = deep.kept.size if alike else 0
+    room = scratch(coarser_room(sections, height, width))
+    for channel in image:
+        coarser_image(
+            at(channel), depth, height, width, at(facts), alike, sections, deep.at[0], deep.at[1], room
         )  # fmt: skip
-    return changed
-
-
-def _coarser(image: Float32, factors: Triple64) -> Float32:
-    shape = image.shape[1:]
-    small = [max(1, round(n / factor)) for n, factor in zip(shape, factors, strict=True)]
-    if small == list(shape):
-        return image
-    changed = np.empty_like(image)
-    places = [_nearest(n, m) for n, m in zip(shape, small, strict=True)]
-    for channel, found in zip(image, changed, strict=True):
-        kept = channel
-        for axis, index in enumerate(places):
-            kept = kept.take(index, axis)
-        found[...] = np.clip(_enlarged(kept, shape), kept.min(), kept.max())
-    return changed
-
-
-def _enlarged(image: Float32, shape: Sequence[int]) -> Float32:
-    """Return an image interpolated to a shape by cubics, axis by axis, which splines allow."""
-    for axis, n in enumerate(shape):
-        before = image.shape[axis]
-        if n != before:
-            # Swapped with the first axis, and back. Not by BLAS, whose threads would take cores from the updates
-            # that run meanwhile.
-            across = image.swapaxes(0, axis)
-            lines = np.ascontiguousarray(across).reshape(before, -1)
-            made = np.einsum("nm,mk->nk", _interpolation(before, n), lines)
-            image = made.reshape(n, *across.shape[1:]).swapaxes(0, axis)
     return image
 
 
@@ -178,11 +116,6 @@ def _zoomed(before: int, after: int, order: int) -> NDArray[np.float64]:
         ndimage.zoom(it, after / before, order=order, mode="nearest", grid_mode=True) for it in unit
     ]
     return np.stack(lines, axis=1)
-
-
-@lru_cache(maxsize=256)
-def _interpolation(before: int, after: int) -> Float32:
-    return _zoomed(before, after, 3).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -204,14 +137,13 @@ def _kept(before: int, after: int) -> _Kept:
     kept = _nearest(before, after)
     matrix = np.eye(before, dtype=np.float32)
     if after != before:
-        matrix = np.ascontiguousarray(_interpolation(after, before))
+        matrix = np.ascontiguousarray(_zoomed(after, before, 3), np.float32)
     transposed = np.ascontiguousarray(matrix.T)
     return _Kept(
         kept, matrix, transposed, (kept.ctypes.data, matrix.ctypes.data, transposed.ctypes.data)
     )
 
 
-@lru_cache(maxsize=256)
 def _nearest(before: int, after: int) -> NDArray[np.int64]:
     """Return the voxels that are kept of a line."""
     kept: NDArray[np.int64] = _zoomed(before, after, 0).argmax(axis=1)

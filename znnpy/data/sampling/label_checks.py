@@ -155,6 +155,9 @@ def read_padded(
     Both arrays are new and belong to the caller. `finite` as in `Volume.read`.
     """
     sizes = tuple(b - a for a, b in zip(lower, upper, strict=True))
+    if all(0 <= a < b <= n for a, b, n in zip(lower, upper, volume.extent, strict=True)):
+        found = volume.read(lower, upper, finite=finite).copy()
+        return found, np.ones(sizes, np.bool_)
     values = np.zeros((volume.channels, *sizes), volume.dtype)
     inside = np.zeros(sizes, np.bool_)
     start = clipped(lower, volume.extent)

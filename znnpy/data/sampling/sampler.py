@@ -12,6 +12,7 @@ import numpy as np
 from znnpy.data.sampling.augmentation import Augmentation, Turn, draw_order
 from znnpy.data.sampling.class_weights import Rebalance, count_patch, rebalance
 from znnpy.data.sampling.distortions import Drawn
+from znnpy.data.sampling.draws import Key
 from znnpy.data.sampling.foreground import Foreground, due
 from znnpy.data.sampling.label_checks import read_counted
 from znnpy.data.sampling.patch_positions import Placing, Possible, mask_shift
@@ -79,7 +80,7 @@ class Sampler:
         self._placing = placing = Placing(inputs, outputs, mirror=mirror, possible=possible)
         self._augmentation = augmentation or Augmentation("", "none")
         self._rebalance: Rebalance = rebalance
-        self._seed, self._order = seed, order
+        self._draws, self._order = Key(seed), order
         self._turn: Callable[[int], int] = lambda index: index
         self._key, self._where = seed, ""
         for scene in scenes:
@@ -183,8 +184,7 @@ class Sampler:
 
     def sample(self, index: int) -> Patch:
         """Return sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
-        # The draws of a sample count up the low words, so samples never share a number.
-        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 0, index]))
+        random = self._draws.generator(0, index)
         for attempt in range(ATTEMPTS):
             number, position, turn = self._draw(random, index if attempt == 0 else None)
             material = self._material[number]
@@ -218,7 +218,7 @@ class Sampler:
         settings = self._augmentation.distortions
         if settings is None:
             return None
-        random = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 1, index]))
+        random = self._draws.generator(1, index)
         node = next(iter(self._placing.inputs))
         scene, extent = material.scene, self._placing.boxes[node].extent
         lower = self._placing.lower(scene, node, scene.reference, position, turn.flips)
@@ -242,7 +242,7 @@ class Sampler:
         places = self._places[flips]
         if self._foreground and index is not None and due(index, self._share):
             # By draws of its own: what else is drawn of this sample stays.
-            own = np.random.Generator(np.random.Philox(key=self._seed, counter=[0, 0, 2, index]))
+            own = self._draws.generator(2, index)
             number, position = self._foreground.draw(own, self.scenes, flips)
             return number, position, Turn(flips, draw_order(self._material[number].groups, random))
         if self._order == "shuffled" and index is not None:

@@ -15,9 +15,10 @@ from znnpy.data.sampling.patch_positions import Placing, mask_shift
 from znnpy.data.sampling.placed import interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
+from znnpy.data.sampling.scratch import scratch_region
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
-from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices
+from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices, mirrored_parts
 from znnpy.errors import VolumeError
 
 
@@ -51,13 +52,15 @@ class Material:
             placed = drawn.places(plus(lower, corner), plus(upper, corner))
             if placed is None:
                 parts = moved(drawn, lower, upper, corner)
-                values = np.concatenate([normalised(norm, volume, *part) for part in parts], axis=1)
+                found = [normalised(norm, volume, *part) for part in parts]
+                values = np.concatenate(found, axis=1) if len(found) > 1 else found[0]
             else:
                 assert drawn.warp is not None
                 placed = placed.inside(corner)
                 region = region_of(placed.low, placed.high, room_of(drawn.warp))
-                read = normalised(norm, volume, *region)
-                values = interpolated(read, region[0], placed, drawn.warp.flat)
+                room = scratch_region((volume.channels, *minus(region[1], region[0])))
+                read = normalised(norm, volume, *region, room)
+                values = interpolated(read, region[0], placed)
             changed = drawn.changed(values, plus(lower, corner), scene.resolution)
             images[node] = np.ascontiguousarray(turn.apply(changed))
         return images
@@ -99,7 +102,7 @@ class Material:
                 (values,) = nearest([values], region[0], placed)
                 known = np.ones(values.shape[1:], np.bool_)
             else:
-                values, known = nearest([values, known], region[0], placed)
+                values, (known,) = nearest([values, known[None]], region[0], placed)
         value, weight = output.target.compute(turn.apply(values), turn.apply(known))
         cut = tuple(
             slice(margin, margin + size, step)
@@ -108,12 +111,24 @@ class Material:
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
 
 
-def normalised(norm: Normalisation, volume: Volume, lower: Triple, upper: Triple) -> Float32:
-    """Return the normalised voxels of a region (channels, z, y, x), which may reach beyond the volume."""
-    raw = mirror_read(volume, lower, upper, finite=not norm.replace)
-    if not norm.by_slice:
-        return norm.apply(raw)
-    return norm.apply(raw, planes=mirrored_indices(lower[0], upper[0], volume.extent[0]))
+def normalised(
+    norm: Normalisation,
+    volume: Volume,
+    lower: Triple,
+    upper: Triple,
+    out: Float32 | None = None,
+) -> Float32:
+    """Return the normalised voxels of a region (channels, z, y, x), which may leave the volume; new, or in `out`."""
+    if out is None:
+        out = np.empty((volume.channels, *minus(upper, lower)), np.float32)
+    if norm.by_slice:
+        raw = mirror_read(volume, lower, upper, finite=not norm.replace)
+        planes = mirrored_indices(lower[0], upper[0], volume.extent[0])
+        return norm.apply(raw, out, planes)
+    read, parts = mirrored_parts(volume, lower, upper, finite=not norm.replace)
+    for here, there in parts:
+        norm.apply(read[:, *there], out[:, *here])
+    return out
 
 
 def moved(

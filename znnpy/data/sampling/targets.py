@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.data.interfaces import mark_interfaces
 
+from znnpy.data.sampling.scratch import at
 from znnpy.data.volume import Array, Triple
 from znnpy.learning.readings import VALUES, Taken
 
@@ -373,13 +375,8 @@ class ClassesTarget(Target):
 
 def _mark_interfaces(ids: Array, known: Bool, boundary: Bool) -> None:
     """Set both voxels of each pair of neighbours with different labels."""
-    for axis in range(3):
-        step = [0, 0, 0]
-        step[axis] = -1
-        here, there = _pairs((step[0], step[1], step[2]), ids.shape)
-        differ = (ids[here] != ids[there]) & known[here] & known[there]
-        boundary[here] |= differ
-        boundary[there] |= differ
+    labels, counted = np.ascontiguousarray(ids), np.ascontiguousarray(known)
+    mark_interfaces(at(boundary), at(labels), labels.itemsize, at(counted), *ids.shape)
 
 
 def _dilated(boundary: Bool) -> Bool:

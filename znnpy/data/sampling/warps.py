@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, cos, exp, hypot, log, radians, sin
-from typing import Any
+from functools import cached_property
+from math import ceil, cos, exp, hypot, log, prod, radians, sin
 
 import numpy as np
 from numpy.typing import NDArray
-from znnpy_kernels.data.warping import affine_places, bend_places
+from znnpy_kernels.data.warping import places_room, warped_places
 
 from znnpy.config.augment_section import AugmentSection
+from znnpy.data.sampling.draws import Draws
+from znnpy.data.sampling.scratch import at, scratch
 from znnpy.data.volume import Triple, Triple64
 
 Doubles = NDArray[np.float64]
+Places = NDArray[np.float32]
 Region = tuple[Triple, Triple]
+VECTOR = 16  # float32, the most that a CPU has at once
 
 
 @dataclass(frozen=True)
@@ -35,89 +39,50 @@ class Warp:
     origin: Doubles
     spacing: Doubles
 
-    @property
+    @cached_property
     def flat(self) -> bool:
         """Whether places of a section stay in it: z is read as it is."""
-        kept = (self.matrix[0] == (1, 0, 0)).all()
-        return bool(kept and (self.control is None or not self.control[0].any()))
+        kept = self.matrix[0].tolist() == [1, 0, 0]
+        return kept and (self.control is None or not self.control[0].any())
 
-    @property
+    @cached_property
     def alike(self) -> bool:
         """Whether all sections are read alike, each where it lies."""
-        still = self.control is None and self.flat
-        return still and not bool(self.matrix[1:, 0].any())
+        return self.control is None and self.flat and self.matrix[1:, 0].tolist() == [0, 0]
 
-    def over(self, z: Doubles, y: Doubles, x: Doubles) -> Doubles:
-        """Return where the places of a lattice, given by axis, are read: float64 (3, z, y, x)."""
-        read = np.empty((3, len(z), len(y), len(x)))
-        self.write(read, z, y, x)
-        return read
+    def places(
+        self, begins: Doubles, rows: int, columns: int, base: Triple
+    ) -> tuple[Places, Doubles, Doubles]:
+        """Return where some sections are read, told from `base`, and the least and the largest by axis, of the scene.
 
-    def write(self, read: Doubles, z: Doubles, y: Doubles, x: Doubles) -> None:
-        """Write where the places of a lattice are read; sections of an array may be given."""
-        lattice = [np.ascontiguousarray(it, np.float64) for it in (z, y, x)]
-        numbers = np.concatenate((self.matrix, [self.centre]))
-        along = (it for line in lattice for it in (at(line), len(line)))
-        affine_places(at(read), read.strides[0] // read.itemsize, at(numbers), *along)
+        `begins`: float64 (sections, 3), the first place z, y, x of each. Places are float32 (3, section, row, column),
+        without z where the warp is flat; rows are as long as vectors are, and what lies behind their columns means
+        nothing.
+        """
+        axis, line = int(self.flat), columns + -columns % VECTOR
+        shape = (3 - axis, len(begins), rows, line)
+        # Vectors are read whole, beyond the last place.
+        read = np.empty(prod(shape) + VECTOR, np.float32)[: prod(shape)].reshape(shape)
+        numbers = np.concatenate(
+            (self.matrix.ravel(), self.centre, np.array(base), self.origin, self.spacing)
+        )
+        counts, control = (1, 1, 1), 0
         if self.control is not None:
-            self._bend(read, lattice, self.control)
-
-    def _bend(self, read: Doubles, lattice: list[Doubles], control: Doubles) -> None:
-        places = [
-            (it - first) / step
-            for it, first, step in zip(lattice, self.origin, self.spacing, strict=True)
-        ]
-        counts = control.shape[1:]
-        points, weights = _splines(np.concatenate(places), np.repeat(counts, read.shape[1:]))
-        before = len(points) - read.shape[3]
-        basis, spans = _columns(points[before:], weights[before:], counts[2])
-        room = np.empty((counts[1] + 1, counts[2]))
-        for found, displacements in zip(read, np.ascontiguousarray(control), strict=True):
-            if displacements.any():
-                bend_places(
-                    at(found), *found.shape, at(displacements), *counts, at(points), at(weights), at(spans),
-                    at(basis), at(room),
-                )  # fmt: skip
-
-
-def at(array: NDArray[Any]) -> int:
-    """Return the address of an array's first element."""
-    return int(array.ctypes.data)
-
-
-def _splines(places: Doubles, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Doubles]:
-    """Return four of `counts` points 0, 1, ... for each place, the last ones going on, and their weights.
-
-    The weights are those of cubic B-splines.
-    """
-    first = np.floor(places)
-    t = places - first
-    rest, square = 1 - t, t * t
-    cube = square * t
-    weights = np.stack(
-        (rest * rest * rest, 3 * cube - 6 * square + 4, 3 * (t + square - cube) + 1, cube), axis=1
-    )
-    beside = first.astype(np.int64)[:, None] + np.arange(-1, 3)
-    return np.clip(beside, 0, counts[:, None] - 1), weights / 6
-
-
-def _columns(
-    points: NDArray[np.int64], weights: Doubles, count: int
-) -> tuple[Doubles, NDArray[np.int64]]:
-    """Return the weights of `count` points at each place, (count, places), and from where to where they are any."""
-    basis = np.zeros((count, len(points)))
-    places = np.arange(len(points))
-    for point, weight in zip(points.T, weights.T, strict=True):
-        basis[point, places] += weight
-    # Places rise, and so do their points.
-    every = np.arange(count)
-    ends = points[:, 3].searchsorted(every, "left"), points[:, 0].searchsorted(every, "right")
-    return basis, np.stack(ends, axis=1)
+            # Held while the kernel runs, as it may be a copy.
+            points = np.ascontiguousarray(self.control)
+            counts, control = points.shape[1:], at(points)
+        ends = np.zeros((2, 3), np.float32)
+        warped_places(
+            at(read), len(begins) * rows * line, line, at(begins), len(begins), rows, columns, at(numbers), control,
+            *counts, axis, at(ends), scratch(places_room(counts, line, columns)),
+        )  # fmt: skip
+        least, most = ends + np.array(base, np.float64)
+        return read, least, most
 
 
 def draw_warp(
     settings: AugmentSection,
-    random: np.random.Generator,
+    draws: Draws,
     lower: Triple,
     extent: Triple,
     resolution: Triple64,
@@ -125,15 +90,15 @@ def draw_warp(
     """Draw the warp of a patch that begins at `lower`; None: it stays as it is. `resolution`: nanometres z, y, x."""
     rotate, affine, elastic = settings.rotate, settings.affine, settings.elastic
     matrix = None
-    if rotate is not None and random.random() < rotate.probability:
+    if rotate is not None and draws.share() < rotate.probability:
         axis = [1.0, 0.0, 0.0]
         if rotate.axis == "any":
-            axis = random.standard_normal(3).tolist()
-        matrix = _rotation(axis, radians(random.uniform(*rotate.angle)))
-    if affine is not None and random.random() < affine.probability:
-        changed = _affine(random, affine.scale, affine.shear, affine.axes)
+            axis = draws.normal((3,)).tolist()
+        matrix = _rotation(axis, radians(draws.between(rotate.angle)))
+    if affine is not None and draws.share() < affine.probability:
+        changed = _affine(draws, affine.scale, affine.shear, affine.axes)
         matrix = changed if matrix is None else changed @ matrix
-    bent = elastic is not None and random.random() < elastic.probability
+    bent = elastic is not None and draws.share() < elastic.probability
     if matrix is None and not bent:
         return None
     if matrix is None:
@@ -148,8 +113,8 @@ def draw_warp(
         sides = [min(resolution) / it for it in resolution]
         spacing = np.array([max(1.0, elastic.spacing * it) for it in sides])
         count = [ceil(n / it) + 3 for n, it in zip(extent, spacing.tolist(), strict=True)]
-        deviation = random.uniform(*elastic.deviation)
-        control = random.standard_normal((3, *count))
+        deviation = draws.between(elastic.deviation)
+        control = draws.normal((3, *count))
         for displacements, side in zip(control, sides, strict=True):
             displacements *= deviation * side
         if elastic.axes == "yx":
@@ -171,14 +136,12 @@ def _rotation(axis: Sequence[float], angle: float) -> Doubles:
     return np.array(rows)
 
 
-def _affine(
-    random: np.random.Generator, scale: Sequence[float], shear: Sequence[float], axes: str
-) -> Doubles:
+def _affine(draws: Draws, scale: Sequence[float], shear: Sequence[float], axes: str) -> Doubles:
     """Return a matrix that scales each axis and shears each by each other one; of yx alone where `axes` says so."""
     low, high = map(log, scale)
-    matrix: Doubles = random.uniform(shear[0], shear[1], (3, 3))
-    for i, size in enumerate(random.uniform(low, high, 3).tolist()):
-        matrix[i, i] = exp(size)
+    matrix = draws.each(shear, 9).reshape(3, 3)
+    for i in range(3):
+        matrix[i, i] = exp(draws.between((low, high)))
     if axes == "yx":
         matrix[0], matrix[:, 0] = 0, 0
         matrix[0, 0] = 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from znnpy_kernels.data.normalizing import KINDS, normalized_voxels
 
 from znnpy.data.values.outliers import usable
 from znnpy.data.volume import Array
@@ -14,6 +15,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Planes = NDArray[np.int64]
 Limits = tuple[Float64, Float64]
+KIND = {np.dtype(name): number for number, name in enumerate(KINDS)}
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class Normalisation:
         """
         if out is None:
             out = np.empty(array.shape, np.float32)
+        if self._plain and array.dtype in KIND and out.strides[-1] == out.itemsize:
+            self._run(array, out)
+            return out
         # What float32 cannot hold exactly is taken in float64, as differences may be small beside the values.
         exact = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
         shift = self._along(self.shift, planes)
@@ -60,6 +65,19 @@ class Normalisation:
         if self.replace and array.dtype.kind == "f":
             out[~usable(array)] = 0
         return out
+
+    @property
+    def _plain(self) -> bool:
+        """Whether a voxel's value depends on its own and its channel alone, and none is replaced."""
+        return not (self.by_slice or self.nonzero or self.replace) and self.limits is None
+
+    def _run(self, array: Array, out: Float32) -> None:
+        """Normalise in one pass, whatever way the array lies in memory: the bits are the same."""
+        for channel, found, shift, scale in zip(array, out, self.shift, self.scale, strict=True):
+            normalized_voxels(
+                found.ctypes.data, *found.strides[:2], channel.ctypes.data, *channel.strides, *channel.shape,
+                KIND[array.dtype], array.itemsize, float(shift), float(scale),
+            )  # fmt: skip
 
     def _along(self, numbers: Float64, planes: Planes | None) -> Float64:
         if not self.by_slice:
