@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from znnpy.graph import BANDS, GraphBuilder, GraphError, Joint, Named
+from znnpy.graph.builder import ALONE
 
 
 def add(builder: GraphBuilder, name: str, **options: float) -> int:
@@ -152,6 +153,32 @@ def test_a_gate_before_what_others_wait_for_is_as_urgent(carried: bool) -> None:
     # Of the next step's tasks only when that has begun.
     assert graph.urgent[-1] != carried
     assert (graph.band[-1] == 0) != carried
+
+
+@pytest.mark.parametrize("carried", [False, True])
+@pytest.mark.parametrize("count", [ALONE - 1, ALONE, 100])
+def test_many_are_told_by_several_gates(carried: bool, count: int) -> None:
+    """Each of those before still precedes each of those after, and no task tells many."""
+    builder = GraphBuilder()
+    before = [add(builder, f"before {number}", phase=0) for number in range(30)]
+    after = [add(builder, f"after {number}", step=int(carried), phase=int(carried))
+             for number in range(count)]  # fmt: skip
+    # Whoever waits for the group waits for the gates that nothing of their step waits for.
+    joint, what = Joint(np.array(before), np.array(after)), Named("gate", waits=True)
+    builder.between(joint, what, 0, 2 if carried else -1, carried=carried)
+    graph = builder.build()
+    told = np.diff(graph.successor_starts)
+    assert told.max() < ALONE
+    edges = [*zip(*graph.edges(carried=False), strict=True)]
+    edges += zip(*graph.edges(carried=True), strict=True)
+    reached = {task: {task} for task in after}
+    for _ in range(3):
+        for one, other in edges:
+            reached.setdefault(one, set()).update(reached.get(other, ()))
+    assert all(reached[task] >= set(after) for task in before)
+    gates = np.arange(len(before) + len(after), graph.size)
+    inside = np.isin(gates, graph.edges(carried=False)[0])
+    assert (graph.group[gates] == np.where(carried & ~inside, 2, -1)).all()
 
 
 def test_the_newest_told_successor_is_the_most_urgent() -> None:

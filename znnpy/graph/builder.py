@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from znnpy.graph.task_description import BARRIER, Described
 from znnpy.graph.task_graph import TaskGraph
 
 Ints = NDArray[np.int64]
+ALONE = 24
+"""As many successors as one worker tells in the time in which others take the telling of a part of them: 50 ns each."""
 WORDS_A_LINE = 8
 """Words in a cache line of 64 bytes: blocks that begin on a line never share one with another block."""
 
@@ -192,24 +195,37 @@ class GraphBuilder:
     ) -> None:
         """Add a task that does nothing, which all of a joint's tasks before precede, and which precedes all after.
 
+        Many after it are told by as many more such tasks as each of these tells others: by several workers at once.
         `step`: of those before; carried: those after are of the next step, as in `precede`. `group`: as in `task`.
         """
         # As late as who comes before it: so barriers between stages make no cycle.
         stage = max(self._tasks[task].stage for task in joint.before.tolist())
         # Else what another rank waits for would wait behind tasks of here that nobody does.
         urgent = not carried and any(self._tasks[task].urgent for task in joint.after.tolist())
-        number = self.task(
-            wait_for_all.address,
-            wait_for_all.arguments(),
-            what,
-            cost=0.0,
-            group=group,
-            step=step,
-            stage=stage,
-            urgent=urgent,
-        )
-        self.connect(joint.before, np.full(len(joint.before), number))
-        self.connect(np.full(len(joint.after), number), joint.after, carried=carried)
+
+        def gate(before: Ints, group: int) -> int:
+            number = self.task(
+                wait_for_all.address,
+                wait_for_all.arguments(),
+                what,
+                cost=0.0,
+                group=group,
+                step=step,
+                stage=stage,
+                urgent=urgent,
+            )
+            self.connect(before, np.full(len(before), number))
+            return number
+
+        told = len(joint.after)
+        if told < ALONE:
+            number = gate(joint.before, group)
+            self.connect(np.full(told, number), joint.after, carried=carried)
+            return
+        first = np.array([gate(joint.before, -1)])
+        for part in np.array_split(joint.after, isqrt(told)):
+            number = gate(first, group)
+            self.connect(np.full(len(part), number), part, carried=carried)
 
     def _distinct_edges(self) -> tuple[Edges, NDArray[np.bool_]]:
         """Return the edges (before, after), each once, and whether each is carried, by number of the later task."""

@@ -8,8 +8,8 @@ from znnpy_kernels.layers.padding import REFLECT, REPLICATE, ZEROS, fold_rows, f
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensor_aliases import hands_back
-from znnpy.engine.memory.tensors import Tensor, firsts, grown
-from znnpy.engine.tasks.step import Step, plane_ranges, rows_of
+from znnpy.engine.memory.tensors import Planes, Tensor, firsts, grown
+from znnpy.engine.tasks.step import Step, floats_of, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.layers.types import BARE, BorderName, Sides
@@ -52,22 +52,27 @@ def _fill(
     written = voxels(grown(target.shape, target.frame)) - (0 if copies else voxels(target.shape))
     # Eight bytes a float: read and written.
     seconds = written * target.lanes * 8 / MEMORY_RATE
+    # Zeros repeat no other voxels: each part has those around it.
+    cuts = [*step.cut_of(source)] if border == "zeros" else []
+    cuts = cuts or [Planes(*cut) for cut in build.layout.grain.ranges(extent, seconds)]
+    step.note_cut(target, cuts)
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in build.layout.grain.ranges(target.extent, seconds):
+            for planes in cuts:
+                read = planes if border == "zeros" else _read(target, *planes[:2])
                 step.add(
                     frame_rows,
                     {
                         **rows_of(source, "source", batch, block, 0),
                         **rows_of(target, "target", batch, block, 0),
                         **_places(target, target.frame, border),
-                        **_framed_rows(target, low, high),
+                        **_framed_rows(target, *planes),
                         "copies": int(copies),
                     },
                     what=what,
-                    cost=seconds * (high - low) / extent,
-                    reads=[source.region(batch, block, *_read(target, low, high))],
-                    writes=[target.region(batch, block, low, high)],
+                    cost=seconds * floats_of(target, planes) / (target.plane * extent),
+                    reads=source.met(batch, block, *read),
+                    writes=target.met(batch, block, *planes),
                 )
 
 
@@ -150,9 +155,11 @@ def _places(image: Tensor, sides: Sides, border: BorderName) -> dict[str, int]:
     return words
 
 
-def _framed_rows(tensor: Tensor, low: int, high: int) -> dict[str, int]:
-    """Return the words of the rows of some planes, with the padding at their ends."""
-    z0, z1, y0, y1 = tensor.box(low, high)
+def _framed_rows(
+    tensor: Tensor, low: int, high: int, first: int = 0, last: int | None = None
+) -> dict[str, int]:
+    """Return the words of the rows of some planes, or of rows of these, with the padding at their ends."""
+    z0, z1, y0, y1 = tensor.box(low, high, first, last)
     (over, under), (ahead, behind), _ = tensor.frame
     # Ranges that begin or end with the image take the frame on that side along.
     z0, y0 = z0 or -over, y0 or -ahead

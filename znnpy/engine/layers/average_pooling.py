@@ -8,13 +8,14 @@ from znnpy.engine.layers.pooling_windows import (
     backward_words,
     block_seconds,
     forward_words,
-    read_planes,
+    read_part,
     seen_planes,
+    window_parts,
     window_ranges,
 )
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.step import Step, floats_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 
@@ -24,17 +25,16 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in window_ranges(target, edge, cut=build.layout.grain.ranges):
+            for planes in window_parts(step, build, edge):
+                share = floats_of(target, planes) / (target.plane * target.extent)
                 step.add(
                     average_forward,
-                    forward_words(build, edge, batch, block, low, high)
+                    forward_words(build, edge, batch, block, planes)
                     | {"counted": int(edge.count_padding)},
                     what=Identity(edge.name, Pass.FORWARD, Part.AVERAGES),
-                    cost=block_seconds(target, edge) * (high - low) / target.extent,
-                    reads=[
-                        source.region(batch, block, *read_planes(build, edge, source, low, high))
-                    ],
-                    writes=[target.region(batch, block, low, high)],
+                    cost=block_seconds(target, edge) * share,
+                    reads=source.met(batch, block, *read_part(build, edge, source, planes)),
+                    writes=target.met(batch, block, *planes),
                 )
 
 

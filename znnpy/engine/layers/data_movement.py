@@ -10,7 +10,7 @@ from znnpy_kernels.simd.rows import copy_rows, embed_rows, pack_images, unpack_i
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensor_aliases import is_first_addend
 from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
+from znnpy.engine.tasks.step import Step, counts, floats_of, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import voxels
 from znnpy.network.types import Edge
@@ -33,18 +33,17 @@ def unpack_output(step: Step, build: Build, name: str) -> None:
         return
     _, height, width = source.shape
     row, plane, image = width, height * width, voxels(source.shape)
+    parts = step.parts(source, 2, build.layout.grain)
     for batch in range(source.batch):
         for block in range(source.blocks):
-            for low, high in build.layout.grain.ranges(
-                source.extent, source.plane * source.extent * 8 / MEMORY_RATE
-            ):
-                z, _, y, _ = source.box(low, high)
+            for planes in parts:
+                z, _, y, _ = source.box(*planes)
                 channel = batch * source.channels + block * source.lanes
                 step.add(
                     unpack_images,
                     {
-                        **rows_of(source, "source", batch, block, low),
-                        **counts(source, low, high),
+                        **rows_of(source, "source", batch, block, planes.low, planes.first),
+                        **counts(source, *planes),
                         "place": build.staged.outputs[name],
                         "target": 4 * (channel * image + z * plane + y * row),
                         "target_image": image,
@@ -54,8 +53,8 @@ def unpack_output(step: Step, build: Build, name: str) -> None:
                         "width": width,
                     },
                     what=Identity(name, Pass.FORWARD, Part.OUTPUT),
-                    cost=_seconds(source, low, high),
-                    reads=[source.region(batch, block, low, high)],
+                    cost=floats_of(source, planes) * 8 / MEMORY_RATE,
+                    reads=source.met(batch, block, *planes),
                     writes=[],
                 )
 

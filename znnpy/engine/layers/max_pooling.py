@@ -19,8 +19,9 @@ from znnpy.engine.layers.pooling_windows import (
     backward_words,
     block_seconds,
     forward_words,
-    read_planes,
+    read_part,
     seen_planes,
+    window_parts,
     window_ranges,
 )
 from znnpy.engine.memory.allocation import Build
@@ -49,21 +50,22 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
     # share no planes.
     apart = edge.stride[target.cut] >= edge.size[target.cut]
     least = 1 if keep_taps or apart else PLANES
+    whole = target.plane * target.extent
     for batch in range(target.batch):
         for block in range(target.blocks):
-            for low, high in window_ranges(target, edge, least, build.layout.grain.ranges):
-                wide = read_planes(build, edge, source, low, high)
-                kernel, values = _forward_kernel(build, edge, batch, block, low, high, wide[0])
+            for planes in window_parts(step, build, edge, least):
+                wide = read_part(build, edge, source, planes)
+                kernel, values = _forward_kernel(build, edge, batch, block, planes, wide)
                 step.add(
                     kernel,
                     values,
                     what=Identity(edge.name, Pass.FORWARD, Part.MAXIMA),
-                    cost=block_seconds(target, edge) * (high - low) / target.extent,
-                    reads=[source.region(batch, block, *wide)],
+                    cost=block_seconds(target, edge) * floats_of(target, planes) / whole,
+                    reads=source.met(batch, block, *wide),
                     writes=[
-                        target.region(batch, block, low, high),
+                        *target.met(batch, block, *planes),
                         *(
-                            [_taps_region(build, edge, target, batch, block, low, high)]
+                            _taps_met(build, edge, target, batch, block, planes)
                             if keep_taps
                             else ()
                         ),
@@ -72,17 +74,18 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 
 
 def _forward_kernel(
-    build: Build, edge: Edge, batch: int, block: int, low: int, high: int, first: int
+    build: Build, edge: Edge, batch: int, block: int, planes: Planes, wide: Planes
 ) -> tuple[Kernel, dict[str, float]]:
-    """Return the kernel and words for planes low..high, which read the source's planes from `first` on."""
+    """Return the kernel and words for planes of the target, which read the `wide` ones of the source."""
     source, target = build.value(edge.source), build.maps.contributions[edge.name]
     dilation = build.layout.geometry.dilations[edge.name]
     keep_taps = edge.name in build.maps.backward
-    words = forward_words(build, edge, batch, block, low, high)
-    taps = _taps_words(build, edge, target, batch, block, low) if keep_taps else {}
+    words = forward_words(build, edge, batch, block, planes)
+    taps = _taps_words(build, edge, target, batch, block, planes) if keep_taps else {}
     if not is_pair_filter(edge):
         return max_pool_forward if keep_taps else max_pool_values, words | taps
-    words |= {**rows_of(source, "source", batch, block, first), **_far(edge, dilation)}
+    words |= rows_of(source, "source", batch, block, wide.low, wide.first)
+    words |= _far(edge, dilation)
     if not keep_taps:
         kernel = _values_kernel(target, edge, dilation)
         return kernel, {name: words[name] for name in kernel.fields}
@@ -111,7 +114,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """
     target = build.maps.backward[edge.name]
     node = masked_by_maxima(build.layout, edge)
-    cuts = window_ranges(target, edge)
+    cuts, everything = window_ranges(target, edge), Planes(0, gradient.extent)
     for block in range(target.blocks):
         count = target.batch * len(cuts)
         partials = build.bias_partials(node, block, count) if node else None
@@ -134,7 +137,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                         gradient.region(batch, block, *seen),
                         # All planes of taps: they are small, and which are read follows from the
                         # window.
-                        _taps_region(build, edge, gradient, batch, block, 0, gradient.extent),
+                        *_taps_met(build, edge, gradient, batch, block, everything),
                     ],
                     writes=[
                         target.region(batch, block, low, high),
@@ -177,7 +180,7 @@ def _backward_words(
     build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
     words = backward_words(build, edge, gradient, batch, block, low, high)
-    words |= _taps_words(build, edge, gradient, batch, block, 0)
+    words |= _taps_words(build, edge, gradient, batch, block, Planes(0, 1))
     if not is_pair_filter(edge):
         return words
     words |= _far(edge, build.layout.geometry.dilations[edge.name]) | {"bias_gradient": 0}
@@ -190,17 +193,22 @@ def _far(edge: Edge, dilation: Triple) -> dict[str, float]:
 
 
 def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
-    """Return the buffer of winning taps: one or two bytes for each output, dense; regions count planes of a block."""
+    """Return the buffer of winning taps: one or two bytes for each output, dense; regions count rows of a block."""
     lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
     # Buffers count floats; one more for what the division drops.
     return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
 
 
-def _taps_region(
-    build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int, high: int
-) -> Region:
-    section = batch * target.blocks + block
-    return _taps(build, edge, target).region(low, high, section=section)
+def _taps_met(
+    build: Build, edge: Edge, target: Tensor, batch: int, block: int, planes: Planes
+) -> list[Region]:
+    """Return the regions of the taps of some planes, or of rows of them."""
+    taps, section, rows = _taps(build, edge, target), batch * target.blocks + block, target.rows
+    low, high, first, last = planes
+    if last is None:
+        return [taps.region(low * rows, high * rows, section=section)]
+    starts = range(low * rows, high * rows, rows)
+    return [taps.region(start + first, start + last, section=section) for start in starts]
 
 
 def _tap_bytes(edge: Edge) -> int:
@@ -209,14 +217,14 @@ def _tap_bytes(edge: Edge) -> int:
 
 
 def _taps_words(
-    build: Build, edge: Edge, target: Tensor, batch: int, block: int, low: int
+    build: Build, edge: Edge, target: Tensor, batch: int, block: int, planes: Planes
 ) -> dict[str, float]:
-    """Return the words `index`, `index_z`, `index_y` of the winning taps."""
+    """Return the words `index`, `index_z`, `index_y` of the winning taps of some planes, or of rows of them."""
     # Taps lie densely, [sample][block][z][y][x][lane], without the frame that values may have.
     y_stride = target.row
     z_stride = target.shape[1] * y_stride
     whole = target.shape[0] * z_stride
-    z, _, y, _ = target.box(low, low + 1)
+    z, _, y, _ = target.box(*planes)
     offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
     # Strides count taps, addresses bytes.
     first = _taps(build, edge, target).address + _tap_bytes(edge) * offset

@@ -164,9 +164,11 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     # What belongs to another node stays as it is.
     (first, *_) = build.layout.network.incoming(node.name)
     others = is_read_there(build.layout, first)
+    parts = step.parts(summed, 2, build.layout.grain)
+    step.note_cut(tensor, parts)
     for batch in range(tensor.batch):
         for block in range(tensor.blocks):
-            for planes in plane_parts(tensor, 2, build.layout.grain):
+            for planes in parts:
                 place = planes.low, planes.first
                 bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
                 # Where the sum is kept apart it gets its bias in place, so that the backward pass

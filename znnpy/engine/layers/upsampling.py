@@ -7,12 +7,11 @@ from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.engine.layers import resizing
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import Region
-from znnpy.engine.memory.tensors import Tensor
-from znnpy.engine.tasks.step import Step
+from znnpy.engine.memory.tensors import Planes, Tensor
+from znnpy.engine.tasks.step import Step, by_rows, floats_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
-from znnpy.plan import ranges
+from znnpy.plan import Grain, ranges
 from znnpy.plan.cost import MEMORY_RATE
 
 
@@ -22,14 +21,18 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
         resizing.forward(step, build, edge)
         return
     small, large = build.value(edge.source), build.maps.contributions[edge.name]
-    factor = edge.factor[large.cut]
-    for low, high in _planes(small, large):
-        # Linear weights reach to the neighbours on both sides.
-        first, end = (low, high) if edge.mode == "nearest" else (low - 1, high + 1)
-        seen = max(first, 0), min(end, small.extent)
-        made = low * factor, high * factor
-        what = Identity(edge.name, Pass.FORWARD, Part.GROWTH)
-        _add(step, upsample_forward, edge, what, (small, large), (large, made), (small, seen))
+    cut, what = large.cut, Identity(edge.name, Pass.FORWARD, Part.GROWTH)
+    along, across = edge.factor[cut], edge.factor[1 - cut]
+    # Linear weights reach to the neighbours on both sides.
+    reach, made = int(edge.mode == "linear"), list[Planes]()
+    for low, high, first, last in _parts(small, large, build.layout.grain):
+        seen = Planes(max(low - reach, 0), min(high + reach, small.extent))
+        if last is not None:
+            seen = Planes(*seen[:2], max(first - reach, 0), min(last + reach, small.rows))
+        own = Planes(low * along, high * along, first * across, last and last * across)
+        made.append(own)
+        _add(step, upsample_forward, edge, what, (small, large), (large, own), (small, seen))
+    step.note_cut(large, made)
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -45,12 +48,24 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
         seen = max(low * factor - more, 0), min(high * factor + more, gradient.extent)
         what = Identity(edge.name, Pass.BACKWARD, Part.GROWTH)
         ends = (small, gradient)
-        _add(step, upsample_backward, edge, what, ends, (small, (low, high)), (gradient, seen))
+        own = Planes(low, high), Planes(*seen)
+        _add(step, upsample_backward, edge, what, ends, (small, own[0]), (gradient, own[1]))
 
 
 def _planes(small: Tensor, large: Tensor) -> list[tuple[int, int]]:
     """Return ranges of planes of the smaller feature map; the larger one is cut at the same places."""
-    return ranges(small.extent, 4 * (_floats(small) + _floats(large)) / MEMORY_RATE)
+    return ranges(small.extent, _seconds(small, large))
+
+
+def _parts(small: Tensor, large: Tensor, grain: Grain) -> list[Planes]:
+    """Return parts of the smaller feature map, of planes or rows of them, where the larger one is cut as well."""
+    seconds = _seconds(small, large)
+    return by_rows(small, grain.ranges(small.extent, seconds), seconds, grain)
+
+
+def _seconds(small: Tensor, large: Tensor) -> float:
+    # Of a whole block, which reads and writes both feature maps once.
+    return 4 * (_floats(small) + _floats(large)) / MEMORY_RATE
 
 
 def _floats(tensor: Tensor) -> int:
@@ -64,8 +79,8 @@ def _add(
     edge: Edge,
     what: Identity,
     ends: tuple[Tensor, Tensor],
-    made: tuple[Tensor, tuple[int, int]],
-    seen: tuple[Tensor, tuple[int, int]],
+    made: tuple[Tensor, Planes],
+    seen: tuple[Tensor, Planes],
 ) -> None:
     """Declare a task for each block, which computes planes `made` of one tensor from planes `seen` of the other."""
     (small, large), (target, planes), (source, read) = ends, made, seen
@@ -73,11 +88,9 @@ def _add(
     words = {f"size_{axis}": size for axis, size in zip("zyx", small.shape, strict=True)}
     words |= {f"factor_{axis}": factor for axis, factor in zip("zyx", edge.factor, strict=True)}
     words |= {"linear": int(edge.mode == "linear"), "z0": z0, "z1": z1, "y0": y0, "y1": y1}
-    # Of the cost of a whole block, which reads and writes both feature maps once.
-    share = (planes[1] - planes[0]) / target.extent
+    share = floats_of(target, planes) / (target.plane * target.extent)
     for batch in range(small.batch):
         for block in range(small.blocks):
-            reads: list[Region] = [source.region(batch, block, *read)]
             step.add(
                 kernel,
                 {
@@ -86,9 +99,9 @@ def _add(
                     **_whole(large, "large", batch, block),
                 },
                 what=what,
-                cost=4 * share * (_floats(small) + _floats(large)) / MEMORY_RATE,
-                reads=reads,
-                writes=[target.region(batch, block, *planes)],
+                cost=share * _seconds(small, large),
+                reads=source.met(batch, block, *read),
+                writes=target.met(batch, block, *planes),
             )
 
 

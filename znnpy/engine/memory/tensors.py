@@ -161,11 +161,25 @@ class Tensor:
         """Return all regions that planes low..high of one block, or rows first..last of them, lie in."""
         if last is None or high is None:
             return [self.region(batch, block, low, high)]
-        return [self.region(batch, block, z, z + 1, first, last) for z in range(low, high)]
+        before, after = self.beyond[1 - self.cut]
+        inside = self.rows - before - after
+        # Rows of the frame are written together with the outermost rows.
+        first, last = min(max(first - before, 0), inside - 1), max(min(last - before, inside), 1)
+        if last - first == inside:
+            return [self.region(batch, block, low, high)]
+        rows = (self.region(batch, block, z, z + 1, first, last) for z in range(low, high))
+        return list(dict.fromkeys(rows))
 
-    def regions(self, batch: int, low: int = 0, high: int | None = None) -> list[Region]:
-        """Return the regions of planes low..high in all blocks of one sample."""
-        found = (self.met(batch, block, low, high) for block in range(self.blocks))
+    def regions(
+        self,
+        batch: int,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> list[Region]:
+        """Return the regions of planes low..high, or of rows first..last of them, in all blocks of one sample."""
+        found = (self.met(batch, block, low, high, first, last) for block in range(self.blocks))
         return [region for regions in found for region in regions]
 
 

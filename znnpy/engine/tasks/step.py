@@ -37,6 +37,7 @@ class Step:
     """By edge: how many additions over microbatches its weight gradient makes itself."""
     counting: bool = False
     _made: set[Buffer] = field(default_factory=set)
+    _cuts: dict[Tensor, Sequence[Planes]] = field(default_factory=dict)
 
     def once(self, buffer: Buffer) -> bool:
         """Return True at the first call with this buffer, so that what several edges share is declared once."""
@@ -47,7 +48,23 @@ class Step:
     def begin(self) -> None:
         """Begin another microbatch, for which nothing has been declared."""
         self._made.clear()
+        self._cuts.clear()
         self.added.clear()
+
+    def note_cut(self, tensor: Tensor, parts: Sequence[Planes]) -> None:
+        """Note in which parts tasks write a tensor, all blocks and samples alike: who goes on with it takes these."""
+        self._cuts[tensor] = parts
+
+    def cut_of(self, tensor: Tensor) -> Sequence[Planes]:
+        """Return the parts in which a tensor was written last; none where tasks do not write such parts."""
+        return self._cuts.get(tensor, ())
+
+    def parts(self, tensor: Tensor, operands: int, grain: Grain) -> Sequence[Planes]:
+        """Return the parts of elementwise work on a tensor: those that it was written in, or `plane_parts`.
+
+        What is done to a part then waits for one task, and not for a stage of them.
+        """
+        return self.cut_of(tensor) or plane_parts(tensor, operands, grain)
 
     def add(
         self,
@@ -197,7 +214,7 @@ def combine_tensors(
     `others` are added after that, one by one, and are only read. `begin`: what the first of these is added to, of a
     single leaf without a value; None: the sum so far.
     """
-    cuts = plane_parts(leaves[0], 3, grain)
+    cuts = step.parts(leaves[0], 3, grain)
     target = leaves[0]
     pairs = [(leaves[into], leaves[into], leaves[other]) for into, other in tree(len(leaves))]
     # `others` belong to other nodes and must not be written, so they cannot be inner nodes of the

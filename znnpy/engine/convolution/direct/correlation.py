@@ -49,7 +49,7 @@ class Correlation:
 
     `which`: the pass that it is. `turned`: filters are read with inputs and outputs exchanged. `together`:
     planes of the target that read the same ones of the source; `rows`: the same of rows. `first`: the voxel of the
-    source (z, y, x) from which words count.
+    source (z, y, x) from which words count. `across`: rows of the source that rows of a plane read; None: all.
     """
 
     which: PassName
@@ -61,6 +61,7 @@ class Correlation:
     together: int = 1
     rows: int = 1
     first: Triple = (0, 0, 0)
+    across: Seen | None = None
 
 
 def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Tensor) -> Correlation:
@@ -83,6 +84,7 @@ def along(build: Build, which: PassName, edge: Edge, source: Tensor, target: Ten
         lambda low, high: source_range(edge, dilation, target.cut, low, high),
         turned=target.lanes == 1,
         first=(first[0], first[1], 0),
+        across=lambda low, high: source_range(edge, dilation, 1 - target.cut, low, high),
     )
 
 
@@ -123,6 +125,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     gradient also makes the gradients of its source's function and bias.
     """
     node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
+    parts = set[tuple[Planes, ...]]()
     summed: list[Callable[[], None]] = []
     for panel in panels:
         sums = (
@@ -131,6 +134,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         # With sums left behind the cuts are leaves, by sizes alone.
         grain = None if sums else build.layout.grain
         cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), grain)
+        parts.add(tuple(planes for batch, planes, _ in cuts if batch == 0))
         partials = None
         if node and sums:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
@@ -150,10 +154,12 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
     for leaf in found:
-        read = seen(leaf.sources, leaf.batch, leaf.planes[:2])
+        read = seen(leaf.sources, leaf.batch, leaf.planes)
         _emit(step, build, edge, it, node, leaf, read)
     for add_up in summed:
         add_up()
+    if len(parts) == 1:
+        step.note_cut(it.target, *parts)
 
 
 def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
@@ -178,12 +184,12 @@ def _sources(it: Correlation, panel: _Panel, taps: int) -> list[range]:
     return [range(low, high) for low, high in evenly(blocks, parts)]
 
 
-def _seen(
-    it: Correlation, blocks: range, batch: int, planes: tuple[int, int]
-) -> tuple[Region, ...]:
+def _seen(it: Correlation, blocks: range, batch: int, planes: Planes) -> tuple[Region, ...]:
     """Return the regions of some blocks of the source that planes of the target read."""
-    low, high = it.seen(*planes)
-    return tuple(met for block in blocks for met in it.source.met(batch, block, low, high))
+    read = Planes(*it.seen(planes.low, planes.high))
+    if it.across and planes.last is not None:
+        read = Planes(read.low, read.high, *it.across(planes.first, planes.last))
+    return tuple(met for block in blocks for met in it.source.met(batch, block, *read))
 
 
 def _emit(

@@ -21,7 +21,7 @@ from znnpy.engine.convolution.winograd.arguments import (
 )
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
-from znnpy.engine.memory.tensors import Tensor, firsts
+from znnpy.engine.memory.tensors import Planes, Tensor, firsts
 from znnpy.engine.tasks.bias_gradients import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import slope_of
 from znnpy.engine.tasks.step import Step
@@ -64,16 +64,23 @@ class Ends:
         """Argument words that all its tasks have."""
         return pass_words(self.build, self.edge, self.source, self.target, backward=self.backward)
 
-    def seen(self, first: int, last: int) -> tuple[int, int]:
-        """Return the planes of the source that planes first..last of the target see, along the cut axis."""
+    def seen(self, planes: Planes) -> Planes:
+        """Return the planes of the source that planes of the target see, or the rows of them that rows see."""
         cut = self.target.cut
+        low, high = self.seen_along(cut, planes.low, planes.high)
+        if planes.last is None:
+            return Planes(low, high)
+        return Planes(low, high, *self.seen_along(1 - cut, planes.first, planes.last))
+
+    def seen_along(self, axis: int, first: int, last: int) -> tuple[int, int]:
+        """Return the voxels of the source along z or y that those of the target from first to last see."""
         # Three taps reach two dilations beyond the first.
-        reach = (self.edge.size[cut] - 1) * self.dilation[cut]
+        reach = (self.edge.size[axis] - 1) * self.dilation[axis]
         if not self.backward:
-            before = unframed(self.build, self.edge)[cut]
-            return max(0, first - before), min(self.source.extent, last - before + reach)
-        before = firsts(self.build.layout.cropped(self.edge))[cut]
-        return max(0, first + before - reach), min(self.source.extent, last + before)
+            before = unframed(self.build, self.edge)[axis]
+            return max(0, first - before), min(self.source.shape[axis], last - before + reach)
+        before = firsts(self.build.layout.cropped(self.edge))[axis]
+        return max(0, first + before - reach), min(self.source.shape[axis], last + before)
 
 
 def strands(regions: Iterable[Region], strand: int) -> list[Region]:
@@ -109,11 +116,11 @@ class Finish:
             words["bias_gradient"] = self.partials.address + 4 * LANES * first
         return words
 
-    def reads(self, batch: int, blocks: range, low: int, high: int) -> list[Region]:
-        """Return what such a task reads for it, of planes low..high."""
+    def reads(self, batch: int, blocks: range, planes: Planes) -> list[Region]:
+        """Return what such a task reads for it, of some planes or rows of them."""
         found = self.build.bias_reads(self.bias) if self.bias else []
         if self.values:
-            found += [it for block in blocks for it in self.values.met(batch, block, low, high)]
+            found += [it for block in blocks for it in self.values.met(batch, block, *planes)]
         return found
 
     def leaves_behind(self, leaf: int, blocks: range) -> list[Region]:

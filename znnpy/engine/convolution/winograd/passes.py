@@ -20,7 +20,7 @@ from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
@@ -84,13 +84,15 @@ Single rows, which take some hundredths longer, where there would be fewer march
 class _Slabs(NamedTuple):
     """Some tiles of one image of the batch: from `low` to `high` along the cut axis, and `rows` of them along y.
 
-    `strand`: of the planes that they write, where several tasks write the same; else -1.
+    `planes`: of the target, or rows of them, that they write; `strand`: which of several tasks' that lie between each
+    other's, else -1.
     """
 
     batch: int
     low: int
     high: int
     rows: range
+    planes: Planes
     strand: int
 
 
@@ -117,8 +119,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
-        first, last = _planes(target, size, dilation, task.low, task.high)
-        written = strands(target.regions(task.batch, first, last), task.strand)
+        written = strands(target.regions(task.batch, *task.planes), task.strand)
         step.add(
             kernel,
             {
@@ -132,8 +133,8 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
             cost=seconds * _share(target, size, dilation, task),
             reads=[
                 points.region(),
-                *source.regions(task.batch, *ends.seen(first, last)),
-                *finish.reads(task.batch, blocks, first, last),
+                *source.regions(task.batch, *ends.seen(task.planes)),
+                *finish.reads(task.batch, blocks, task.planes),
                 *(written if words["accumulate"] else ()),
             ],
             writes=[
@@ -141,6 +142,8 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
                 *finish.leaves_behind(leaf, blocks),
             ],
         )
+    if all(task.strand < 0 for task in tasks):
+        step.note_cut(target, [task.planes for task in tasks if task.batch == 0])
     finish.emit_sum(step)
 
 
@@ -156,7 +159,8 @@ def _cuts(
     together = cut(slabs, seconds)
     if len(together) < slabs:
         for low, high in together:
-            yield _Slabs(batch, low * apart, high * apart, rows, -1)
+            tiles = low * apart, high * apart
+            yield _Slabs(batch, *tiles, rows, _planes(target, size, dilation, *tiles), -1)
         return
     lattices = cut(apart, seconds / slabs)
     # The march goes along y: where that is not the cut axis it is cut as well.
@@ -167,12 +171,17 @@ def _cuts(
         marches = cut(units, march)
     step = len(rows) // units
     parts = [(*lattice, *march) for lattice in lattices for march in marches]
+    # Without dilation marches write rows that lie together.
+    plain, new = apart == step == 1, new_voxels(size)[1]
     for slab in range(slabs):
         for strand, (low, high, first, last) in enumerate(parts):
-            # Tasks of one slab write every d-th plane of the same range, or other rows of them, side by side.
-            own = strand if parts[1:] else -1
+            # Other tasks of one slab write every d-th plane or row of the same range, side by side.
+            own = -1 if plain or not parts[1:] else strand
             tiles = slab * apart + low, slab * apart + high
-            yield _Slabs(batch, *tiles, rows[first * step : last * step], own)
+            planes = _planes(target, size, dilation, *tiles)
+            if plain and marches[1:]:
+                planes = Planes(*planes[:2], first * new, min(target.rows, last * new))
+            yield _Slabs(batch, *tiles, rows[first * step : last * step], planes, own)
 
 
 def _share(target: Tensor, size: Triple, dilation: Triple, task: _Slabs) -> float:
@@ -181,12 +190,12 @@ def _share(target: Tensor, size: Triple, dilation: Triple, task: _Slabs) -> floa
     return along * len(task.rows) / len(tile_rows(target, size, dilation))
 
 
-def _planes(target: Tensor, size: Triple, dilation: Triple, low: int, high: int) -> tuple[int, int]:
+def _planes(target: Tensor, size: Triple, dilation: Triple, low: int, high: int) -> Planes:
     """Return the planes among which those of some tiles lie."""
     apart, new = dilation[target.cut], new_voxels(size)[target.cut]
     slab, first = divmod(low, apart)
     if high - low >= apart:
-        return slab * new * apart, min(target.extent, high // apart * new * apart)
+        return Planes(slab * new * apart, min(target.extent, high // apart * new * apart))
     # Some lattices of one slab: planes start, start + apart ... up to `new` of each lattice.
     start = slab * new * apart + first
-    return start, min(target.extent, start + (new - 1) * apart + high - low)
+    return Planes(start, min(target.extent, start + (new - 1) * apart + high - low))

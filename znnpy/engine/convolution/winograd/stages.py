@@ -17,6 +17,7 @@ from znnpy.engine.convolution.winograd.filters import SET_TILES, made, on_the_wa
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.products import Waiting, emit_columns, emit_panels
 from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
@@ -38,12 +39,21 @@ class _Group(NamedTuple):
     y0: int
     rows: int
     tiles: int  # along z and x that begin inside
-    planes: tuple[int, int]  # of the target along the cut axis that they lie in
+    planes: Planes  # of the target along the cut axis that they lie in
+    depth: tuple[int, int] | None  # along z, of the target, and
+    first: int  # the first row along y, where tiles side by side write rows side by side
 
     @property
     def words(self) -> dict[str, int]:
         """The argument words of the tiles, as tasks of planes and images take them."""
         return {"z0": self.z0, "z1": self.z1, "y0": self.y0, "y1": 0, "rows": self.rows}
+
+    def rows_of(self, target: Tensor, low: int, high: int) -> Planes:
+        """Return the part of the target in rows low..high of the group's."""
+        if self.depth is None:
+            return self.planes
+        rows = self.first + low, min(target.shape[1], self.first + high)
+        return Planes(*self.depth, *rows) if target.cut == 0 else Planes(*rows, *self.depth)
 
     def floats(self, *, seen: bool) -> int:
         """Return the floats of a block that wait before its columns (`seen`), or behind them."""
@@ -58,6 +68,8 @@ def emit_staged(step: Step, ends: Ends) -> None:
     stages = _Stages(step, ends, list(_groups(ends)), points)
     for number, members in enumerate(stages.sets):
         stages.emit(number, members)
+    if stages.parts:
+        step.note_cut(ends.target, stages.parts)
     stages.finish.emit_sum(step)
 
 
@@ -69,6 +81,8 @@ class _Stages:
     ) -> None:
         self.step, self.ends, self.groups, self.points = step, ends, groups, points
         self.finish = Finish(ends, len(groups))
+        self.parts = list[Planes]()
+        """Of the target, as tasks write them: of its first blocks, of one image."""
         build, source, target, size = ends.build, ends.source, ends.target, ends.edge.size
         self.grain = build.layout.grain
         # Filters that are read are shared by all groups in any case.
@@ -114,7 +128,6 @@ class _Stages:
     def _emit_planes(self, group: _Group, image: int, before: Buffer, seconds: float) -> None:
         ends, source = self.ends, self.ends.source
         first = image * source.blocks
-        seen = ends.seen(*group.planes)
         form = FORMS[group.size]
         rows = form.new_y * group.rows + form.points_y - form.new_y
         for (low, high), (row0, row1), strand in self._by_rows(source.blocks, rows, seconds):
@@ -135,9 +148,21 @@ class _Stages:
                 },
                 what=ends.task(Part.TILES),
                 cost=seconds * (high - low) / source.blocks * (row1 - row0) / rows,
-                reads=part.regions(group.batch, *seen),
+                reads=part.regions(group.batch, *self._seen(group, row0, row1)),
                 writes=[before.region(first + low, first + high, strand=strand)],
             )
+
+    def _seen(self, group: _Group, row0: int, row1: int) -> Planes:
+        """Return the part of the source in rows row0..row1 of those that a group sees."""
+        ends = self.ends
+        if group.depth is None:
+            return ends.seen(group.planes)
+        size, first = ends.source.shape[1], group.first - ends.words["before_y"]
+        # Tiles may reach beyond the source, where nothing is read.
+        low = min(max(0, first + row0), size - 1)
+        rows = low, max(low + 1, min(size, first + row1))
+        depth = ends.seen_along(0, *group.depth)
+        return Planes(*depth, *rows) if ends.source.cut == 0 else Planes(*rows, *depth)
 
     def _by_rows(
         self, blocks: int, rows: int, seconds: float, *, whole: bool = False
@@ -157,11 +182,18 @@ class _Stages:
         ends, target, group = self.ends, self.ends.target, self.groups[number]
         first = image * target.blocks
         rows, summed = FORMS[group.size].new_y * group.rows, self.finish.partials is not None
+        if group.depth is not None:
+            rows = min(rows, target.shape[1] - group.first)
         for own, (row0, row1), strand in self._by_rows(target.blocks, rows, seconds, whole=summed):
             blocks, low = range(*own), own[0]
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
-            beside = number * self.rows + max(0, strand) if self.apart or strand >= 0 else -1
-            written = strands(part.regions(group.batch, *group.planes), beside)
+            planes = group.rows_of(target, row0, row1)
+            beside = -1
+            if group.depth is None and (self.apart or strand >= 0):
+                beside = number * self.rows + max(0, strand)
+            elif group.batch == 0 and low == 0:
+                self.parts.append(planes)
+            written = strands(part.regions(group.batch, *planes), beside)
             self.step.add(
                 IMAGES[group.size],
                 {
@@ -181,7 +213,7 @@ class _Stages:
                 divides=True,
                 reads=[
                     behind.region(),
-                    *self.finish.reads(group.batch, blocks, *group.planes),
+                    *self.finish.reads(group.batch, blocks, planes),
                     *(written if ends.words["accumulate"] else ()),
                 ],
                 writes=[
@@ -223,6 +255,9 @@ def _groups(ends: Ends) -> Iterator[_Group]:
                 # Slabs of tiles along the cut axis, in units of the new voxels of a tile a lattice.
                 first, last = (slab, slab + deep) if ends.target.cut == 0 else (row, row + many)
                 thick = new[ends.target.cut] * ends.dilation[ends.target.cut]
-                planes = first * thick, min(ends.target.extent, last * thick)
+                planes = Planes(first * thick, min(ends.target.extent, last * thick))
                 y0 = row * apart_y + lattice
-                yield _Group(size, batch, z0, z1, y0, many, tiles, planes)
+                depth = None
+                if apart_z == apart_y == 1:
+                    depth = z0 * new[0], min(shape[0], z1 * new[0])
+                yield _Group(size, batch, z0, z1, y0, many, tiles, planes, depth, row * new[1])
