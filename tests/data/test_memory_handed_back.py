@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.data.process_memory import give_back_code
+from znnpy.data.process_memory import give_back_files
 
 MAPS = """\
 7f0000000000-7f0000002000 r-xp 00001000 08:01 77                         /usr/lib/libsome thing.so
@@ -20,10 +20,16 @@ VmFlags: rd ex mr mw me
 7f0000002000-7f0000003000 rw-p 00003000 08:01 77                         /usr/lib/libsome thing.so
 Rss:                   4 kB
 Anonymous:             0 kB
+7f0000003000-7f0000004000 r--s 00000000 08:01 78                         /home/volume.npy
+Rss:                   4 kB
+Anonymous:             0 kB
+7f0000004000-7f0000005000 r--p 00000000 00:00 0
+Rss:                   4 kB
+Anonymous:             0 kB
 """
 SCRIPT = r"""
 import numba, numpy as np
-from znnpy.data.process_memory import give_back_code
+from znnpy.data.process_memory import give_back_files
 from pathlib import Path
 import re
 def rss():
@@ -32,9 +38,9 @@ def twice(x):
     return 2 * x
 print(numba.njit(twice)(3))
 before = rss()
-given = give_back_code("llvmlite")
+given = give_back_files()
 print(given, before - rss())
-print(numba.njit(lambda x: x + 1)(3), give_back_code("no such library"))
+print(numba.njit(lambda x: x + 1)(3), give_back_files(Path("none")))
 """
 
 
@@ -64,10 +70,9 @@ def test_only_pages_that_are_as_in_the_file_go(
     maps = tmp_path / "smaps"
     maps.write_text(MAPS.format(anonymous=anonymous))
     # What may be written, or was, would come back without what was written.
-    assert give_back_code("some thing", maps) == (0 if anonymous else 8192)
+    assert give_back_files(maps) == (0 if anonymous else 8192)
     assert told == ([] if anonymous else [(0x7F0000000000, 8192)])
-    assert give_back_code("other", maps) == 0
-    assert give_back_code("some thing", tmp_path / "none") == 0
+    assert give_back_files(tmp_path / "none") == 0
 
 
 def test_what_a_starting_process_holds_is_not_its_commands(
