@@ -108,7 +108,8 @@ class Graphs:
         # The graph has all that is needed; declarations of a large network take as much memory
         # again.
         del self._declared[name]
-        self._give_back()
+        if name == self.main:
+            self._give_back()
 
     def _give_back(self) -> None:
         """Hand back what compiling and linking took, where a model only predicts: many predict large volumes."""

@@ -38,7 +38,8 @@ SUMS = 64 << 20  # bytes of sums beside those of a window, so that members chang
 class ScanModel:
     """A network of one window's size, and functions that read the weights of its members, whose logits are averaged.
 
-    What these return is emptied. `flips`: axes of the array (c, z, y, x) along which mirror images are taken. For one thread at a time.
+    What a function returns is emptied. `flips`: axes of the array (c, z, y, x) along which mirror images are taken.
+    For one thread at a time.
     """
 
     model: Model
