@@ -9,7 +9,7 @@ from itertools import product
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
-from znnpy.data.process_memory import give_back, give_back_files
+from znnpy.data.process_memory import give_back, give_back_libraries
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
@@ -114,7 +114,7 @@ class Graphs:
     def _give_back(self) -> None:
         """Hand back what compiling and linking took, where a model only predicts: many predict large volumes."""
         if not self._build.layout.training:
-            give_back_files()
+            give_back_libraries()
             give_back()
 
     def run(self, name: str) -> None:
