@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from znnpy.config import Config, MalformedConfigError, config_from, load_config
+from znnpy.config import Config, MalformedConfigError, config_from, load_both, load_config
 from znnpy.config.models import AffinityTarget, CosineSchedule
-from znnpy.config.reader import plain_scalar, read_text
+from znnpy.config.reader import plain_scalar, read_file, read_text
 from znnpy.fields import UNITS
 from znnpy.learning.optimizers import Adam, Sgd
 
@@ -113,6 +113,26 @@ def test_an_override_changes_one_of_two_aliased_places(tmp_path: Path) -> None:
     config = load_config(tmp_path / "c.yaml", ["network.layers.1.conv.channels=5"])
     layers = config.network.layers or ()
     assert [layer.conv.channels for layer in layers if layer.conv is not None] == [1, 5]
+
+
+def test_a_file_is_read_once_for_both_configs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, overrides = tmp_path / "c.yaml", ["run.threads=3", "network.layers.1.conv.channels=5"]
+    layer = "{conv: {channels: 4, size: 3}}"
+    path.write_text(f"network: {{layers: [&same {layer}, *same]}}\ntraining: {{output_shape: 4}}\n")
+    wanted = load_config(path), load_config(path, overrides)
+    read: list[Any] = []
+
+    def counted(given: Any) -> Any:
+        read.append(given)
+        return read_file(given)
+
+    monkeypatch.setattr("znnpy.config.loading.read_file", counted)
+    assert load_both(path, overrides) == wanted
+    assert wanted[0] != wanted[1]
+    assert load_both(path, []) == (wanted[0], wanted[0])
+    assert read == [path, path]
 
 
 def test_the_last_override_wins() -> None:

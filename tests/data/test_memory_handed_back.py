@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from znnpy.data.process_memory import give_back_code
+from znnpy.data.process_memory import give_back_libraries
 
 MAPS = """\
 7f0000000000-7f0000002000 r-xp 00001000 08:01 77                         /usr/lib/libsome thing.so
@@ -20,10 +20,22 @@ VmFlags: rd ex mr mw me
 7f0000002000-7f0000003000 rw-p 00003000 08:01 77                         /usr/lib/libsome thing.so
 Rss:                   4 kB
 Anonymous:             0 kB
+7f0000003000-7f0000004000 r--s 00000000 08:01 78                         /home/volume.npy
+Rss:                   4 kB
+Anonymous:             0 kB
+7f0000004000-7f0000005000 r--p 00000000 00:00 0
+Rss:                   4 kB
+Anonymous:             0 kB
+7f0000005000-7f0000009000 r-xp 00000000 08:01 79                         /usr/lib/libloading.so
+Rss:                   4 kB
+Anonymous:             0 kB
+7f0000009000-7f000000a000 rw-p 00000000 00:00 0
+Rss:                   4 kB
+Anonymous:             4 kB
 """
 SCRIPT = r"""
 import numba, numpy as np
-from znnpy.data.process_memory import give_back_code
+from znnpy.data.process_memory import give_back_libraries
 from pathlib import Path
 import re
 def rss():
@@ -32,9 +44,9 @@ def twice(x):
     return 2 * x
 print(numba.njit(twice)(3))
 before = rss()
-given = give_back_code("llvmlite")
+given = give_back_libraries()
 print(given, before - rss())
-print(numba.njit(lambda x: x + 1)(3), give_back_code("no such library"))
+print(numba.njit(lambda x: x + 1)(3), give_back_libraries(Path("none")))
 """
 
 
@@ -46,7 +58,7 @@ def test_code_goes_and_comes_back() -> None:
     first, given, gone, last, none = map(int, done.stdout.split())
     assert (first, last, none) == (6, 4, 0)
     assert given > 10 << 20
-    assert gone > 0.9 * given
+    assert gone > 0.8 * given  # some of it is run at once
 
 
 @pytest.mark.parametrize("anonymous", [0, 4])
@@ -64,10 +76,9 @@ def test_only_pages_that_are_as_in_the_file_go(
     maps = tmp_path / "smaps"
     maps.write_text(MAPS.format(anonymous=anonymous))
     # What may be written, or was, would come back without what was written.
-    assert give_back_code("some thing", maps) == (0 if anonymous else 8192)
+    assert give_back_libraries(maps) == (0 if anonymous else 8192)
     assert told == ([] if anonymous else [(0x7F0000000000, 8192)])
-    assert give_back_code("other", maps) == 0
-    assert give_back_code("some thing", tmp_path / "none") == 0
+    assert give_back_libraries(tmp_path / "none") == 0
 
 
 def test_what_a_starting_process_holds_is_not_its_commands(

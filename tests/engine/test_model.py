@@ -1,5 +1,6 @@
 """Whole networks against the float64 reference, by every algorithm."""
 
+import weakref
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ from against_reference import assert_close, check
 from model_settings import model_of
 
 from znnpy.engine import Hardware, Model, Optimizer
+from znnpy.engine.memory.parameters import pack_parameter
 from znnpy.errors import PlanError, ShapeError
 from znnpy.network.types import Edge, Network, Node
 
@@ -192,6 +194,33 @@ def test_parameters_are_drawn_unless_all_are_set(monkeypatch):
         assert model.memory
         model.set_parameters(drawn)
         assert all(np.array_equal(model.parameters[name], drawn[name]) for name in drawn)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_parameters_that_are_taken_go_one_by_one(monkeypatch, precision):
+    alive, refs = [], []
+
+    def packed(parameter, array, target):
+        alive.append(sum(ref() is not None for ref in refs))
+        pack_parameter(parameter, array, target)
+
+    monkeypatch.setattr("znnpy.engine.float32_engine.pack_parameter", packed)
+    options = {"threads": 1, "conv": "direct", "precision": precision}
+    with model_of(small(), (2, 3, 4), seed=2, **options) as model:
+        wanted = {name: 2 * array for name, array in model.parameters.items()}
+        given = {name: array.copy() for name, array in wanted.items()}
+        refs += [weakref.ref(array) for array in given.values()]
+        alive.clear()
+        last = given.popitem()
+        with pytest.raises(ShapeError, match=f"no '{last[0]}'"):
+            model.take_parameters(given)
+        assert len(given) == len(wanted) - 1
+        given[last[0]] = last[1]
+        del last
+        model.take_parameters(given)
+        assert given == {}
+        assert alive == ([*range(len(wanted), 0, -1)] if precision == "float32" else [])
+        assert all(np.array_equal(model.parameters[name], wanted[name]) for name in wanted)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])

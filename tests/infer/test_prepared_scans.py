@@ -33,7 +33,7 @@ def model() -> Iterator[Model]:
 
 def read(nets: list[Any]) -> list[Callable[[], Any]]:
     """What reads the weights of members."""
-    return [lambda net=net: net for net in nets]  # type: ignore[misc]
+    return [lambda net=net: dict(net) for net in nets]  # type: ignore[misc]
 
 
 def members(model: Model, count: int) -> list[Any]:

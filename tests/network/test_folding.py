@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,32 @@ def test_values_stay(affine: bool, bias: bool) -> None:
     wanted = reference.forward(net, geometry, given, {"in": x})["out"]
     found = reference.forward(less, geometry, moved, {"in": x})["out"]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_folded_is_not_there_twice() -> None:
+    layer = {"conv": {"channels": 64, "size": 3, "norm": "batch"}}
+    net = load_network({"layers": [layer] * 7})
+    rng = np.random.default_rng(0)
+
+    def drawn() -> dict[str, Any]:
+        shapes = parameter_shapes(net).items()
+        return {name: rng.random(shape).astype("f4") for name, shape in shapes}
+
+    fold(net, drawn())  # imports, caches
+    tracemalloc.start()
+    try:
+        first = drawn()
+        there = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        given = [first]
+        del first
+        found = fold(net, given.pop())
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert {array.dtype for array in found.values()} == {np.dtype("f4")}
+    # One filter of seven at a time, and some room.
+    assert most < 1.4 * there
 
 
 def test_a_network_without_batch_normalisation_is_itself() -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from znnpy.data.writing.destination import Destination
 from znnpy.data.writing.output_format import by_suffix
 from znnpy.dataset_path import address, split
 from znnpy.errors import VolumeError, reason
 from znnpy.volume_sets import PLANES, VOLUMES, expanded, is_set
 
 if TYPE_CHECKING:
+    from znnpy.data.writing.destination import Destination
     from znnpy.network.types import Network
 
 USUAL = ".h5"  # of outputs, where images are of a format that is not written
@@ -115,6 +115,8 @@ def not_written(
     cases: Sequence[Case], usual: str, overwrite: bool, *, several: bool, dry_run: bool
 ) -> list[tuple[Case, Destination]]:
     """Return the cases that are not written yet; of several, those that are stay as they are."""
+    from znnpy.data.writing.destination import Destination
+
     found = [(case, Destination.named(case.output, usual, overwrite)) for case in cases]
     if not several:
         return found

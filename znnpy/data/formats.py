@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
-
 from znnpy.data.chunked.n5 import MARK as N5_MARK
 from znnpy.data.chunked.n5 import N5Volume, is_n5
 from znnpy.data.chunked.precomputed import INFO, PrecomputedVolume, is_precomputed
@@ -22,7 +20,7 @@ from znnpy.data.flat.npy import open_npy
 from znnpy.data.flat.nrrd import MAGIC as NRRD_MAGIC
 from znnpy.data.flat.nrrd import SUFFIXES as NRRD
 from znnpy.data.flat.nrrd import open_nrrd
-from znnpy.data.hdf5.volume import Hdf5Volume
+from znnpy.data.hdf5.signature import is_hdf5
 from znnpy.data.pictures.decoding import JPEG, PNG, SUFFIXES
 from znnpy.data.pictures.volume import PictureFolder, open_picture, pictures_of
 from znnpy.data.safety_limits import Trust
@@ -31,7 +29,6 @@ from znnpy.data.samples.cifar import open_cifar
 from znnpy.data.samples.idx import GZIP, is_idx, open_idx
 from znnpy.data.samples.npz import ZIP, open_npz
 from znnpy.data.tiff.folder import TiffFolder, planes_of
-from znnpy.data.tiff.volume import TiffVolume
 from znnpy.data.volume import Volume
 from znnpy.data.zarr.store import MARKS, is_zarr
 from znnpy.registry import Registry
@@ -75,10 +72,15 @@ class Format:
 
 
 def _hdf5(asked: Asked) -> Volume:
+    # These libraries take a tenth of a second and megabytes: only who reads such files imports them.
+    from znnpy.data.hdf5.volume import Hdf5Volume
+
     return Hdf5Volume(asked.path, asked.dataset, asked.usual, asked.trust, labels=asked.labels)
 
 
 def _tiff(asked: Asked) -> Volume:
+    from znnpy.data.tiff.volume import TiffVolume
+
     trust = asked.trust
     return TiffVolume(asked.path, allow_external=trust.external, max_bytes=trust.max_bytes)
 
@@ -127,7 +129,7 @@ FORMATS = Registry[Format](
         Format(
             name="hdf5",
             title="HDF5",
-            knows=lambda path, head: h5py.is_hdf5(path),
+            knows=lambda path, head: bool(head) and is_hdf5(path),
             opened=_hdf5,
             suffixes=(".h5", ".hdf5", ".hdf"),
         ),

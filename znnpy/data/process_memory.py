@@ -131,15 +131,14 @@ def map_large_arrays() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
-def give_back_code(library: str, maps: Path = Path("/proc/self/smaps")) -> int:
-    """Hand back the pages of a library that is not run for a while; return their bytes.
+def give_back_libraries(maps: Path = Path("/proc/self/smaps")) -> int:
+    """Hand back the pages of libraries, most of which will not be run again; return their bytes.
 
-    They come back from its file when they are run again. `library`: part of the file's name. Where the system does not
-    tell what is mapped, nothing.
+    They come back from their files when they are run. Where the system does not tell what is mapped, nothing.
     """
     given = 0
     with suppress(AttributeError, OSError):
-        for first, size, taken in _unchanged(maps.read_text(errors="replace"), library):
+        for first, size, taken in _unchanged(maps.read_text(errors="replace")):
             if not ctypes.CDLL(None).madvise(
                 ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED
             ):
@@ -147,18 +146,22 @@ def give_back_code(library: str, maps: Path = Path("/proc/self/smaps")) -> int:
     return given
 
 
-def _unchanged(text: str, library: str) -> Iterator[tuple[int, int, int]]:
-    """Yield address, bytes and bytes in memory of what is mapped of a library's files as they are.
+def _unchanged(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield address, bytes and bytes in memory of what is mapped of libraries as it is in their files.
 
-    What may be written, or has been (addresses that the loader has set), is in no file.
+    What may be written, or has been (addresses that the loader has set), is in no file. A library that another thread
+    is loading is left alone: its first mapping reaches over all of it, until the part to be written, its last, has its
+    place.
     """
-    for name, part in re.findall(r"^([0-9a-f]+-[0-9a-f]+ .*)\n((?:\w+:.*\n)+)", text, re.MULTILINE):
-        bounds, access, _, _, inode, *path = name.split(maxsplit=5)
-        found = dict(re.findall(r"^(\w+):\s+(\d+) kB", part, re.MULTILINE))
-        of_file = inode != "0" and path and library in Path(path[0]).name
-        if of_file and access[1] == "-" and access[3] == "p" and found.get("Anonymous") == "0":
+    found = re.findall(r"^([0-9a-f]+-[0-9a-f]+ .*)\n((?:\w+:.*\n)+)", text, re.MULTILINE)
+    mapped = [(name.split(maxsplit=5), part) for name, part in found]
+    loaded = {tuple(name[3:5]) for name, _ in mapped if name[1].startswith("rw-p")}
+    for (bounds, access, _, *file), part in mapped:
+        numbers = dict(re.findall(r"^(\w+):\s+(\d+) kB", part, re.MULTILINE))
+        of_library = file[1] != "0" and tuple(file[:2]) in loaded
+        if of_library and access[1:4:2] == "-p" and numbers.get("Anonymous") == "0":
             first, end = (int(it, 16) for it in bounds.split("-"))
-            yield first, end - first, int(found.get("Rss", 0)) << 10
+            yield first, end - first, int(numbers.get("Rss", 0)) << 10
 
 
 _part: Part | None = None

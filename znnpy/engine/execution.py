@@ -9,7 +9,7 @@ from itertools import product
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
-from znnpy.data.process_memory import give_back, give_back_code
+from znnpy.data.process_memory import give_back, give_back_libraries
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
@@ -61,6 +61,8 @@ class Graphs:
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
         _compile(self._steps(self.main), plan, settings, report)
+        # Before parameters are set, which may take the most memory.
+        self._give_back()
         self._executors: dict[str, Executor | SerialExecutor] = {}
         self._groups: dict[str, frozenset[int]] = {}  # that tasks belong to
 
@@ -106,9 +108,13 @@ class Graphs:
         # The graph has all that is needed; declarations of a large network take as much memory
         # again.
         del self._declared[name]
+        if name == self.main:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Hand back what compiling and linking took, where a model only predicts: many predict large volumes."""
         if not self._build.layout.training:
-            # Nothing is compiled or linked any more, until there is another graph.
-            give_back_code("llvmlite")
+            give_back_libraries()
             give_back()
 
     def run(self, name: str) -> None:

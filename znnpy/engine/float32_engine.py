@@ -68,13 +68,15 @@ class SingleEngine:
             for name, parameter in self._build.parameters.items()
         }
 
-    def set_parameters(self, values: ByName) -> None:
-        """Set parameters by name, and recompute what is derived from filters."""
+    def set_parameters(self, values: dict[str, Floats]) -> None:
+        """Set parameters by name, which are taken out of `values`, and recompute what is derived from filters."""
         self.drain()
-        for name, array in values.items():
+        for name in list(values):
             parameter = self._build.parameters[name]
-            self._flat(parameter.stored.address, parameter.floats)[...] = pack_parameter(
-                parameter, array
+            # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
+            # prediction takes.
+            pack_parameter(
+                parameter, values.pop(name), self._flat(parameter.stored.address, parameter.floats)
             )
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
@@ -91,8 +93,7 @@ class SingleEngine:
         """Set the optimiser's buffers."""
         self.drain()
         for key, (name, index) in self._state_keys().items():
-            packed = pack_parameter(self._build.parameters[name], values[key])
-            self._state(name, index)[...] = packed
+            pack_parameter(self._build.parameters[name], values[key], self._state(name, index))
 
     def forward(self, inputs: ByName, iteration: int) -> dict[str, Floats]:
         """Return copies of the output nodes' values, without dropout."""

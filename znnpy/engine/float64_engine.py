@@ -67,7 +67,7 @@ class DoubleEngine:
         """Return copies of all parameters, by name."""
         return {name: array.copy() for name, array in self._parameters.items()}
 
-    def set_parameters(self, values: ByName) -> None:
+    def set_parameters(self, values: dict[str, Doubles]) -> None:
         """Set parameters by name."""
         for name, array in values.items():
             self._parameters[name] = np.array(array, np.float64)

@@ -69,10 +69,12 @@ def scan_model(
         yield ScanModel(model, split, flips_of(config))
 
 
-def _split(sums: Sums, network: Network, member: Callable[[], Arrays]) -> Arrays:
+def _split(sums: Sums, network: Network, member: Callable[[], Arrays]) -> dict[str, Any]:
     """Return a member's parameters for `network`, which is that of the sums or what is left when it is folded."""
-    given = sums.parameters(member())
-    return given if network is sums.network else fold(sums.network, given)
+    if network is sums.network:
+        return sums.parameters(member())
+    # No name is given to what is folded: it would all be kept until the end.
+    return fold(sums.network, sums.parameters(member()))
 
 
 def _refuse_network(weights: Weights) -> None:

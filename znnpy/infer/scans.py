@@ -38,11 +38,12 @@ SUMS = 64 << 20  # bytes of sums beside those of a window, so that members chang
 class ScanModel:
     """A network of one window's size, and functions that read the weights of its members, whose logits are averaged.
 
-    `flips`: axes of the array (c, z, y, x) along which mirror images are taken. For one thread at a time.
+    What a function returns is emptied. `flips`: axes of the array (c, z, y, x) along which mirror images are taken.
+    For one thread at a time.
     """
 
     model: Model
-    members: Sequence[Callable[[], Arrays]]
+    members: Sequence[Callable[[], dict[str, Any]]]
     flips: tuple[int, ...]
     current: int = -1
 
@@ -52,21 +53,23 @@ class ScanModel:
         return self.model.network.outputs[0].channels
 
     def logits(self, window: Float32, member: int = 0) -> Float32:
-        """Return what a member adds to the mean logits (k, z, y, x) of a window (c, z, y, x).
+        """Return what a member adds to the mean logits (k, z, y, x) of a window (c, z, y, x), until the next call.
 
         Raises RunError where they are not finite.
         """
         if member != self.current:
             # Read when they are wanted, and not kept: the model has them.
-            self.model.set_parameters(self.members[member]())
+            self.model.take_parameters(self.members[member]())
             self.current = member
         # What the last window, or reading weights, has freed: most memory is needed while one runs.
         give_back()
         first, *others = self._mirrored()
-        found = np.array(self._run(window, first))
-        for axes in others:
-            found += self._run(window, axes)
-        found /= np.float32(len(self.members) * 2 ** len(self.flips))
+        found = self._run(window, first)
+        if (share := len(self.members) * 2 ** len(self.flips)) > 1:
+            found = np.array(found)  # of its own: the next run may write there
+            for axes in others:
+                found += self._run(window, axes)
+            found /= np.float32(share)
         if not np.isfinite([found.min(), found.max()]).all():
             raise RunError(
                 "the network predicts values that are NaN or infinite: is the scan like those that it was trained on?"

@@ -33,12 +33,12 @@ def folded(network: Network) -> Network:
 def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the parameters of `folded(network)` from those of the network.
 
-    Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared.
+    Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared; others
+    that only `parameters` holds go one by one, if nobody else holds that.
     """
     found, dtype = dict(parameters), np.result_type(*parameters.values())
-    for edge in network.edges:
-        if edge.weight_standardization:
-            found[edge.name] = standardized(found[edge.name].astype(np.float64))
+    del parameters
+    factors = dict[str, Doubles]()  # of filters, by their edges
     for node, norm in _folding(network):
         doubles = {
             what: np.float64(found.pop(f"{node.name}.{what}"))
@@ -47,10 +47,23 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
         }
         factor = doubles.get("scale", 1.0) / np.sqrt(doubles["running_variance"] + norm.epsilon)
         away = found.get(node.name, 0.0) - doubles["running_mean"]
-        for edge in network.incoming(node.name):
-            found[edge.name] = found[edge.name] * factor.reshape(-1, 1, 1, 1, 1)
+        factors |= {edge.name: factor for edge in network.incoming(node.name)}
         found[node.name] = doubles.get("shift", 0.0) + away * factor
+    for edge in network.edges:
+        if edge.weight_standardization:
+            found[edge.name] = standardized(found[edge.name].astype(np.float64))
+        if edge.name in factors:
+            found[edge.name] = _scaled(found[edge.name], factors[edge.name], dtype)
     return {name: np.asarray(array, dtype) for name, array in found.items()}
+
+
+def _scaled(filters: NDArray[Any], factor: Doubles, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return filters (out, in, z, y, x) times a factor for each output, multiplied in float64 and then rounded."""
+    found = np.empty(filters.shape, dtype)
+    np.multiply(
+        filters, factor.reshape(-1, 1, 1, 1, 1), found, dtype=np.float64, casting="same_kind"
+    )
+    return found
 
 
 def _folding(network: Network) -> list[tuple[Node, Norm]]:

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from znnpy.config import changes_of_training, described, described_changes, dump, load_config
+from znnpy.config import (
+    changes_of_training,
+    described,
+    described_changes,
+    dump,
+    load_both,
+    load_config,
+)
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.errors import PlanError, RunError
@@ -234,10 +241,9 @@ def read_run(
     run, it has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
-    trained = load_config(path / CONFIG)
     # Compared with the file itself: overrides may change how a prediction is made, never what is
     # predicted with.
-    config = load_config(path / CONFIG, overrides) if overrides else trained
+    trained, config = load_both(path / CONFIG, overrides)
     changed = [key for key in described_changes(trained, config) if key.startswith("network.")]
     if changed:
         raise RunError(

@@ -13,6 +13,7 @@ that walk over all input channels evenly.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -76,17 +77,23 @@ def block_offset(block: int, vectors: int, taps: int, source_lanes: int = LANES)
     return block * source_lanes * taps * vectors * LANES
 
 
-def pack_filters(filters: Array, source_lanes: int = LANES) -> Array:
-    """Return filters (output, input, z, y, x) as a flat packed float32 array of its own."""
-    outputs, inputs = filters.shape[:2]
-    # Zeros in the padded lanes: they stay 0, as gradients there are 0.
-    padded = np.zeros((-(-outputs // LANES) * LANES, *filters.shape[1:]), np.float32)
-    padded[:outputs] = filters
-    pieces = [
-        padded[o0:o1, i0:i1].transpose(2, 3, 4, 1, 0).ravel()
-        for o0, o1, i0, i1 in _pieces(outputs, inputs, source_lanes)
-    ]
-    return np.concatenate(pieces)
+def pack_filters(filters: Array, source_lanes: int = LANES, target: Array | None = None) -> Array:
+    """Return filters (output, input, z, y, x) as a flat packed float32 array, new or `target`, of which all is set."""
+    outputs, inputs, *size = filters.shape
+    packed = (
+        np.empty(packed_size(outputs, inputs, prod(size)), np.float32) if target is None else target
+    )
+    start = 0
+    for o0, o1, i0, i1 in _pieces(outputs, inputs, source_lanes):
+        part = filters[o0:o1, i0:i1]
+        count = (o1 - o0) * (i1 - i0) * prod(size)
+        piece = packed[start : start + count].reshape(*size, i1 - i0, o1 - o0)
+        # Straight to its place: copies of filters would take as much memory again, several times.
+        piece[..., : len(part)] = part.transpose(2, 3, 4, 1, 0)
+        # Zeros in the padded lanes: they stay 0, as gradients there are 0.
+        piece[..., len(part) :] = 0
+        start += count
+    return packed
 
 
 def unpack_filters(

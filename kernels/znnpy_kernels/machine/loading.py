@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding as llvm
+from llvmlite import ir
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
@@ -45,6 +47,27 @@ class _Files(CompileResultCacheImpl):
     # Told apart by the folder, not by the line where a function begins.
     def get_disambiguator(self) -> str:
         return "0"
+
+    def reduce(self, cres: Any) -> Any:
+        library, *others = super().reduce(cres)
+        return (without_bitcode(library), *others)
+
+
+def without_bitcode(library: Any) -> Any:
+    """Return a library as numba stores it, with the names of what it defines in place of its bitcode.
+
+    numba stores bitcode to link a function into others. What is kept here is called by address alone, and to parse it
+    took more than half of the time of loading. What says the names is a module again, so that numba loads it as ever.
+    """
+    name, kind, data = library
+    if not known() or kind != "object":
+        return library
+    code, bitcode = data
+    whole, names = llvm.parse_bitcode(bitcode), ir.Module()
+    for value in (*whole.functions, *whole.global_variables):
+        if not value.is_declaration:
+            ir.GlobalVariable(names, ir.IntType(8), value.name).initializer = ir.IntType(8)(0)
+    return name, kind, (code, llvm.parse_assembly(str(names)).as_bitcode())
 
 
 class _QuickCache(FunctionCache):
@@ -111,7 +134,7 @@ def callback(function: Callable[..., Any], signature: Any, folder: Path) -> Any:
 
 
 def _forget(library: Any) -> None:
-    """Free what numba keeps of a loaded function to link it into others, half a megabyte each.
+    """Free what numba keeps of a function to link it into others, half a megabyte of each that it has compiled.
 
     Callbacks are called by address alone.
     """

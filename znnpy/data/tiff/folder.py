@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tifffile
 
 from znnpy.data.plane_folder import PlaneFolder, files_of
-from znnpy.data.tiff.codecs import explained, refuse_codec
 from znnpy.data.volume import Array
 from znnpy.errors import VolumeError, refuse_own
 
@@ -26,6 +24,11 @@ class TiffFolder(PlaneFolder):
     """Planes (y, x), or (y, x, sample) with samples as channels; each is read when it is needed."""
 
     def _decoded(self, path: Path, wanted: tuple[int, ...] | None) -> Array:
+        # Here: who looks for such folders need not import tifffile.
+        import tifffile
+
+        from znnpy.data.tiff.codecs import explained
+
         try:
             with tifffile.TiffFile(path, _multifile=False) as tiff:
                 self._check(tiff, path, wanted)
@@ -42,6 +45,8 @@ class TiffFolder(PlaneFolder):
             ) from error
 
     def _check(self, tiff: Any, path: Path, wanted: tuple[int, ...] | None) -> None:
+        from znnpy.data.tiff.codecs import refuse_codec
+
         page = tiff.pages[0]
         if len(tiff.pages) != 1:
             raise VolumeError(

@@ -19,6 +19,7 @@ from znnpy.data.writing.flat_output import FlatOutput, behind, narrowed, write_f
 from znnpy.errors import VolumeError
 
 LONGEST = (1 << 15) - 1  # voxels along an axis of version 1; longer ones need version 2
+LEVEL = 4  # of gzip: four times as fast as its usual 6, for files 6 % larger (labels of 2 MB)
 SCANNER = 1  # NIfTI's code of coordinates that a scanner, or microscope, knows
 
 
@@ -68,7 +69,7 @@ class NiftiOutput(FlatOutput):
             self._partial.open("rb") as plain,
             new.open("wb") as file,
             # Without name and time: the same content, the same bytes.
-            gzip.GzipFile("", "wb", 6, file, 0) as packed,
+            gzip.GzipFile("", "wb", LEVEL, file, 0) as packed,
         ):
             shutil.copyfileobj(plain, packed, 1 << 20)
         self._partial.unlink()

@@ -39,7 +39,7 @@ HDF5 = OutputFormat(
     suffixes=(".h5", ".hdf5", ".hdf"),
     blocks="znnpy.data.writing.hdf5_output:Hdf5Output",
     whole="znnpy.data.writing.hdf5_output:write_volume",
-    owns="h5py:is_hdf5",
+    owns="znnpy.data.hdf5.signature:is_hdf5",
 )
 ZARR = OutputFormat(
     name="zarr",

@@ -239,18 +239,19 @@ def _groups(layout: Layout, edge: Edge) -> int:
     return 1 if is_depthwise(edge, layout.network) else edge.groups
 
 
-def pack_parameter(parameter: Parameter, array: Floats) -> Floats:
-    """Return an array, as users have it, in packed order: `floats` float32."""
-    if parameter.is_filters:
-        array = _apart(array, parameter.groups)
-        parts = [
-            part.swapaxes(0, 1) if parameter.exchanged else part
-            for part in _within(array, parameter.bands)
-        ]
-        return np.concatenate([pack_filters(part, parameter.source_lanes) for part in parts])
-    packed = np.zeros(parameter.floats, np.float32)
-    packed[: array.size] = array
-    return packed
+def pack_parameter(parameter: Parameter, array: Floats, target: Floats) -> None:
+    """Write an array, as users have it, in packed order: `target` has `floats` float32, of which all are set."""
+    if not parameter.is_filters:
+        target[: array.size] = array
+        target[array.size :] = 0
+        return
+    start = 0
+    for part in _within(_apart(array, parameter.groups), parameter.bands):
+        own = part.swapaxes(0, 1) if parameter.exchanged else part
+        outputs, inputs, *size = own.shape
+        end = start + packed_size(outputs, inputs, prod(size))
+        pack_filters(own, parameter.source_lanes, target[start:end])
+        start = end
 
 
 def unpack_parameter(parameter: Parameter, packed: Floats) -> Floats:
