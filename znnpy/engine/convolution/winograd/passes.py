@@ -115,7 +115,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
     tasks = [
         task
         for batch in range(target.batch)
-        for task in _cuts(target, size, dilation, seconds, batch, cut, few)
+        for task in _cuts(target, size, dilation, seconds, batch, cut, few, by_rows=grain.many)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
     for leaf, task in enumerate(tasks):
@@ -148,11 +148,20 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
 
 
 def _cuts(
-    target: Tensor, size: Triple, dilation: Triple, seconds: float, batch: int, cut: Cut, few: int
+    target: Tensor,
+    size: Triple,
+    dilation: Triple,
+    seconds: float,
+    batch: int,
+    cut: Cut,
+    few: int,
+    *,
+    by_rows: bool,
 ) -> Iterator[_Slabs]:
     """Yield some slabs of all lattices each, or of one slab some lattices, or some rows of tiles of these.
 
-    `few`: where there would be fewer tasks than that, these are as short as one row.
+    `few`: where there would be fewer tasks than that, these are as short as one row. `by_rows`: tasks say which rows
+    they touch where these lie together, for the sake of many workers, as there are as many regions more.
     """
     apart, rows = dilation[target.cut], tile_rows(target, size, dilation)
     slabs = tile_planes(target, size, dilation) // apart
@@ -172,7 +181,7 @@ def _cuts(
     step = len(rows) // units
     parts = [(*lattice, *march) for lattice in lattices for march in marches]
     # Without dilation marches write rows that lie together.
-    plain, new = apart == step == 1, new_voxels(size)[1]
+    plain, new = by_rows and apart == step == 1, new_voxels(size)[1]
     for slab in range(slabs):
         for strand, (low, high, first, last) in enumerate(parts):
             # Other tasks of one slab write every d-th plane or row of the same range, side by side.

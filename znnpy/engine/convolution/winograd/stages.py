@@ -258,6 +258,7 @@ def _groups(ends: Ends) -> Iterator[_Group]:
                 planes = Planes(first * thick, min(ends.target.extent, last * thick))
                 y0 = row * apart_y + lattice
                 depth = None
-                if apart_z == apart_y == 1:
+                # For many workers alone: rows have as many regions more.
+                if apart_z == apart_y == 1 and ends.build.layout.grain.many:
                     depth = z0 * new[0], min(shape[0], z1 * new[0])
                 yield _Group(size, batch, z0, z1, y0, many, tiles, planes, depth, row * new[1])
