@@ -118,7 +118,7 @@ def test_an_override_changes_one_of_two_aliased_places(tmp_path: Path) -> None:
 def test_a_file_is_read_once_for_both_configs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, overrides = tmp_path / "c.yaml", ["run.threads=3", "network.layers.1.conv.channels=5"]
+    path, overrides = tmp_path / "c.yaml", ["training.batch=3", "network.layers.1.conv.channels=5"]
     layer = "{conv: {channels: 4, size: 3}}"
     path.write_text(f"network: {{layers: [&same {layer}, *same]}}\ntraining: {{output_shape: 4}}\n")
     wanted = load_config(path), load_config(path, overrides)
@@ -129,7 +129,10 @@ def test_a_file_is_read_once_for_both_configs(
         return read_file(given)
 
     monkeypatch.setattr("znnpy.config.loading.read_file", counted)
-    assert load_both(path, overrides) == wanted
+    plain, other = load_both(path, overrides)
+    assert (plain, other) == wanted
+    assert plain.place("training", "batch").startswith(f"{path}:2")
+    assert not other.place("training", "batch").startswith(str(path))
     assert wanted[0] != wanted[1]
     assert load_both(path, []) == (wanted[0], wanted[0])
     assert read == [path, path]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -42,13 +41,8 @@ def load_both(path: str | Path, overrides: Sequence[str]) -> tuple[Config, Confi
     plain = _config(document, (), folder)
     if not overrides:
         return plain, plain
-    other = replace(
-        document,
-        data=deepcopy(document.data),
-        places=dict(document.places),
-        problems=list(document.problems),
-    )
-    return plain, _config(other, overrides, folder)
+    # The first holds nothing of the data, but asks for places.
+    return plain, _config(replace(document, places=dict(document.places)), overrides, folder)
 
 
 def config_from(

@@ -190,10 +190,9 @@ class Model(Closing):
         Arrays that only `values` holds go one by one, as the model has them. ShapeError, and `values` stays, where one
         is missing.
         """
-        missing = sorted(parameter_shapes(self.network).keys() - values.keys())
-        if missing:
-            raise ShapeError(f"take_parameters: no {missing[0]!r} among them")
         given = self._given.parameters(values)
+        if missing := sorted(parameter_shapes(self.network).keys() - given.keys()):
+            raise ShapeError(f"take_parameters: no {missing[0]!r} among them")
         values.clear()
         self._set(self._open, given)
 
