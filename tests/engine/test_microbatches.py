@@ -315,10 +315,10 @@ def test_memory_is_that_of_what_is_under_way(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(memory_planning, "CHAIN_SHARE", 1e-6)
     with made(net, 32, 2, threads=8, output=(8, 16, 16)) as model:
         assert model.in_flight == 8
-        most = model.memory
-    with made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=most // 2) as model:
+        limit = model.memory * 2 // 3
+    with made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=limit) as model:
         assert 1 <= model.in_flight < 8
-        assert model.memory <= most // 2
+        assert model.memory <= limit
     with pytest.raises(PlanError, match="max_memory"):
         made(net, 32, 2, threads=8, output=(8, 16, 16), max_memory=sizes[2, None] // 2)
 
