@@ -73,6 +73,31 @@ def test_the_same_bits_in_any_order(pool, short):
         assert np.array_equal(predicted(net, plan, workers, threads=2)[0], expected)
 
 
+@pytest.mark.parametrize(
+    ("output", "sparsity"),
+    # Groups of tiles along z of which all but the last, smaller one are cut; lattices along y with unlike many tiles.
+    [((50, 16, 16), (2, 1, 1)), ((5, 9, 18), (1, 2, 1))],
+)
+def test_rows_between_those_of_others_are_no_parts(output, sparsity, monkeypatch):
+    net = network(
+        [("x", "input", 17), ("y", "transfer", 17, {"function": "silu"})],
+        [("conv", "x", "y", size(3, 3, 3, sparsity=sparsity))],
+    )
+    plan = {"e0": dict.fromkeys(("forward", "gradient", "weight"), "winograd")}
+    parameters = rn.random_parameters(net, 1)
+    x = rn.random_inputs(net, fit(net, output), 0, 1)
+    monkeypatch.setattr(winograd_passes, "spreads", lambda *given, **named: True)
+    exact = evaluate.forward(net, fit(net, output), parameters, x)["y"]
+    # How long tasks are, and so which of them are cut, depends on the CPU.
+    for least in (1.0, *np.geomspace(2e-6, 1e-4, 16).tolist()):
+        grain = classmethod(lambda cls, work, workers, least=least: cls(least, least, 24))
+        monkeypatch.setattr(Grain, "of", grain)
+        with Model(net, output, threads=0, plan=plan, training=False) as it:
+            it.set_parameters(parameters)
+            found = np.asarray(it.forward(x))
+        np.testing.assert_allclose(found, exact, rtol=1e-3, atol=1e-3, err_msg=str(least))
+
+
 def depth_first(graph, rng):
     """All tasks, each as early as what it waits for lets it be, one way through the graph after the other."""
     before, after = graph.edges(carried=False)

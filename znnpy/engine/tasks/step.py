@@ -53,6 +53,9 @@ class Step:
 
     def note_cut(self, tensor: Tensor, parts: Sequence[Planes]) -> None:
         """Note in which parts tasks write a tensor, all blocks and samples alike: who goes on with it takes these."""
+        # What no part holds would be left out by all who go on.
+        whole = tensor.plane * tensor.extent
+        assert sum(floats_of(tensor, planes) for planes in parts) == whole, tensor.buffer.name
         self._cuts[tensor] = parts
 
     def cut_of(self, tensor: Tensor) -> Sequence[Planes]:

@@ -82,7 +82,7 @@ class _Stages:
         self.step, self.ends, self.groups, self.points = step, ends, groups, points
         self.finish = Finish(ends, len(groups))
         self.parts = list[Planes]()
-        """Of the target, as tasks write them: of its first blocks, of one image."""
+        """Of the target, as tasks write them: of its first blocks, of one image; none if they lie among others."""
         build, source, target, size = ends.build, ends.source, ends.target, ends.edge.size
         self.grain = build.layout.grain
         # Filters that are read are shared by all groups in any case.
@@ -189,8 +189,10 @@ class _Stages:
             part = target.part(low, min(target.channels - low * LANES, len(blocks) * LANES))
             planes = group.rows_of(target, row0, row1)
             beside = -1
-            if group.depth is None and (self.apart or strand >= 0):
-                beside = number * self.rows + max(0, strand)
+            if group.depth is None:
+                # Of filters with holes: even where planes differ, those of two lattices overlap.
+                if self.apart or strand >= 0:
+                    beside = number * self.rows + max(0, strand)
             elif group.batch == 0 and low == 0:
                 self.parts.append(planes)
             written = strands(part.regions(group.batch, *planes), beside)
