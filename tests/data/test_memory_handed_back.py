@@ -16,6 +16,7 @@ MAPS = """\
 Size:                  8 kB
 Rss:                   8 kB
 Anonymous:             {anonymous} kB
+Swap:                  {swap} kB
 VmFlags: rd ex mr mw me
 7f0000002000-7f0000003000 rw-p 00003000 08:01 77                         /usr/lib/libsome thing.so
 Rss:                   4 kB
@@ -61,9 +62,9 @@ def test_code_goes_and_comes_back() -> None:
     assert gone > 0.8 * given  # some of it is run at once
 
 
-@pytest.mark.parametrize("anonymous", [0, 4])
+@pytest.mark.parametrize(("anonymous", "swap"), [(0, 0), (4, 0), (0, 4)])
 def test_only_pages_that_are_as_in_the_file_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anonymous: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anonymous: int, swap: int
 ) -> None:
     told: list[tuple[int, int]] = []
 
@@ -74,10 +75,11 @@ def test_only_pages_that_are_as_in_the_file_go(
 
     monkeypatch.setattr("ctypes.CDLL", lambda name: Library())
     maps = tmp_path / "smaps"
-    maps.write_text(MAPS.format(anonymous=anonymous))
+    maps.write_text(MAPS.format(anonymous=anonymous, swap=swap))
+    changed = anonymous or swap
     # What may be written, or was, would come back without what was written.
-    assert give_back_libraries(maps) == (0 if anonymous else 8192)
-    assert told == ([] if anonymous else [(0x7F0000000000, 8192)])
+    assert give_back_libraries(maps) == (0 if changed else 8192)
+    assert told == ([] if changed else [(0x7F0000000000, 8192)])
     assert give_back_libraries(tmp_path / "none") == 0
 
 

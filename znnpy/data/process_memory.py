@@ -149,9 +149,9 @@ def give_back_libraries(maps: Path = Path("/proc/self/smaps")) -> int:
 def _unchanged(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield address, bytes and bytes in memory of what is mapped of libraries as it is in their files.
 
-    What may be written, or has been (addresses that the loader has set), is in no file. A library that another thread
-    is loading is left alone: its first mapping reaches over all of it, until the part to be written, its last, has its
-    place.
+    What may be written, or has been (addresses that the loader has set), is in no file: such pages are anonymous, or
+    swapped out. A library that another thread is loading is left alone: its first mapping reaches over all of it,
+    until the part to be written, its last, has its place.
     """
     found = re.findall(r"^([0-9a-f]+-[0-9a-f]+ .*)\n((?:\w+:.*\n)+)", text, re.MULTILINE)
     mapped = [(name.split(maxsplit=5), part) for name, part in found]
@@ -159,7 +159,8 @@ def _unchanged(text: str) -> Iterator[tuple[int, int, int]]:
     for (bounds, access, _, *file), part in mapped:
         numbers = dict(re.findall(r"^(\w+):\s+(\d+) kB", part, re.MULTILINE))
         of_library = file[1] != "0" and tuple(file[:2]) in loaded
-        if of_library and access[1:4:2] == "-p" and numbers.get("Anonymous") == "0":
+        as_in_file = numbers.get("Anonymous") == numbers.get("Swap", "0") == "0"
+        if of_library and access[1:4:2] == "-p" and as_in_file:
             first, end = (int(it, 16) for it in bounds.split("-"))
             yield first, end - first, int(numbers.get("Rss", 0)) << 10
 
