@@ -40,7 +40,7 @@ def chosen(config: Config, ranks: int = 1, workers: int = 1) -> int:
 
 
 def test_many_workers_get_more_and_smaller_microbatches():
-    sizes = [chosen(config_of(), workers=workers) for workers in (1, 4, 64)]
+    sizes = [chosen(config_of(), workers=workers) for workers in (1, 4, 128)]
     assert sizes[0] == 32
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 32

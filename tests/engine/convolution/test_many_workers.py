@@ -148,9 +148,9 @@ def test_few_large_filters_by_planes_and_columns(exchanged, short, monkeypatch):
         plan = {name: it | {"gradient_tile": (8, 6, 10)} for name, it in plan.items()}
     made, expected, planes = [], None, filters._emit_columns_to
 
-    def noted(*given, conjugate):
-        made.append(conjugate)
-        planes(*given, conjugate=conjugate)
+    def noted(which, place):
+        made.append(not which.exchanged)
+        planes(which, place)
 
     monkeypatch.setattr(filters, "_emit_columns_to", noted)
     for workers in (1, 8, 64):
@@ -200,8 +200,8 @@ def test_marches_of_single_rows_where_there_are_fewer_than_workers(sparsity, sho
     own = winograd_passes._cuts
     monkeypatch.setattr(winograd_passes, "spreads", lambda *_, **__: False)
 
-    def noted(*given):
-        found = list(own(*given))
+    def noted(*given, by_rows):
+        found = list(own(*given, by_rows=by_rows))
         # Rows of each lattice.
         rows = min(len(task.rows) for task in found) // given[2][1]
         made.append((given[5] is light_ranges, rows))
