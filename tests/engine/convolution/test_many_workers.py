@@ -146,11 +146,11 @@ def test_few_large_filters_by_planes_and_columns(exchanged, short, monkeypatch):
     plan = spectral_plan(net, (10, 8, 12))
     if exchanged:
         plan = {name: it | {"gradient_tile": (8, 6, 10)} for name, it in plan.items()}
-    made, expected, planes = [], None, filters._emit_columns_to
+    made, expected, columns = [], None, filters._emit_columns_to
 
-    def noted(*given, conjugate):
-        made.append(conjugate)
-        planes(*given, conjugate=conjugate)
+    def noted(of, place):
+        made.append(not of.exchanged)
+        columns(of, place)
 
     monkeypatch.setattr(filters, "_emit_columns_to", noted)
     for workers in (1, 8, 64):
