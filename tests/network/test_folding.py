@@ -122,10 +122,10 @@ def test_models_that_predict_fold(loss: str, precision: Any) -> None:
             found.append(model.forward(x))
             found.append(model.predict(x))
             assert np.array_equal(model.parameters["one.scale"], 2 * parameters["one.scale"])
-    # Probabilities differ by a quarter of what logits do, which are sums of this size.
+    # Sums of this size, by whatever algorithm is fastest on this CPU; probabilities differ by a quarter of what logits do.
     size = np.abs(found[1]).max()
     for trained, predicting in zip(found[:3], found[3:], strict=True):
-        np.testing.assert_allclose(predicting, trained, rtol=0, atol=1e-6 * size)
+        np.testing.assert_allclose(predicting, trained, rtol=0, atol=4e-6 * size)
 
 
 def test_what_folds_takes_no_pass_of_its_own() -> None:
