@@ -122,7 +122,8 @@ def test_models_that_predict_fold(loss: str, precision: Any) -> None:
             found.append(model.forward(x))
             found.append(model.predict(x))
             assert np.array_equal(model.parameters["one.scale"], 2 * parameters["one.scale"])
-    # Sums of this size, by whatever algorithm is fastest on this CPU; probabilities differ by a quarter of what logits do.
+    # Sums of this size, by whatever algorithm is fastest on this CPU; probabilities differ by a quarter of what
+    # logits do.
     size = np.abs(found[1]).max()
     for trained, predicting in zip(found[:3], found[3:], strict=True):
         np.testing.assert_allclose(predicting, trained, rtol=0, atol=4e-6 * size)
