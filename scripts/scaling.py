@@ -13,8 +13,8 @@ hand-over of a cache line between cores (`--line`, ns). Memory is counted beside
 
 `--measured` runs each number of workers on as many cores, in turns (`--rounds`, of `--seconds` each), and simulates the
 most of them as `--recorded` does, from tasks on one of these cores; "tasks take": how many times as long beside all
-others. "measured by both": what
-is left for the scheduler to answer for. Below each net stands what the most workers lose to what.
+others; "measured by both": what is left for the scheduler to answer for. Below each net stands what the most workers
+lose to what.
 
 `--sums` measures a fan-in by the three strategies on 1 and 2 workers and simulates it on 64.
 """
