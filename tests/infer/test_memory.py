@@ -10,6 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
+from znnpy.infer.memory import LOADING
+
 HERE = Path(__file__).parent
 SCRIPT = """
 import re, sys
@@ -61,7 +63,8 @@ def test_peak_is_within_plan_and_limit(tmp_path: Path, conv: str, limit: int, fl
     assert done.returncode == 0, done.stderr
     planned, peak, runs = map(int, done.stdout.split())
     assert peak <= planned <= limit * MIB
-    assert peak > 0.4 * planned
+    # Kernels in the cache take nothing of what is set aside to compile them.
+    assert peak > 0.5 * (planned - LOADING)
     assert runs >= 1
 
 
