@@ -1,15 +1,15 @@
 """Milliseconds of a core that a training patch takes, by distortion, on the sample of FIB-SEM.
 
     python scripts/bench_augmentation.py [--shape 24 48 48] [--patches 40] [--only rotate elastic]
-    python scripts/bench_augmentation.py --updates 40 [--rounds 6]
+    python scripts/bench_augmentation.py --updates 20 [--rounds 60]
 
 Counted is the time of the thread that prepares patches, so that others at work matter less. Each distortion is made of
 every patch, in the last line all are as often as by their defaults.
 
-With `--updates`: milliseconds of an update of `volumes/fibsem.yaml`, without any and with all by their defaults, in
-turns: of the processor, whichever thread, by the clock, and of those the threads that prepare patches; the least of all
-rounds. Below, how much longer updates with all take than those without beside them, the median of all rounds: others at
-work slow down both, so it says more on a busy machine. The order changes from round to round.
+With `--updates`: milliseconds of an update of `volumes/fibsem.yaml`, of the processor, whichever thread, by the clock,
+and of the threads that prepare patches. One run goes on without any distortion and with all by their defaults, so many
+updates each, in turns: medians of both, and below how much longer each turn with all took than the mean of its two
+neighbours without: the median, and the interval that holds it 95 times in 100.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
 
 from znnpy.config import load_config
 from znnpy.config.augment_section import DISTORTIONS, AugmentSection
-from znnpy.config.models import Config
 from znnpy.data.opening import open_volume
 from znnpy.data.sampling.augmentation import Augmentation
 from znnpy.data.sampling.sample import InputPatch, OutputPatch, Patch
@@ -36,7 +37,6 @@ from znnpy.data.sampling.targets import BoundaryTarget
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
 from znnpy.distributed.world import World
-from znnpy.engine.model import Model
 from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network, training_losses
 from znnpy.train.shards import PeriodicSource, training_source
@@ -45,6 +45,7 @@ from znnpy.train.update_driver import loop_batches, made_updates
 SAMPLE = Path(__file__).parents[1] / "volumes" / "fibsem"
 ALWAYS = {"probability": 1.0}
 RATE = 0.003  # of the recipe
+AHEAD = 4  # so many updates before its own a batch is begun to be prepared
 
 
 def cost(scene: Scene, keys: dict[str, Any], shape: tuple[int, int, int], patches: int) -> str:
@@ -66,61 +67,71 @@ def cost(scene: Scene, keys: dict[str, Any], shape: tuple[int, int, int], patche
     return f"{np.mean(taken):7.2f} {np.median(taken):7.2f}"
 
 
-class Counted:
-    """A source of patches that counts the time of the threads that ask it."""
+class Turns:
+    """A source of patches, of several in turns of `count` updates, that counts the time of the threads that ask it."""
 
-    def __init__(self, source: PeriodicSource) -> None:
-        self._source, self._lock, self.spent = source, Lock(), 0.0
+    def __init__(self, sources: Sequence[PeriodicSource], count: int) -> None:
+        self._sources, self._count = sources, count
+        self._lock, self.spent = Lock(), 0.0
 
-    def periods(self, iteration: int) -> Iterator[int]:
-        """Yield the ends of periods, as the source does."""
-        return self._source.periods(iteration)
+    def periods(self, iteration: int) -> Iterator[int | None]:
+        """Yield once, as all patches are always ready."""
+        yield None
+
+    def sample(self, index: int) -> Patch:
+        """Return the patch of an update."""
+        return self.samples([index])
 
     def samples(self, numbers: Sequence[int]) -> Patch:
-        """Return patches, as the source does."""
+        """Return patches of an update, by the source whose turn it is."""
+        source = self._sources[numbers[0] // self._count % len(self._sources)]
         began = time.thread_time()
-        found = self._source.samples(numbers)
+        found = source.samples(numbers)
         with self._lock:
             self.spent += time.thread_time() - began
         return found
 
+    def verify(self) -> None:
+        """Raise ChangedError unless all that was read came from the files that were opened."""
+        for source in self._sources:
+            source.verify()
 
-def round_of(model: Model, config: Config, count: int) -> tuple[float, float, float]:
-    """Return milliseconds an update: of the processor, by the clock, and of the threads that prepare patches."""
-    network = trained_network(config)
-    with ExitStack() as inner:
-        source = Counted(training_source(inner, config, network, World(), 0))
-        batches = loop_batches(source, training_losses(config, network), 1, 0, model.samples)
-        ready = inner.enter_context(closing(batches))
-        next(ready)
-        began = time.process_time(), time.monotonic(), source.spent
-        for _ in made_updates(model, islice(ready, count), lambda _: RATE):
-            pass
-        model.drain()
-        ended = time.process_time(), time.monotonic(), source.spent
-    processor, clock, prepared = (1e3 * (b - a) / count for a, b in zip(began, ended, strict=True))
-    return processor, clock, prepared
+
+def turns(count: int, rounds: int, threads: int) -> NDArray[np.float64]:
+    """Return milliseconds an update of each turn, without any, with all, ..., without any.
+
+    By column: of the processor, by the clock, and of the threads that prepare patches.
+    """
+    own = ["data.test=[]", f"run.threads={threads}"]
+    every = [f"augment.{name}={{}}" for name in DISTORTIONS]
+    configs = [load_config(SAMPLE.with_suffix(".yaml"), given) for given in (own, [*own, *every])]
+    network = trained_network(configs[0])
+    total, marks = count * (2 * rounds + 3), []
+    with ExitStack() as stack:
+        model = stack.enter_context(training_model(configs[0], network, None))
+        sources = [training_source(stack, it, network, World(), 0) for it in configs]
+        source = Turns(sources, count)
+        batches = loop_batches(source, training_losses(configs[0], network), 1, 0, model.samples)
+        ready = stack.enter_context(closing(batches))
+        for number, _ in enumerate(made_updates(model, islice(ready, total), lambda _: RATE)):
+            if (number + AHEAD) % count == 0:
+                marks.append((time.process_time(), time.monotonic(), source.spent))
+    # The first two turns warm up.
+    return 1e3 / count * np.diff(marks, axis=0)[1:]
 
 
 def updates(count: int, rounds: int, threads: int) -> None:
     """Print what updates take with and without all distortions."""
-    recipe = SAMPLE.with_suffix(".yaml")
-    own = ["data.test=[]", f"run.threads={threads}"]
-    every = [f"augment.{name}={{}}" for name in DISTORTIONS]
-    configs = {"none": load_config(recipe, own), "all": load_config(recipe, [*own, *every])}
-    taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in configs}
-    with training_model(configs["none"], trained_network(configs["none"]), None) as model:
-        for number in range(-1, rounds):  # the first warms up
-            for name in list(configs)[:: 1 if number % 2 else -1]:
-                found = round_of(model, configs[name], count)
-                if number >= 0:
-                    taken[name].append(found)
-    print(f"{'':6}{'processor':>11} {'clock':>8} {'patches':>8}")
-    for name, rows in taken.items():
-        least = np.min(rows, axis=0)
-        print(f"{name:6}{least[0]:11.2f} {least[1]:8.2f} {least[2]:8.2f}")
-    more = np.median(np.subtract(taken["all"], taken["none"]), axis=0)
-    print(f"{'more':6}{more[0]:11.2f} {more[1]:8.2f} {more[2]:8.2f}")
+    taken = turns(count, rounds, threads)
+    none, every = taken[::2], taken[1::2]
+    more = np.sort(every - (none[:-1] + none[1:]) / 2, axis=0)
+    # Of so many independent differences the median lies between these but 5 times in 100.
+    low = int(binom.ppf(0.025, rounds, 0.5))
+    print(f"{'':6}{'processor':>18} {'clock':>18} {'patches':>18}")
+    for name, rows in (("none", none), ("all", every)):
+        print(f"{name:6}" + " ".join(f"{it:18.2f}" for it in np.median(rows, axis=0)))
+    ranges = zip(np.median(more, axis=0), more[low], more[rounds - 1 - low], strict=True)
+    print(f"{'more':6}" + " ".join(f"{f'{m:.2f} ({a:.2f}, {b:.2f})':>18}" for m, a, b in ranges))
 
 
 def main() -> None:
@@ -130,7 +141,7 @@ def main() -> None:
     parser.add_argument("--patches", type=int, default=40)
     parser.add_argument("--only", nargs="*", default=DISTORTIONS, choices=DISTORTIONS)
     parser.add_argument("--updates", type=int, metavar="N")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     if given.updates:
