@@ -6,16 +6,14 @@ Silence is counted in beats of one's own, so that a run which was suspended as a
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn
 
 from znnpy.distributed.background_threads import Later
+from znnpy.distributed.ending import GRACE, kill_all, leave
 from znnpy.distributed.errors import DistributedError, traced
 from znnpy.distributed.world import FIRST_FREE_CHANNEL, World
 from znnpy.errors import reason, screenful, told
@@ -27,9 +25,6 @@ BEAT = 1.0  # seconds
 # 15 beats: longer than what a busy host or file system takes from a process now and then, and short beside the
 # time of a run.
 SILENCE = 15  # beats without a word after which a rank counts as dead
-# Long enough for rank 0 to notice and to begin a line; then it has until others leave, as the launcher may kill it for
-# their exit.
-GRACE = 1.0  # seconds in which rank 0 begins to say why all end
 # What a user can do next, at the end of each message.
 GO_ON = "the last checkpoint is good; run the same command again to go on"
 # Longer than what rank 0 needs to receive the error, say it and end all.
@@ -169,23 +164,3 @@ def say(words: str, whole: bool = False) -> None:
         # With its newline in one call, or another rank's words may stand between.
         sys.stderr.write(f"{cursor}znnpy: {words if whole else screenful(words)}\n")
         sys.stderr.flush()
-
-
-def leave(status: int) -> NoReturn:
-    """End the process as it stands: every file is written atomically."""
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Not `sys.exit`: threads in MPI or in kernels cannot be ended otherwise.
-    os._exit(status)
-
-
-def kill_all(status: int) -> None:
-    """Abort by the launcher what cannot be told, or does not listen; returns where MPI has not begun."""
-    with suppress(Exception):
-        from znnpy.distributed.mpi import MPI
-
-        if MPI.Is_initialized():
-            # A launcher that ends all may not pass on what was said just before.
-            time.sleep(GRACE / 2)
-            MPI.COMM_WORLD.Abort(status)

@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from znnpy.distributed.background_threads import NoThreadError, start
+from znnpy.distributed.ending import kill_all, leave
 from znnpy.distributed.errors import DistributedError, KnownToAllError
-from znnpy.distributed.failure_detector import FOR_RANK_0, Watch, kill_all, leave, say
+from znnpy.distributed.failure_detector import FOR_RANK_0, Watch, say
 from znnpy.distributed.launcher import (
     announced,
     announced_rank,

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from znnpy.distributed.ending import kill_all
 from znnpy.distributed.errors import DistributedError, traced
 from znnpy.distributed.gathering import Gathering
 from znnpy.distributed.serialization import Value, all_unpacked, packed
@@ -107,8 +108,6 @@ class World:
         Does not return with a messenger. SystemExit, which is no error, gives its status alone.
         """
         if self._messenger:
-            from znnpy.distributed.failure_detector import kill_all
-
             if not isinstance(error, SystemExit):
                 print(traced(error, self.rank), file=sys.stderr, flush=True)
             code = error.code if isinstance(error, SystemExit) else 1

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from znnpy.data.extras import required
 from znnpy.data.process_memory import readable
 from znnpy.errors import ExportError
-from znnpy.interop.export.computation import Computation, Tensor
+from znnpy.interop.export.computation import Computation
 from znnpy.interop.export.formats import Write
+from znnpy.interop.export.onnx_graph import Graph
 from znnpy.interop.export.onnx_nodes import NODES
 from znnpy.interop.export.trained import Trained, normalisation_words
 from znnpy.layers.types import AXES
@@ -75,28 +74,3 @@ def _values(onnx: Any, named: Mapping[str, int]) -> list[Any]:
         )
         for name, channels in named.items()
     ]
-
-
-class Graph:
-    """Nodes and constants so far."""
-
-    def __init__(self, onnx: Any) -> None:
-        self._onnx = onnx
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a node, named after its output, and return that."""
-        made = self._onnx.helper.make_node(operator, inputs, [output], name=output, **attributes)
-        self.nodes.append(made)
-        return output
-
-    def constant(self, name: str, array: Tensor) -> str:
-        """Add a constant, floats as float32, and return its name."""
-        plain = np.asarray(array, np.float32) if array.dtype.kind == "f" else array
-        self.constants.append(self._onnx.numpy_helper.from_array(plain, name))
-        return name
-
-    def numbers(self, name: str, *values: int) -> str:
-        """Add a constant of whole numbers and return its name."""
-        return self.constant(name, np.array(values, np.int64))

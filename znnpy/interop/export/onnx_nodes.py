@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from znnpy.interop.export.computation import Operation, Tensor
+from znnpy.interop.export.onnx_graph import Graph
 from znnpy.interop.export.onnx_norms import NORM_NODES, by_channel
 from znnpy.interop.export.onnx_resize import RESIZED, resize
 from znnpy.layers.normalization import standardized
-
-if TYPE_CHECKING:
-    from znnpy.interop.export.onnx_model import Graph
 
 Tensors = Mapping[str, Tensor]
 LAST = np.iinfo(np.int64).max  # the end of an axis, however long it is

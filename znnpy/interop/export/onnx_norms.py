@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from znnpy.interop.export.computation import Operation, Tensor
-
-if TYPE_CHECKING:
-    from znnpy.interop.export.onnx_model import Graph
+from znnpy.interop.export.onnx_graph import Graph
 
 Tensors = Mapping[str, Tensor]
 

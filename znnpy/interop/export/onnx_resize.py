@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from znnpy.interop.export.computation import Operation, Tensor
+from znnpy.interop.export.onnx_graph import Graph
 from znnpy.layers.types import AXES
-
-if TYPE_CHECKING:
-    from znnpy.interop.export.onnx_model import Graph
 
 RESIZED = {
     "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
