@@ -164,6 +164,16 @@ class RegisterBlock(ABC):
             store_vector(b, add(b, load_vector(b, place), value), place)
         return []
 
+    def one_tap(self, taps_x: Value) -> tuple[Value, Value, Value]:
+        """Return whether one tap alone is taken, its number among all, and the source where it reads."""
+        b, number, source = self.builder, self.first, self.source
+        taken = word(1)
+        for first, end, tap, step in self._along(word(1), taps_x):
+            # A count may be 0, but not negative.
+            taken = b.mul(taken, b.sub(end, first))
+            number, source = b.add(number, b.mul(first, step)), moved(b, source, b.mul(first, tap))
+        return b.icmp_signed("==", taken, word(1)), number, source
+
     def taps(
         self,
         source: Value,
@@ -177,15 +187,7 @@ class RegisterBlock(ABC):
 
         `step`: floats of filters from one of `taps_x` taps to the next.
         """
-        b = self.builder
-        # Steps of filters over all taps of the axis within, and `skip` of them where a lattice takes some only.
-        step_y = b.mul(step, taps_x)
-        step_z = b.mul(step_y, self.field("taps_y"))
-        axes = [
-            (self.z0, self.z1, self.field("tap_z"), b.mul(step_z, self.field("skip_z"))),
-            (self.y0, self.y1, self.field("tap_y"), b.mul(step_y, self.field("skip_y"))),
-            (self.x0, self.x1, self.field("tap_x"), b.mul(step, self.field("skip_x"))),
-        ]
+        b, axes = self.builder, self._along(step, taps_x)
 
         def along(axis: int, source: Value, filters: Value, sums: list[Value]) -> list[Value]:
             if axis == len(axes):
@@ -202,6 +204,18 @@ class RegisterBlock(ABC):
             return counted_loop(b, b.sub(end, first), [*start, *sums], turn)[2:]
 
         return along(0, source, moved(b, filters, b.mul(self.first, step)), sums)
+
+    def _along(self, step: Value, taps_x: Value) -> list[tuple[Value, Value, Value, Value]]:
+        """Return along z, y and x the taps to take, from and to, and steps of source and filters from tap to tap."""
+        b = self.builder
+        # Steps of filters over all taps of the axis within, and `skip` of them where a lattice takes some only.
+        step_y = b.mul(step, taps_x)
+        step_z = b.mul(step_y, self.field("taps_y"))
+        return [
+            (self.z0, self.z1, self.field("tap_z"), b.mul(step_z, self.field("skip_z"))),
+            (self.y0, self.y1, self.field("tap_y"), b.mul(step_y, self.field("skip_y"))),
+            (self.x0, self.x1, self.field("tap_x"), b.mul(step, self.field("skip_x"))),
+        ]
 
 
 @part
