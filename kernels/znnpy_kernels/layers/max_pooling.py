@@ -5,6 +5,9 @@ is max_filter on a sparse lattice (`max_pooling_pairs` where the window has at m
 stride above 1 is max_pool. The tap number of (dz, dy, dx) is (dz * window_y + dy) * window_x + dx, uint16. The first
 maximum in z, y, x order wins; a NaN in the window gives NaN, and a tap that holds a NaN wins; voxels outside never
 do. A window has fewer than 32768 taps.
+
+The gradient of a relu before the pooling costs nothing: its value is positive where the maximum is. So where the
+maximum is not above `floor` the winner gets the number NOBODY, and no gradient goes back.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from typing import Any
 from znnpy_kernels.layers.max_pooling_rows import (
     INDEX_BYTES,
     LINE,
+    NOBODY,
     gather_dense_rows,
     gather_half_rows,
     gather_strided_row,
+    let_nobody_win,
     pool_clipped,
     pool_clipped_values,
     pool_columns,
@@ -35,10 +40,16 @@ from znnpy_kernels.layers.pooling_windows import (
     row_of,
     taps_inside,
 )
+from znnpy_kernels.layers.reduction import SUM_ROWS
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import float_argument
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.rows import zero_row
+from znnpy_kernels.simd.vectors import below, load, load_shorts, select, splat, splat_short, store
+
+# Added to the numbers of taps in missing rows, so that no winner has them, NOBODY neither.
+NOWHERE = 1 << 15
 
 
 @inlined
@@ -138,14 +149,17 @@ def _cut_rows(args: Any, row: Any, index: int, first: int, last: int) -> None:
         _clipped(args, row, index, first, last)
 
 
-MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y")
+MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y floor:float")
 
 
 @kernel(MAX_POOL_FORWARD)
 def max_pool_forward(args: Any, worker: int) -> None:
-    """Write maxima and winning taps; `planes`, `rows`, `width` measure the part of the output."""
+    """Write maxima and winning taps; `planes`, `rows`, `width` measure the part of the output.
+
+    A NaN as `floor` lets every tap win.
+    """
     at = MAX_POOL_FORWARD
-    line = scratch_line()
+    line, floor = scratch_line(), float_argument(args[at.floor])
     window = args[at.window_z], args[at.window_y], args[at.window_x]
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
@@ -164,6 +178,8 @@ def max_pool_forward(args: Any, worker: int) -> None:
             elif taps > 0:
                 _cut_rows(args, row, index, first, last)
             _clipped(args, row, index, last, args[at.width])
+            if floor == floor:
+                let_nobody_win(row.target, index, args[at.width], floor)
 
 
 MAX_POOL_VALUES = words(FORWARD)
@@ -201,9 +217,8 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
     """Add the gradients that one input row won in two rows of a plane of outputs; -1 means no such row."""
     at = MAX_POOL_BACKWARD
     # A missing row is replaced by the other one, with numbers that no tap has, so that both need no test.
-    # A missing row has the number -window_x: number + dx stays below 0, which as uint16 lies above all taps.
-    one = number if first >= 0 else -args[at.window_x]
-    two = number + args[at.window_x] if second >= 0 else -args[at.window_x]
+    one = number if first >= 0 else NOWHERE
+    two = number + args[at.window_x] if second >= 0 else NOWHERE
     row, other = first if first >= 0 else second, second if second >= 0 else first
     gradient, index = (
         args[at.gradient] + 4 * plane * args[at.gradient_z],
@@ -337,3 +352,23 @@ def max_pool_backward(args: Any, worker: int) -> None:
                 _row_by_halves(args, z, y, target)
             else:
                 _row_by_taps(args, z, y, target)
+
+
+MAX_POOL_SUM = words(SUM_ROWS, "index index_z index_y")
+
+
+@kernel(MAX_POOL_SUM)
+def max_pool_sum(args: Any, worker: int) -> None:
+    """Write the sum of the gradients that some voxel won, LANES floats: words of `reduction.sum_rows`, of outputs."""
+    at, total = MAX_POOL_SUM, splat(0.0)
+    for z in range(args[at.planes]):
+        for y in range(args[at.rows]):
+            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            index = args[at.index] + 2 * (z * args[at.index_z] + y * args[at.index_y])
+            # A row by itself, then added: sums of long parts lose fewer digits.
+            row = splat(0.0)
+            for x in range(args[at.length] // LANES):
+                won = load_shorts(index + INDEX_BYTES * x) != splat_short(NOBODY)
+                row = row + select(won, load(source + VECTOR_BYTES * x), splat(0.0))
+            total = total + row
+    store(args[at.partial], select(below(args[at.channels]), total, splat(0.0)))

@@ -216,6 +216,15 @@ def pool_windows(
 
 
 @inlined
+def let_nobody_win(target: int, index: int, width: int, floor: float) -> None:
+    """Take the winners from a row's outputs where the maximum is not above `floor`."""
+    for x in range(width):
+        low = load(target + VECTOR_BYTES * x) <= splat(floor)
+        at = index + INDEX_BYTES * x
+        store_shorts(at, select_shorts(low, splat_short(NOBODY), load_shorts(at)))
+
+
+@inlined
 def _column_value(source: int, wz: int, wy: int, steps: Any, bad: Any) -> Any:
     best = load(source)
     bad = bad | (best != best)
