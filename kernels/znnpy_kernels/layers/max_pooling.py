@@ -62,7 +62,7 @@ def _by_columns(window: int, stride: int, dilation: int) -> bool:
 @inlined
 def _row(
     source: int, target: int, index: int, width: int, window: Any, steps: Any, stride: int,
-    dilation: int, line: int,
+    dilation: int, line: int, floor: float,
 ) -> None:  # fmt: skip
     """Pool one row; constant sizes make LLVM unroll the usual windows."""
     wz, wy, wx = window
@@ -71,15 +71,17 @@ def _row(
     if _by_columns(wx, stride, dilation):
         void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
     elif wy == 2 and wx == 2 and wz == 2:
-        void = pool_whole(source, target, index, width, 2, 2, 2, 2, 0, apart, stride)
+        void = pool_whole(source, target, index, width, 2, 2, 2, 2, 0, apart, stride, floor)
     elif wy == 2 and wx == 2 and wz == 1:
-        void = pool_whole(source, target, index, width, 1, 2, 2, 2, 0, apart, stride)
+        void = pool_whole(source, target, index, width, 1, 2, 2, 2, 0, apart, stride, floor)
     elif wy == 3 and wx == 3 and wz == 1:
-        void = pool_whole(source, target, index, width, 1, 3, 3, 3, 0, apart, stride)
+        void = pool_whole(source, target, index, width, 1, 3, 3, 3, 0, apart, stride, floor)
     else:
-        void = pool_whole(source, target, index, width, wz, wy, wx, wy, 0, apart, stride)
+        void = pool_whole(source, target, index, width, wz, wy, wx, wy, 0, apart, stride, floor)
     if void:
         pool_windows(source, target, index, width, wz, wy, wx, steps, stride, dilation)
+    if void or _by_columns(wx, stride, dilation):
+        let_nobody_win(target, index, 0, width, floor)
 
 
 @inlined
@@ -115,7 +117,7 @@ def _taps_at(args: Any, row: Any, x: int) -> Any:
 
 
 @inlined
-def _clipped(args: Any, row: Any, index: int, low: int, high: int) -> None:
+def _clipped(args: Any, row: Any, index: int, low: int, high: int, floor: float) -> None:
     """Write outputs low..high of a row, over the part of each window that lies inside."""
     at = FORWARD
     for x in range(low, high):
@@ -124,6 +126,7 @@ def _clipped(args: Any, row: Any, index: int, low: int, high: int) -> None:
             row.corner + VECTOR_BYTES * x * args[at.stride_x], row.target + VECTOR_BYTES * x,
             index + INDEX_BYTES * x, taps, args[at.window_y], args[at.window_x], row.steps,
         )  # fmt: skip
+    let_nobody_win(row.target, index, low, high, floor)
 
 
 @inlined
@@ -135,7 +138,7 @@ def _clipped_values(args: Any, row: Any, low: int, high: int) -> None:
 
 
 @inlined
-def _cut_rows(args: Any, row: Any, index: int, first: int, last: int) -> None:
+def _cut_rows(args: Any, row: Any, index: int, first: int, last: int, floor: float) -> None:
     """Write outputs first..last of a row whose windows are cut along z or y alone."""
     at = FORWARD
     wy, wx = args[at.window_y], args[at.window_x]
@@ -143,10 +146,10 @@ def _cut_rows(args: Any, row: Any, index: int, first: int, last: int) -> None:
     void = pool_whole(
         row.corner + row.low_z * row.steps[0] + row.low_y * row.steps[1] + move * args[at.stride_x],
         row.target + move, index + INDEX_BYTES * first, last - first, row.high_z - row.low_z,
-        row.high_y - row.low_y, wx, wy, (row.low_z * wy + row.low_y) * wx, row.steps, args[at.stride_x],
+        row.high_y - row.low_y, wx, wy, (row.low_z * wy + row.low_y) * wx, row.steps, args[at.stride_x], floor,
     )  # fmt: skip
     if void:
-        _clipped(args, row, index, first, last)
+        _clipped(args, row, index, first, last, floor)
 
 
 MAX_POOL_FORWARD = words(FORWARD, "index index_z index_y floor:float")
@@ -170,16 +173,14 @@ def max_pool_forward(args: Any, worker: int) -> None:
             taps = (row.high_z - row.low_z) * (row.high_y - row.low_y)
             if taps == 0:
                 last = first
-            _clipped(args, row, index, 0, first)
+            _clipped(args, row, index, 0, first, floor)
             if taps == args[at.window_z] * args[at.window_y]:
                 _row(row.corner + VECTOR_BYTES * first * args[at.stride_x],
                      row.target + VECTOR_BYTES * first, index + INDEX_BYTES * first, last - first,
-                     window, row.steps, args[at.stride_x], args[at.dilation_x], line)  # fmt: skip
+                     window, row.steps, args[at.stride_x], args[at.dilation_x], line, floor)  # fmt: skip
             elif taps > 0:
-                _cut_rows(args, row, index, first, last)
-            _clipped(args, row, index, last, args[at.width])
-            if floor == floor:
-                let_nobody_win(row.target, index, args[at.width], floor)
+                _cut_rows(args, row, index, first, last, floor)
+            _clipped(args, row, index, last, args[at.width], floor)
 
 
 MAX_POOL_VALUES = words(FORWARD)

@@ -177,9 +177,11 @@ def pool_columns(
 @inlined
 def pool_whole(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, rows: int,
-    number: int, steps: Any, stride: int,
+    number: int, steps: Any, stride: int, floor: float,
 ) -> Any:  # fmt: skip
     """Pool one row with any stride; return whether it holds a NaN (then the result is void).
+
+    Nobody wins where the maximum is not above `floor`.
 
     `rows`: of a whole window, of which wz x wy are read from tap `number` on; `steps`: bytes from tap to tap.
     """
@@ -197,6 +199,7 @@ def pool_whole(
                         own = from_bits(splat_int(number + (dz * rows + dy) * wx + dx))
                         tap = select(value > best, own, tap)
                         best = select(value > best, value, best)
+        tap = select(best <= splat(floor), from_bits(splat_int(NOBODY)), tap)
         store(target + VECTOR_BYTES * x, best)
         store_shorts(index + INDEX_BYTES * x, _short_numbers(tap))
     return any_lane(bad)
@@ -216,12 +219,12 @@ def pool_windows(
 
 
 @inlined
-def let_nobody_win(target: int, index: int, width: int, floor: float) -> None:
-    """Take the winners from a row's outputs where the maximum is not above `floor`."""
-    for x in range(width):
-        low = load(target + VECTOR_BYTES * x) <= splat(floor)
+def let_nobody_win(target: int, index: int, low: int, high: int, floor: float) -> None:
+    """Take the winners from a row's outputs low..high where the maximum is not above `floor`."""
+    for x in range(low, high):
+        below_it = load(target + VECTOR_BYTES * x) <= splat(floor)
         at = index + INDEX_BYTES * x
-        store_shorts(at, select_shorts(low, splat_short(NOBODY), load_shorts(at)))
+        store_shorts(at, select_shorts(below_it, splat_short(NOBODY), load_shorts(at)))
 
 
 @inlined
