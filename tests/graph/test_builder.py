@@ -141,6 +141,17 @@ def test_what_a_caller_waits_for_comes_before_longer_paths() -> None:
         assert graph.band[leaves[1]] == 0
 
 
+def test_what_only_makes_others_wait_comes_before_longer_paths() -> None:
+    builder = GraphBuilder()
+    root, long = add(builder, "root", phase=0), add(builder, "long", cost=9.0)
+    gate = builder.task(0, [], Named("gate", waits=True), cost=0.0)
+    for task in (gate, long):
+        builder.precede(root, task)
+    graph = builder.build()
+    told = graph.successors[graph.successor_starts[root] : graph.successor_starts[root + 1]]
+    assert told.tolist() == [long, gate]  # the newest is taken first
+
+
 @pytest.mark.parametrize("carried", [False, True])
 def test_a_gate_before_what_others_wait_for_is_as_urgent(carried: bool) -> None:
     builder = GraphBuilder()

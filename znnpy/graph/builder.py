@@ -305,8 +305,10 @@ class GraphBuilder:
         step = self._column("step")
         priority = priorities(policy, edges_within(edges, carried, step), cost)
         urgent, awaited = (self._column(it).astype(bool) for it in ("urgent", "awaited"))
-        # What another rank or a caller waits for comes before everything here: no path of this graph shows it.
-        priority[urgent | awaited] = priority.max(initial=0.0)
+        # What another rank or a caller waits for comes before everything here: no path of this graph shows it. So do
+        # tasks that only make others wait: they take no time, and a gate run late holds up what could go on.
+        waits = np.array([task.what.waits for task in self._tasks], bool)
+        priority[urgent | awaited | waits] = priority.max(initial=0.0)
         starts, successors, order = told_in_order(edges, priority)
         words, offsets, lengths = _blocks([task.arguments for task in self._tasks])
         return TaskGraph(

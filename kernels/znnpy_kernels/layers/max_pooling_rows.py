@@ -1,5 +1,7 @@
 """Row operations of max pooling, forward and backward: by columns for stride 1, by windows otherwise.
 
+Winners of windows are numbered in 32 bits, as wide as values, so that one mask chooses both.
+
 With stride 1 on x the maximum of each column of the window (over z and y) is computed once and kept on a scratch
 line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w loads instead of w^3. This
 only looks for NaNs; a row that has one is done again window by window, as are other strides.
@@ -19,13 +21,17 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import (
     FLOATS,
+    INTS,
+    SHORTS,
     any_lane,
     below,
+    from_bits,
     load,
     load_shorts,
     select,
     select_shorts,
     splat,
+    splat_int,
     splat_short,
     store,
     store_shorts,
@@ -49,6 +55,16 @@ def scratch_line(typingctx: Any) -> Any:
         return builder.ptrtoint(place, ir.IntType(64))
 
     return types.int64(), codegen
+
+
+@intrinsic
+def _short_numbers(typingctx: Any, numbers: Any) -> Any:
+    """Return the lower halves of numbers of 32 bits that stand in floats."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.trunc(builder.bitcast(args[0], INTS.ir), SHORTS.ir)
+
+    return SHORTS(FLOATS), codegen
 
 
 @inlined
@@ -159,6 +175,37 @@ def pool_columns(
 
 
 @inlined
+def pool_whole(
+    source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, rows: int,
+    number: int, steps: Any, stride: int, floor: float,
+) -> Any:  # fmt: skip
+    """Pool one row with any stride; return whether it holds a NaN (then the result is void).
+
+    Nobody wins where the maximum is not above `floor`.
+
+    `rows`: of a whole window, of which wz x wy are read from tap `number` on; `steps`: bytes from tap to tap.
+    """
+    bad = below(0)
+    for x in range(count):
+        at = source + VECTOR_BYTES * x * stride
+        best, tap = load(at), from_bits(splat_int(number))
+        bad = bad | (best != best)
+        for dz in range(wz):
+            for dy in range(wy):
+                for dx in range(wx):
+                    if dz + dy + dx > 0:
+                        value = load(at + dz * steps[0] + dy * steps[1] + dx * steps[2])
+                        bad = bad | (value != value)
+                        own = from_bits(splat_int(number + (dz * rows + dy) * wx + dx))
+                        tap = select(value > best, own, tap)
+                        best = select(value > best, value, best)
+        tap = select(best <= splat(floor), from_bits(splat_int(NOBODY)), tap)
+        store(target + VECTOR_BYTES * x, best)
+        store_shorts(index + INDEX_BYTES * x, _short_numbers(tap))
+    return any_lane(bad)
+
+
+@inlined
 def pool_windows(
     source: int, target: int, index: int, count: int, wz: int, wy: int, wx: int, steps: Any,
     stride: int, dilation: int,
@@ -169,6 +216,15 @@ def pool_windows(
         best, tap = _best(at, wz, wy, wx, steps, VECTOR_BYTES * dilation)
         store(target + VECTOR_BYTES * x, best)
         store_shorts(index + INDEX_BYTES * x, tap)
+
+
+@inlined
+def let_nobody_win(target: int, index: int, low: int, high: int, floor: float) -> None:
+    """Take the winners from a row's outputs low..high where the maximum is not above `floor`."""
+    for x in range(low, high):
+        below_it = load(target + VECTOR_BYTES * x) <= splat(floor)
+        at = index + INDEX_BYTES * x
+        store_shorts(at, select_shorts(below_it, splat_short(NOBODY), load_shorts(at)))
 
 
 @inlined
@@ -323,3 +379,69 @@ def gather_strided_row(
     for o in range(first, last):
         at = target + VECTOR_BYTES * stride * o
         store(at, _added(load(at), gradient, index, o, number))
+
+
+@inlined
+def _at_edge(
+    total: Any, gradient: int, index: int, number: int, place: int, wx: int, outputs: int
+) -> Any:
+    """Return total + what a voxel won in a row of outputs two apart; place 0 is where output 0 begins."""
+    for dx in range(place % 2, wx, 2):
+        o = (place - dx) // 2
+        if 0 <= o < outputs:
+            total = _added(total, gradient, index, o, number + dx)
+    return total
+
+
+@inlined
+def _edges(
+    gradients: Any, indices: Any, numbers: Any, rows: int, target: int, low: int, high: int,
+    outputs: int, wx: int, before: int, fresh: bool,
+) -> None:  # fmt: skip
+    for x in range(low, high):
+        at = target + VECTOR_BYTES * x
+        total = splat(0.0) if fresh else load(at)
+        total = _at_edge(total, gradients[0], indices[0], numbers[0], x + before, wx, outputs)
+        if rows == 2:
+            total = _at_edge(total, gradients[1], indices[1], numbers[1], x + before, wx, outputs)
+        store(at, total)
+
+
+@inlined
+def _two_voxels(
+    first: Any, second: Any, gradient: int, index: int, number: int, o: int, wx: int
+) -> Any:
+    """Return the sums of the voxels where output o begins, and behind it, with what they won in a row of outputs."""
+    first = _added(first, gradient, index, o, number)
+    if wx == 3:
+        first = _added(first, gradient, index, o - 1, number + 2)
+    return first, _added(second, gradient, index, o, number + 1)
+
+
+@inlined
+def gather_half_rows(
+    gradients: Any, indices: Any, numbers: Any, rows: int, target: int, outputs: int, width: int,
+    wx: int, before: int, fresh: bool,
+) -> None:  # fmt: skip
+    """Write (`fresh`) or add to each voxel of a row what it won in one or two rows of outputs, for stride 2 on x.
+
+    Windows have two or three voxels along x, without dilation; `numbers`: tap numbers of dx = 0 in the rows.
+    """
+    # Outputs of whose first two voxels both are in the row and, of three, whose first one ends another window.
+    low = max((before + 1) // 2, wx - 2)
+    high = max(low, min(outputs, (width + before) // 2))
+    start = min(2 * low - before, width)
+    end = max(start, min(2 * high - before, width))
+    _edges(gradients, indices, numbers, rows, target, 0, start, outputs, wx, before, fresh)
+    for o in range(low, high):
+        at = target + VECTOR_BYTES * (2 * o - before)
+        first, second = (
+            splat(0.0) if fresh else load(at),
+            splat(0.0) if fresh else load(at + VECTOR_BYTES),
+        )
+        first, second = _two_voxels(first, second, gradients[0], indices[0], numbers[0], o, wx)
+        if rows == 2:
+            first, second = _two_voxels(first, second, gradients[1], indices[1], numbers[1], o, wx)
+        store(at, first)
+        store(at + VECTOR_BYTES, second)
+    _edges(gradients, indices, numbers, rows, target, end, width, outputs, wx, before, fresh)

@@ -49,10 +49,12 @@ def test_passes_beside_the_oracle(pool: dict[str, Any]) -> None:
     assert max(found.values()) < 1e-4, found
 
 
-@pytest.mark.parametrize("images", [2, 19, 40])
+@pytest.mark.parametrize(
+    ("images", "function"), [(2, "linear"), (19, "linear"), (40, "linear"), (40, "relu")]
+)
 @pytest.mark.parametrize("pool", POOLS[5:], ids=str)
-def test_bias_of_a_linear_layer_before_maxima(pool: dict[str, Any], images: int) -> None:
-    net = network(pool, images, function="linear")
+def test_bias_of_a_layer_before_maxima(pool: dict[str, Any], images: int, function: str) -> None:
+    net = network(pool, images, function=function)
     found = errors(net, (3, 4, 5), "direct", batch=2, threads=2)
     assert max(found.values()) < 1e-4, found
 

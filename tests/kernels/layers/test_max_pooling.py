@@ -24,7 +24,13 @@ from pooling_cases import (
 )
 from shares import examples
 from znnpy_kernels.layers.average_pooling import average_backward, average_forward
-from znnpy_kernels.layers.max_pooling import max_pool_backward, max_pool_forward, max_pool_values
+from znnpy_kernels.layers.max_pooling import (
+    max_pool_backward,
+    max_pool_forward,
+    max_pool_sum,
+    max_pool_values,
+)
+from znnpy_kernels.layers.max_pooling_rows import NOBODY
 from znnpy_kernels.simd.lanes import LANES
 
 CASES: list[tuple[Triple, Triple, Triple]] = [
@@ -59,7 +65,7 @@ def windows(setting: Any, inputs: Triple, padding: Sides) -> dict[str, int]:
 
 
 def forward(
-    x: Blocked, outputs: Triple, setting: Any, cut: int, padding: Sides
+    x: Blocked, outputs: Triple, setting: Any, cut: int, padding: Sides, floor: float = np.nan
 ) -> tuple[Blocked, Blocked, Blocked]:
     """Target, index, target of the variant without index; the planes from `cut` on are parts."""
     target, values = Blocked(x.channels, outputs), Blocked(x.channels, outputs)
@@ -68,8 +74,9 @@ def forward(
         for z, words in parts(x, outputs, setting, cut, padding):
             words |= x.rows("source", block)
             max_pool_forward.run(
-                **target.rows("target", block, z), **index.rows("index", block, z), **words
-            )
+                **target.rows("target", block, z), **index.rows("index", block, z), **words,
+                floor=floor,
+            )  # fmt: skip
             max_pool_values.run(**values.rows("target", block, z), **words)
     return target, index, values
 
@@ -180,6 +187,33 @@ def test_what_lies_beyond_the_image_never_wins(setting: Any, padding: Sides) -> 
     x = normal(4, LANES + 1, *shape) - 9
     x[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
     check(x, outputs, setting, 2, padding)
+
+
+@pytest.mark.parametrize(("setting", "padding"), [*PADDED, (CASES[9], BARE)])
+def test_nobody_wins_below_the_floor(setting: Any, padding: Sides) -> None:
+    outputs, channels = (3, 4, 7), LANES + 2
+    x = np.round(normal(3, channels, *padded_shape(outputs, setting, padding)) - 1, 1)
+    target, index, _ = forward(Blocked.of(x), outputs, setting, 1, padding, floor=0.0)
+    best, taps = reference(framed(x, padding, -np.inf), outputs, *setting)
+    np.testing.assert_array_equal(target.planar(), best.astype(np.float32))
+    np.testing.assert_array_equal(index.planar(), np.where(best <= 0, NOBODY, taps))
+    g = Blocked.of(normal(9, *best.shape))
+    whole = backward(
+        max_pool_backward, g, x.shape[1:], setting, cuts(x.shape[1:])[0], padding,
+        lambda block: index.rows("index", block),
+    )  # fmt: skip
+    wide, passed = framed(x, padding, 0).shape[1:], np.where(best <= 0, 0, g.planar())
+    wanted = inner(gathered(passed.astype(np.float32), taps, wide, *setting), padding)
+    np.testing.assert_array_equal(whole.planar(), wanted)
+    for block, _ in blocks_of(channels):
+        found = np.full(LANES + 1, 7, np.float32)
+        max_pool_sum.run(
+            **g.rows("source", block), **index.rows("index", block), partial=found, planes=3, rows=4,
+            length=7 * LANES, channels=min(LANES, channels - LANES * block),
+        )  # fmt: skip
+        own = passed[LANES * block : LANES * (block + 1)].sum((1, 2, 3))
+        np.testing.assert_allclose(found[: len(own)], own, rtol=1e-5, atol=1e-5)
+        assert found[len(own) :].tolist() == [0.0] * (LANES - len(own)) + [7.0]
 
 
 @pytest.mark.quick(10)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from math import nan
 
-from znnpy_kernels.layers.max_pooling import max_pool_backward, max_pool_forward, max_pool_values
+from znnpy_kernels.layers.max_pooling import (
+    max_pool_backward,
+    max_pool_forward,
+    max_pool_sum,
+    max_pool_values,
+)
 from znnpy_kernels.layers.max_pooling_pairs import (
     max_filter_backward,
     max_filter_forward,
@@ -28,7 +33,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
-from znnpy.engine.tasks.fusion import is_pair_filter, masked_by_maxima
+from znnpy.engine.tasks.fusion import biased_by_maxima, is_pair_filter, masked_by_maxima
 from znnpy.engine.tasks.step import Step, counts, floats_of, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
@@ -82,6 +87,7 @@ def _forward_kernel(
     keep_taps = edge.name in build.maps.backward
     words = forward_words(build, edge, batch, block, planes)
     taps = _taps_words(build, edge, target, batch, block, planes) if keep_taps else {}
+    taps |= {"floor": _floor(build, edge)} if keep_taps else {}
     if not is_pair_filter(edge):
         return max_pool_forward if keep_taps else max_pool_values, words | taps
     words |= rows_of(source, "source", batch, block, wide.low, wide.first)
@@ -89,7 +95,7 @@ def _forward_kernel(
     if not keep_taps:
         kernel = _values_kernel(target, edge, dilation)
         return kernel, {name: words[name] for name in kernel.fields}
-    words |= taps | {"floor": _floor(build, edge)}
+    words |= taps
     return max_filter_forward, {name: words[name] for name in max_filter_forward.fields}
 
 
@@ -103,8 +109,9 @@ def _values_kernel(target: Tensor, edge: Edge, dilation: Triple) -> Kernel:
 
 def _floor(build: Build, edge: Edge) -> float:
     """Return the value at and below which a maximum has no gradient: 0 with a fused relu, else NaN (all have one)."""
-    node = masked_by_maxima(build.layout, edge)
-    return 0.0 if node and node.function == "relu" else nan
+    node = build.layout.network.node(edge.source)
+    masks = masked_by_maxima(build.layout, edge) or biased_by_maxima(build.layout, node)
+    return 0.0 if masks and node.function == "relu" else nan
 
 
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -149,7 +156,10 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
 
 
 def bias_gradient(step: Step, build: Build, edge: Edge) -> None:
-    """Declare the bias gradient of the edge's source, where `biased_by_maxima` says so: sums of outputs' gradients."""
+    """Declare the bias gradient of the edge's source, where `biased_by_maxima` says so: sums of outputs' gradients.
+
+    Behind a relu, of the outputs that a voxel won (`_floor`).
+    """
     node, gradient = build.layout.network.node(edge.source), build.maps.gradients[edge.target]
     cuts = [Planes(*cut) for cut in plane_ranges(gradient, 1)]
     for block in range(gradient.blocks):
@@ -159,18 +169,23 @@ def bias_gradient(step: Step, build: Build, edge: Edge) -> None:
             return
         for leaf in range(count):
             batch, planes = leaf // len(cuts), cuts[leaf % len(cuts)]
+            masked = node.function == "relu"
             step.add(
-                sum_rows,
+                max_pool_sum if masked else sum_rows,
                 {
                     **rows_of(gradient, "source", batch, block, planes.low),
                     **counts(gradient, *planes),
                     "partial": partials.address + 4 * LANES * leaf,
                     "length": gradient.row,
                     "channels": gradient.block_channels(block),
+                    **(_taps_words(build, edge, gradient, batch, block, planes) if masked else {}),
                 },
                 what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                 cost=floats_of(gradient, planes) * 4 / MEMORY_RATE,
-                reads=gradient.met(batch, block, *planes),
+                reads=[
+                    *gradient.met(batch, block, *planes),
+                    *(_taps_met(build, edge, gradient, batch, block, planes) if masked else ()),
+                ],
                 writes=left_behind(partials, leaf),
             )
         sum_bias(step, build, node, block, 1, partials, count)

@@ -62,12 +62,13 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
 
 
 def biased_by_maxima(layout: Layout, node: Node) -> Edge | None:
-    """Return the max pooling whose outputs' gradients add up to that of a linear node's bias; None if there is none.
+    """Return the max pooling whose outputs' gradients add up to that of a node's bias; None if there is none.
 
     Each output hands all of its gradient to one voxel, so sums over outputs, which are fewer, are sums over voxels.
+    A relu's gradient is applied by the pooling then: a maximum shows whether the relu let the voxel through.
     """
     outgoing = layout.network.outgoing(node.name)
-    if len(outgoing) != 1 or not is_plain(node) or node.function != "linear":
+    if len(outgoing) != 1 or not is_plain(node) or node.function not in ("linear", "relu"):
         return None
     (edge,) = outgoing
     target = layout.network.node(edge.target)
