@@ -2,6 +2,7 @@
 """A bundle of MONAI by MONAI, a package of bioimage.io by its core library, both by znnpy: time, memory, differences.
 
     scripts/bench_packages.py bundle FOLDER [--image 96,160,160]     # UNet of the model zoo's spleen_ct_segmentation
+    scripts/bench_packages.py bundle FOLDER --image 220,270,270      # a scan of natural size: 100 windows
     scripts/bench_packages.py package FOLDER [--image 64,256,256]    # a valid U-Net, as `znnpy export` writes it
     scripts/bench_packages.py package FOLDER --alone --image 512,1024,1024 --max-memory 1GiB   # znnpy alone
 
