@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from znnpy.train import start
 from znnpy.train.checkpoint import listed
 from znnpy.train.first_weights import FirstWeights, first_weights, renamed
 from znnpy.train.progress import Quiet
+from znnpy.train.run_directory import RunDirectory
 from znnpy.train.start import contents_of, read_run
 
 SETS = (
@@ -170,6 +172,21 @@ def test_damage_and_missing_checkpoints_are_refused(pretrained: Path, tmp_path: 
     copied.write_bytes(listed(pretrained / "checkpoints")[0].read_bytes()[:-40])
     with pytest.raises(ConfigError, match="cannot be read"):
         begun(tmp_path, f"training.start_from={copied}")
+
+
+@pytest.mark.parametrize("inside", ["", "checkpoints", "checkpoints/*"])
+def test_a_run_that_is_overwritten_is_no_beginning(
+    pretrained: Path, tmp_path: Path, inside: str
+) -> None:
+    folder = shutil.copytree(pretrained.parent, tmp_path / "copy")
+    weights = next(iter((folder / "run").glob(inside))) if inside else folder / "run"
+    config = load_config(folder / "config.yaml", (*SETS, f"training.start_from={weights}"))
+    with (
+        RunDirectory.open(folder / "run", overwrite=True) as run,
+        pytest.raises(ConfigError, match=r"start_from: .* is of the run that --overwrite removes"),
+    ):
+        start.look(run, config, Quiet())
+    assert listed(folder / "run" / "checkpoints")
 
 
 def test_patterns_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ def segment(
     """
     if threshold is not None and not 0 <= threshold <= 1:
         raise VolumeError(f"threshold: must be a probability, 0 to 1; found {threshold}")
+    if min_size < 0:
+        raise VolumeError(f"min_size: must be at least 0; found {min_size}")
     if kind is not None and kind not in get_args(Kind):
         raise VolumeError(f"kind: must be one of {', '.join(get_args(Kind))}; found {kind!r}")
     with ExitStack() as stack:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,21 @@ def opened(
         return given
     if isinstance(given, str | Path):
         return stack.enter_context(open_source(_source(given, what), data or DataSection(), role))
+    if np.ma.is_masked(given):
+        hidden = int(np.sum(np.ma.getmask(given)))
+        raise VolumeError(
+            f"{what}: {hidden} numbers are hidden by a NumPy mask; fill them first, such as array.filled(0)"
+        )
     array = np.asarray(given)
     if array.dtype.kind not in "biuf":
         raise VolumeError(
             f"{what}: expected an array of numbers, a file name or a volume; found {_words(given)}"
         )
-    return ArrayVolume(array, what, resolution or (1.0, 1.0, 1.0))
+    size = (1.0, 1.0, 1.0) if resolution is None else resolution
+    # Written so that NaN is refused as well.
+    if len(size) != 3 or not all(0 < it < inf for it in size):
+        raise VolumeError(f"resolution: must be three positive numbers, z y x; found {resolution}")
+    return ArrayVolume(array, what, size)
 
 
 def by_node(given: Images, nodes: tuple[Node, ...], what: str) -> dict[str, Image]:

@@ -19,7 +19,7 @@ from znnpy.config import (
 )
 from znnpy.config.models import Config
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.errors import PlanError, RunError
+from znnpy.errors import ConfigError, PlanError, RunError
 from znnpy.geometry.finest_outputs import finest
 from znnpy.infer.config_model import Weights, frozen_of
 from znnpy.infer.together import Helpers
@@ -129,6 +129,7 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     """
     best = best_of(config, trained_network(config))
     if not run.started:
+        _refuse_removed(run, config)
         return Standing(None, None, best=best, first=first_state(config, reporter))
     # The config first: everything after it is read by what it says.
     before = load_config(run / CONFIG)
@@ -163,6 +164,18 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
     if changed and standing.iteration:
         reporter.note(f"from iteration {standing.iteration} on: {changed}")
     return replace(standing, validated=validated, best=best, changed=changed)
+
+
+def _refuse_removed(run: RunDirectory, config: Config) -> None:
+    """Refuse weights to begin with that beginning removes: those of the run that was here before."""
+    if (wanted := config.training.start_from) is None:
+        return
+    path, folders = Path(wanted.weights).resolve(), {run.checkpoints.resolve(), run.best.resolve()}
+    if path == run.path.resolve() or {path, path.parent} & folders:
+        raise ConfigError(
+            f"{config.place('training', 'start_from')}: {wanted.weights} is of the run that --overwrite removes; "
+            "choose another run.directory"
+        )
 
 
 def first_state(config: Config, reporter: Reporter) -> Checkpoint | None:

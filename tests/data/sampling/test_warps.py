@@ -23,6 +23,7 @@ from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget,
 from znnpy.data.sampling.warps import Warp, draw_warp
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume
+from znnpy.errors import VolumeError
 
 ROTATE: dict[str, Any] = {"rotate": {"probability": 1.0, "axis": "any"}}
 AFFINE: dict[str, Any] = {"affine": {"probability": 1.0, "axes": "zyx"}}
@@ -371,3 +372,28 @@ def test_constant_images_stay_constant_and_nothing_is_drawn_without_keys() -> No
         settings({}), Draws(np.random.default_rng(0)), LOWER, EXTENT, (1.0, 1.0, 1.0)
     )
     assert nothing is None
+
+
+def thin_sampler(masks: dict[str, Any]) -> Sampler:
+    """Of two sections, which an elastic patch can leave."""
+    elastic = {"probability": 1.0, "spacing": 64, "deviation": [0, 16], "axes": "zyx"}
+    labels = IMAGE[:2] > 0
+    return Sampler(
+        [Scene({"in": ArrayVolume(IMAGE[:2])}, {"out": ArrayVolume(labels)}, masks)],
+        {"in": InputPatch((1, 8, 8))},
+        {"out": OutputPatch((1, 8, 8), MaskTarget())},
+        augmentation=Augmentation("", "none", settings({"elastic": elastic})),
+        normalise="none",
+    )
+
+
+def test_warps_that_leave_all_labels_are_drawn_anew() -> None:
+    source = thin_sampler({})
+    for number in range(40):
+        assert source.sample(number).weights["out"].any()
+
+
+def test_where_nothing_counts_what_is_moved_is_named_too() -> None:
+    source = thin_sampler({"out": ArrayVolume(np.zeros((2, 40, 44), np.uint8))})
+    with pytest.raises(VolumeError, match=r"what augment moves \(rotate, affine, elastic\)"):
+        source.sample(0)

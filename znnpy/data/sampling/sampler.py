@@ -185,18 +185,25 @@ class Sampler:
     def sample(self, index: int) -> Patch:
         """Return sample number `index` (0, 1, ...); the same for the same seed and scenes, bit by bit."""
         random = self._draws.generator(0, index)
+        # By draws of its own: positions and turns are those without. Drawn anew with each position, as a warp that
+        # reads beside all labels at one does so at many.
+        warps = self._draws.generator(1, index)
         for attempt in range(ATTEMPTS):
             number, position, turn = self._draw(random, index if attempt == 0 else None)
             material = self._material[number]
-            drawn = self._distorted(material, position, turn, index)
+            drawn = self._distorted(material, position, turn, warps)
             targets, weights = self._targets(material, position, turn, drawn)
             if any(weight.any() for weight in weights.values()):
                 images = material.images(self._placing, position, turn, drawn)
                 return Patch(images, targets, weights)
-        names = dict.fromkeys(scene.reference.name for scene in self.scenes)
+        names = ", ".join(dict.fromkeys(scene.reference.name for scene in self.scenes))
+        moving = self._augmentation.distortions is not None
+        moved = (
+            ", or what augment moves (rotate, affine, elastic) lies beside them" if moving else ""
+        )
         raise VolumeError(
             f"{ATTEMPTS} patches in a row hold no voxel that counts; the masks (or the labels to "
-            f"ignore) of {', '.join(names)} leave too little{self._where}"
+            f"ignore) of {names} leave too little{moved}{self._where}"
         )
 
     def samples(self, numbers: Sequence[int]) -> Patch:
@@ -212,13 +219,12 @@ class Sampler:
         return stacked([self.sample(number) for number in numbers])
 
     def _distorted(
-        self, material: Material, position: Triple, turn: Turn, index: int
+        self, material: Material, position: Triple, turn: Turn, random: np.random.Generator
     ) -> Drawn | None:
-        """Return how a sample is distorted, by draws of its own: positions and turns are those without."""
+        """Return how a sample is distorted."""
         settings = self._augmentation.distortions
         if settings is None:
             return None
-        random = self._draws.generator(1, index)
         node = next(iter(self._placing.inputs))
         scene, extent = material.scene, self._placing.boxes[node].extent
         lower = self._placing.lower(scene, node, scene.reference, position, turn.flips)
