@@ -22,7 +22,7 @@ from znnpy.data.sampling.sampler import Sampler
 from znnpy.data.sampling.targets import BoundaryTarget, ImageTarget, MaskTarget, Target
 from znnpy.data.sampling.warps import Warp, draw_warp
 from znnpy.data.scene import Scene
-from znnpy.data.volume import ArrayVolume
+from znnpy.data.volume import ArrayVolume, Triple64
 from znnpy.errors import VolumeError
 
 ROTATE: dict[str, Any] = {"rotate": {"probability": 1.0, "axis": "any"}}
@@ -396,4 +396,18 @@ def test_warps_that_leave_all_labels_are_drawn_anew() -> None:
 def test_where_nothing_counts_what_is_moved_is_named_too() -> None:
     source = thin_sampler({"out": ArrayVolume(np.zeros((2, 40, 44), np.uint8))})
     with pytest.raises(VolumeError, match=r"what augment moves \(rotate, affine, elastic\)"):
+        source.sample(0)
+
+
+@pytest.mark.parametrize("resolution", [(1e-3, 1e6, 1.0), (1.0, 1.0, 1e-7)])
+def test_a_warp_that_reads_far_more_than_a_patch_is_refused(resolution: Triple64) -> None:
+    volume = ArrayVolume(IMAGE, "array", resolution)
+    source = Sampler(
+        [Scene({"in": volume}, {"out": volume})],
+        {"in": InputPatch((12, 14, 16))},
+        {"out": OutputPatch((10, 12, 14), ImageTarget())},
+        augmentation=Augmentation("", "none", settings(PLANES)),
+        normalise="none",
+    )
+    with pytest.raises(VolumeError, match=r"would be read for a patch.*data\.resolution"):
         source.sample(0)

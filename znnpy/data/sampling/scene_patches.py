@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -12,14 +13,19 @@ from znnpy.data.sampling.class_weights import ClassCounts
 from znnpy.data.sampling.distortions import Drawn
 from znnpy.data.sampling.label_checks import check_kind, read_taken, refuse_untaken
 from znnpy.data.sampling.patch_positions import Placing, mask_shift
-from znnpy.data.sampling.placed import interpolated, nearest, region_of, room_of
+from znnpy.data.sampling.placed import ROOM, Placed, interpolated, nearest, region_of, room_of
 from znnpy.data.sampling.position_index import minus, plus
 from znnpy.data.sampling.sample import Float32, Patch
 from znnpy.data.sampling.scratch import scratch_region
+from znnpy.data.sampling.warps import Region
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Array, Triple, Volume, mirror_read, mirrored_indices, mirrored_parts
 from znnpy.errors import VolumeError
+
+# More than cubes that are rotated about any axis and scaled by 4 along each: (4 * 3 ** 0.5) ** 3 = 333.
+WIDEST = 512
+"""Times the voxels of a patch, with room on each side, that may be read for it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Material:
             else:
                 assert drawn.warp is not None
                 placed = placed.inside(corner)
-                region = region_of(placed.low, placed.high, room_of(drawn.warp))
+                region = warped_region(placed, volume, room_of(drawn.warp))
                 room = scratch_region((volume.channels, *minus(region[1], region[0])))
                 read = normalised(norm, volume, *region, room)
                 values = interpolated(read, region[0], placed)
@@ -90,7 +96,7 @@ class Material:
             placed = drawn.places(plus(region[0], corner), plus(region[1], corner))
         if placed is not None:
             placed = placed.inside(corner)
-            region = region_of(placed.low, placed.high)
+            region = warped_region(placed, labels)
         parts = moved(drawn, *region, corner) if drawn and placed is None else [region]
         found = [read_taken(output.target, labels, mask, *part, shift) for part in parts]
         values, known = found[0]
@@ -109,6 +115,22 @@ class Material:
             for size, step in zip(extent, output.stride, strict=True)
         )
         return np.ascontiguousarray(value[:, *cut]), np.ascontiguousarray(weight[:, *cut])
+
+
+def warped_region(placed: Placed, volume: Volume, room: Triple = (0, 0, 0)) -> Region:
+    """Return what is read of a volume for a warped patch, `room` voxels more on each side.
+
+    Raises VolumeError where that is far more than any warp of sensible voxels reads.
+    """
+    region = region_of(placed.low, placed.high, room)
+    extent = minus(region[1], region[0])
+    if prod(extent) > WIDEST * prod(n + 2 * ROOM for n in placed.extent):
+        raise VolumeError(
+            f"{volume.name}: {extent} voxels (z, y, x) would be read for a patch of {placed.extent}, as augment turns "
+            f"or shears voxels of {volume.resolution} nanometres; mend data.resolution, or leave out rotate, affine "
+            "and elastic"
+        )
+    return region
 
 
 def normalised(
