@@ -45,6 +45,7 @@ CASES: list[tuple[Triple, Triple, Triple]] = [
     ((3, 1, 2), (2, 3, 1), (1, 2, 2)),
     ((1, 3, 3), (1, 2, 2), (1, 1, 1)),
     ((2, 2, 2), (3, 3, 3), (1, 1, 1)),
+    ((1, 2, 3), (2, 3, 2), (1, 1, 1)),  # planes and rows that no window reads
 ]
 triples = st.tuples(*[st.integers(1, 3)] * 3)
 
@@ -55,6 +56,7 @@ PADDED: list[tuple[tuple[Triple, Triple, Triple], Sides]] = [
     (((3, 3, 3), (1, 1, 1), (1, 1, 1)), ((1, 1), (1, 0), (1, 1))),
     (((2, 3, 4), (1, 1, 1), (2, 1, 2)), ((1, 0), (2, 1), (3, 3))),
     (((1, 5, 2), (1, 2, 3), (1, 2, 1)), ((0, 0), (3, 2), (1, 1))),
+    (((1, 2, 2), (1, 2, 2), (1, 1, 1)), ((0, 0), (0, 1), (0, 1))),
 ]
 
 
@@ -133,6 +135,10 @@ def check(x: Any, outputs: Triple, setting: Any, cut: int, padding: Sides = BARE
     assert target.gaps_intact()
     assert index.gaps_intact()
     assert values.gaps_intact()
+    # Who reads beside a row of winners finds some there.
+    winners = index.view.copy()
+    index.memory[:] = setting[0][2] - 1
+    index.view[:] = winners
     g = Blocked.of(normal(9, *best.shape))
     whole, single = (
         backward(
@@ -189,6 +195,19 @@ def test_what_lies_beyond_the_image_never_wins(setting: Any, padding: Sides) -> 
     check(x, outputs, setting, 2, padding)
 
 
+def test_windows_beside_the_image_have_no_winner() -> None:
+    x, outputs, setting = normal(3, LANES, 3, 1, 14), (3, 4, 7), ((1, 2, 2), (1, 1, 2), (1, 3, 1))
+    target, index, values = forward(Blocked.of(x), outputs, setting, 1, ((0, 0), (3, 3), (0, 0)))
+    pairs = x[:, :, 0].reshape(LANES, 3, 7, 2)
+    for y in (0, 3):
+        np.testing.assert_array_equal(target.planar()[:, :, y], pairs.max(3))
+        own = pairs.argmax(3) + (2 if y == 0 else 0)
+        np.testing.assert_array_equal(index.planar()[:, :, y], own)
+    assert (target.planar()[:, :, 1:3] == -np.inf).all()
+    assert (index.planar()[:, :, 1:3] == NOBODY).all()
+    np.testing.assert_array_equal(values.planar(), target.planar())
+
+
 @pytest.mark.parametrize(("setting", "padding"), [*PADDED, (CASES[9], BARE)])
 def test_nobody_wins_below_the_floor(setting: Any, padding: Sides) -> None:
     outputs, channels = (3, 4, 7), LANES + 2
@@ -214,6 +233,22 @@ def test_nobody_wins_below_the_floor(setting: Any, padding: Sides) -> None:
         own = passed[LANES * block : LANES * (block + 1)].sum((1, 2, 3))
         np.testing.assert_allclose(found[: len(own)], own, rtol=1e-5, atol=1e-5)
         assert found[len(own) :].tolist() == [0.0] * (LANES - len(own)) + [7.0]
+
+
+@pytest.mark.parametrize(("setting", "padding"), [PADDED[0], (CASES[7], BARE), (CASES[9], BARE)])
+def test_nobody_wins_below_the_floor_beside_a_nan(setting: Any, padding: Sides) -> None:
+    outputs = (3, 4, 7)
+    x = normal(3, 2, *padded_shape(outputs, setting, padding)) - 1
+    # One in a row is enough, and windows without it are left in that row.
+    x[:, 1::2, 1::2, 2] = np.nan
+    target, index, _ = forward(Blocked.of(x), outputs, setting, 1, padding, floor=0.0)
+    best, taps = reference(framed(x, padding, -np.inf), outputs, *setting)
+    np.testing.assert_array_equal(target.planar(), best.astype(np.float32))
+    known = ~np.isnan(best)
+    assert (best[known] <= 0).any()
+    np.testing.assert_array_equal(index.planar()[known], np.where(best <= 0, NOBODY, taps)[known])
+    # A NaN is not below the floor: its gradient goes on, as that of a relu does.
+    assert (index.planar()[~known] != NOBODY).all()
 
 
 @pytest.mark.quick(10)
