@@ -3,8 +3,8 @@
 Winners of windows are numbered in 32 bits, as wide as values, so that one mask chooses both.
 
 With stride 1 on x the maximum of each column of the window (over z and y) is computed once and kept on a scratch
-line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w loads instead of w^3. This
-only looks for NaNs; a row that has one is done again window by window, as are other strides.
+line, and an output is the maximum of `window_x` columns: a window of w^3 costs w^2 + w loads instead of w^3. Either
+way only looks for NaNs; a row that has one is done again, by comparisons that know them.
 """
 
 from __future__ import annotations
