@@ -95,6 +95,7 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
         (lambda p: package.segment(p, method="watershedd"), "did you mean 'watershed'"),
         (lambda p: package.segment(p, offsets=[(1, 0)]), "offsets: must be 1 of z, y, x"),
         (lambda p: package.segment(np.stack([p] * 2)), "has 2 channels"),
+        (lambda p: package.segment(p, resolution=4.0), "resolution: must be three"),
         (lambda p: package.segment(p, resolution=(0, 1, 1)), "resolution: must be three positive"),
         (lambda p: package.segment(p, resolution=(np.nan, 1, 1)), "resolution: must be three"),
         (lambda p: package.segment(p, min_size=-1), "min_size: must be at least 0"),

@@ -54,9 +54,11 @@ def opened(
         )
     size = (1.0, 1.0, 1.0) if resolution is None else resolution
     # Written so that NaN is refused as well.
-    if len(size) != 3 or not all(0 < it < inf for it in size):
+    if np.shape(size) != (3,) or not all(0 < it < inf for it in size):
         raise VolumeError(f"resolution: must be three positive numbers, z y x; found {resolution}")
-    return ArrayVolume(array, what, size)
+    z, y, x = size
+    # An array is taken, but volumes compare tuples.
+    return ArrayVolume(array, what, (float(z), float(y), float(x)))
 
 
 def by_node(given: Images, nodes: tuple[Node, ...], what: str) -> dict[str, Image]:
