@@ -141,13 +141,14 @@ def test_what_a_caller_waits_for_comes_before_longer_paths() -> None:
         assert graph.band[leaves[1]] == 0
 
 
-def test_what_only_makes_others_wait_comes_before_longer_paths() -> None:
+@pytest.mark.parametrize("policy", ["critical-path", "distance", "fifo"])
+def test_what_only_makes_others_wait_comes_before_longer_paths(policy: str) -> None:
     builder = GraphBuilder()
     root, long = add(builder, "root", phase=0), add(builder, "long", cost=9.0)
     gate = builder.task(0, [], Named("gate", waits=True), cost=0.0)
     for task in (gate, long):
         builder.precede(root, task)
-    graph = builder.build()
+    graph = builder.build(policy)
     told = graph.successors[graph.successor_starts[root] : graph.successor_starts[root + 1]]
     assert told.tolist() == [long, gate]  # the newest is taken first
 
