@@ -168,7 +168,9 @@ def look(run: RunDirectory, config: Config, reporter: Reporter) -> Standing:
 
 def _refuse_removed(run: RunDirectory, config: Config) -> None:
     """Refuse weights to begin with that beginning removes: those of the run that was here before."""
-    if (wanted := config.training.start_from) is None:
+    wanted = config.training.start_from
+    # Without checkpoints there was no run, and the weights are looked for in vain.
+    if wanted is None or not run.checkpoints.exists():
         return
     path, folders = Path(wanted.weights).resolve(), {run.checkpoints.resolve(), run.best.resolve()}
     if path == run.path.resolve() or {path, path.parent} & folders:
