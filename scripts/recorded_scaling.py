@@ -32,6 +32,8 @@ from znnpy.simulate.measured_costs import measured_machine, run_costs
 
 Make = Callable[[int, int, Any], Model]
 """Makes a model for so many workers that keeps so many events, by a plan or None."""
+CASE = re.compile(r"[1-9]\d*x[1-9]\d*")
+"""A net of ZNN's pattern, FILTERxWIDTH."""
 WARM_UP = 2
 HERE = {"cores": available_cores(), "caches": [cache.bytes for cache in last_level_caches()]}
 
@@ -85,7 +87,7 @@ def maker(net: str, *, forward: bool = False, threads: int = 1) -> Make:
 
     `threads`: on which they run, whatever the number of workers that they are cut for.
     """
-    if re.fullmatch(r"\d+x\d+", net):
+    if CASE.fullmatch(net):
         case = network_case(net)
         return of_network(case.network, case.output_shape, training=not forward, threads=threads)
     config = load_config(Path(net))

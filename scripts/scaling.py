@@ -22,12 +22,14 @@ lose to what.
 from __future__ import annotations
 
 import argparse
+from math import inf
 from pathlib import Path
 
 from measured_scaling import show_measured
-from recorded_scaling import show_recorded
+from recorded_scaling import CASE, show_recorded
 
 from znnpy.profile.sum_strategies import compare_sums
+from znnpy.scheduler.core_count import available_cores
 
 
 def main() -> None:
@@ -50,12 +52,32 @@ def main() -> None:
     parser.add_argument("--domains", type=int)
     parser.add_argument("--json", type=Path, metavar="FILE")
     chosen = parser.parse_args()
+    refused = _refused(chosen)
+    if refused:
+        parser.error(refused)
     if chosen.sums:
         show_sums()
     elif chosen.measured:
         show_measured(chosen)
     else:
         show_recorded(chosen)
+
+
+def _refused(chosen: argparse.Namespace) -> str:
+    """What is wrong with the options, "" if nothing is."""
+    for net in (*(chosen.recorded or ()), *(chosen.measured or ())):
+        if not CASE.fullmatch(net) and not Path(net).is_file():
+            return f"{net}: neither FILTERxWIDTH, as 3x10, nor a config's file"
+    numbers = {it: getattr(chosen, it) for it in ("rounds", "seconds", "updates", "line")}
+    low = [f"--{name}" for name, value in numbers.items() if not 0 < value < inf]
+    low += ["--workers"] if min(chosen.workers) < 1 else []
+    if low:
+        return f"{' and '.join(low)}: must be above 0"
+    if chosen.measured and min(chosen.workers) > available_cores():
+        return (
+            f"--measured takes real cores, and there are {available_cores()}: name fewer --workers"
+        )
+    return ""
 
 
 def show_sums() -> None:

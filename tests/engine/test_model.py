@@ -2,6 +2,7 @@
 
 import weakref
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -214,6 +215,10 @@ def test_parameters_that_are_taken_go_one_by_one(monkeypatch, precision):
         last = given.popitem()
         with pytest.raises(ShapeError, match=f"no '{last[0]}'"):
             model.take_parameters(given)
+        with pytest.raises(
+            ShapeError, match="must be a dict, which is emptied; found mappingproxy"
+        ):
+            model.take_parameters(MappingProxyType(given))
         assert len(given) == len(wanted) - 1
         given[last[0]] = last[1]
         del last

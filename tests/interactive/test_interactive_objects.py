@@ -87,6 +87,11 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
     ("call", "words"),
     [
         (lambda p: package.segment(p, threshold=7), "threshold: must be a probability"),
+        (lambda p: package.segment(p, threshold="0.5"), "threshold: .* found '0.5'"),
+        (lambda p: package.segment(p, threshold=True), "threshold: .* found true"),
+        (lambda p: package.segment(p, min_size=2.5), "min_size: must be a whole number"),
+        (lambda p: package.segment(p, channels=0), "channels: must be a list"),
+        (lambda p: package.segment(p, method=3), "method: must be the name"),
         (
             lambda p: package.segment(p, kind="x"),
             "kind: must be one of boundary, foreground, affinity",
@@ -98,7 +103,7 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
         (lambda p: package.segment(p, resolution=4.0), "resolution: must be three"),
         (lambda p: package.segment(p, resolution=(0, 1, 1)), "resolution: must be three positive"),
         (lambda p: package.segment(p, resolution=(np.nan, 1, 1)), "resolution: must be three"),
-        (lambda p: package.segment(p, min_size=-1), "min_size: must be at least 0"),
+        (lambda p: package.segment(p, min_size=-1), "min_size: must be a whole number, at least 0"),
         (lambda p: package.segment(np.ma.masked_array(p, p > 0.5)), "hidden by a NumPy mask"),
         (lambda p: package.segment("none.h5"), "none.h5 does not exist"),
         (lambda p: package.score(p, p > 0.5), "objects holds 1 channel"),

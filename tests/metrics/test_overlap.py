@@ -47,6 +47,7 @@ def test_what_is_nowhere() -> None:
     some, none = np.ones((2, 3, 4), bool), np.zeros((2, 3, 4), bool)
     assert dice(none, none) is iou(none, none) is hd95(none, none) is hd95(some, none) is None
     assert (dice(some, none), iou(none, some)) == (0, 0)
+    assert type(dice(some, some)) is type(iou(some, some)) is float
 
 
 @pytest.mark.parametrize("labels", [3, 8])

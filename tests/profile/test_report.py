@@ -211,7 +211,8 @@ def test_wrong_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         ["profile"], ["profile", "none.yaml"], ["profile", "c.yaml", "--threads", "0"],
         ["profile", "c.yaml", "--ranks", "two"], ["profile", "c.yaml", "--bandwidth", "0"],
         ["profile", "c.yaml", "--l3", "much"], ["profile", "c.yaml", "--memory-bandwidth", "0"],
-        ["profile", "c.yaml", "--cores", "0"], ["profile", "c.yaml", "--domains", "none"],
+        ["profile", "c.yaml", "--cores", "0"], ["profile", "c.yaml", "--cores", "4097"],
+        ["profile", "c.yaml", "--ranks", "2,99999"], ["profile", "c.yaml", "--domains", "none"],
     ):  # fmt: skip
         with pytest.raises(SystemExit) as done:
             main(words)

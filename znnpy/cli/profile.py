@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from znnpy.train.progress import Reporter
 
 OTHER = "Another machine to predict"
+MOST = 4096  # cores, threads, ranks
 PATCH = (48, 48, 48)  # output voxels where neither an option nor the config says
 
 
@@ -89,6 +90,7 @@ def profile(
         typer.Option(
             "--cores",
             min=1,
+            max=MOST,
             metavar="N",
             rich_help_panel=OTHER,
             help="Its cores (default: as many as here).",
@@ -226,6 +228,8 @@ def _counts(text: str, option: str) -> tuple[int, ...]:
     words = [word for word in text.split(",") if word.strip()]
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise typer.BadParameter(f"{text!r} is not like 1,2,4", param_hint=option)
+    if words and max(map(int, words)) > MOST:
+        raise typer.BadParameter(f"{text!r}: at most {MOST}", param_hint=option)
     return tuple(int(word) for word in words)
 
 

@@ -188,8 +188,13 @@ class Model(Closing):
         """Set all `parameters` and empty `values`, as `set_parameters` does, for half of the memory.
 
         Arrays that only `values` holds go one by one, as the model has them. ShapeError, and `values` stays, where one
-        is missing.
+        is missing, or it is no dict.
         """
+        if not isinstance(values, dict):
+            raise ShapeError(
+                f"take_parameters: must be a dict, which is emptied; found {type(values).__name__}, as set_parameters "
+                "takes"
+            )
         given = self._given.parameters(values)
         if missing := sorted(parameter_shapes(self.network).keys() - given.keys()):
             raise ShapeError(f"take_parameters: no {missing[0]!r} among them")

@@ -20,7 +20,9 @@ from znnpy.evaluation.objects import (
     score_objects,
     score_sections,
 )
+from znnpy.fields import shown
 from znnpy.interactive import html
+from znnpy.interactive.numbers import count_of, probability_of
 from znnpy.interactive.sources import Image, opened
 from znnpy.pictures.panels import Panel, figure_of
 from znnpy.segment.job import Request
@@ -97,10 +99,15 @@ def segment(
     `resolution` (z, y, x, nanometres) how large a voxel is. Raises VolumeError for what cannot be segmented,
     ZnnpyError for a method that there is not.
     """
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise VolumeError(f"threshold: must be a probability, 0 to 1; found {threshold}")
-    if min_size < 0:
-        raise VolumeError(f"min_size: must be at least 0; found {min_size}")
+    if threshold is not None:
+        threshold = probability_of("threshold", threshold)
+    min_size = count_of("min_size", min_size)
+    if method is not None and not isinstance(method, str):
+        raise VolumeError(f"method: must be the name of one; found {shown(method)}")
+    chosen: Any = channels
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence | np.ndarray):
+        raise VolumeError(f"channels: must be a list of numbers from 0 on; found {shown(chosen)}")
+    channels = [count_of("channels", channel) for channel in channels]
     if kind is not None and kind not in get_args(Kind):
         raise VolumeError(f"kind: must be one of {', '.join(get_args(Kind))}; found {kind!r}")
     with ExitStack() as stack:

@@ -14,13 +14,13 @@ Triple64 = tuple[float, float, float]
 def dice(found: Array, wanted: Array) -> float | None:
     """Return twice the voxels that both have, over those of each; bool arrays of one shape. None if both are empty."""
     each = np.count_nonzero(found) + np.count_nonzero(wanted)
-    return 2 * np.count_nonzero(found & wanted) / each if each else None
+    return float(2 * np.count_nonzero(found & wanted) / each) if each else None
 
 
 def iou(found: Array, wanted: Array) -> float | None:
     """Return the voxels that both have, over those of either; bool arrays of one shape. None if both are empty."""
     either = np.count_nonzero(found | wanted)
-    return np.count_nonzero(found & wanted) / either if either else None
+    return float(np.count_nonzero(found & wanted) / either) if either else None
 
 
 def hd95(found: Array, wanted: Array, size: Triple64 = (1.0, 1.0, 1.0)) -> float | None:

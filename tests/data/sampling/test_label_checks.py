@@ -244,3 +244,17 @@ def test_mask_of_two_channels_that_lies_elsewhere() -> None:
     values, known = read_labelled(labels, mask, (0, 0, 0), (1, 1, 4), (0, 0, -1))
     assert values.ravel().tolist() == [1, 2, 3, 4]
     assert known.ravel().tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("values", [(-1, 1), (-0.5, 0.25), (0.1, 0.9)])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_masks_without_any_zero_are_told(values: tuple[float, float], dtype: type) -> None:
+    found = volume(*np.sign(values), *np.multiply(values, 20), dtype=dtype)
+    with pytest.warns(UserWarning, match="none is 0: they tell nothing apart"):
+        check_labels(MaskTarget(1, BINOMIAL), found, None)
+
+
+def test_masks_with_one_zero_are_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    for dtype in (np.int8, np.float32):
+        check_labels(MaskTarget(1, BINOMIAL), volume(-1, 0, 1, dtype=dtype), None)
+    assert not recwarn.list

@@ -384,3 +384,19 @@ def test_slices_made_at_once_are_those_made_one_by_one(options: dict[str, object
     turned = sliced(**options, augmentation=Augmentation("x", "none"))
     assert not turned._slices
     assert same(turned.samples(numbers), stacked([turned.sample(k) for k in numbers]))
+
+
+@pytest.mark.parametrize("mode", ["mean_std", "none"])
+def test_a_constant_image_is_told(mode: str) -> None:
+    image, labels = np.full((2, 4, 4, 4), 7, np.uint8), np.arange(64).reshape(4, 4, 4)
+    image[0, 1, 2, 3] = 9
+    given = Scene({"in": ArrayVolume(image, "a.h5:raw")}, {"out": ArrayVolume(labels)})
+    with pytest.warns(
+        UserWarning, match="a.h5:raw: all values of channel 1 are 7: there is nothing"
+    ):
+        Sampler(
+            [given],
+            {"in": InputPatch((2, 2, 2))},
+            {"out": OutputPatch((2, 2, 2), ImageTarget())},
+            normalise=mode,
+        )  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def check_labels(
     for lower, upper in read:
         values, known = read_counted(target, labels, mask, lower, upper, shift)
         seen.add(target, values, known, lower)
-        if target.takes_all(labels.dtype) and target.tells_apart(seen.low, seen.high):
+        if target.takes_all(labels.dtype) and seen.tell_apart(target):
             return
     seen.refuse(target, labels.name)
     if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
@@ -171,10 +171,11 @@ def read_padded(
 
 @dataclass
 class _Seen:
-    """The range of values that count, how many of them have no target, and the first of those."""
+    """The range of values that count, whether 0 is among them, how many have no target, and the first of those."""
 
     low: float = np.inf
     high: float = -np.inf
+    zero: bool = False
     wrong: int = 0
     first: str = ""
 
@@ -184,6 +185,8 @@ class _Seen:
         if not counted.size:
             return
         low, high = float(counted.min()), float(counted.max())  # NaN where any is
+        if target.by_zero and not self.zero:
+            self.zero = bool((counted == 0).any())
         if np.isfinite(low) and np.isfinite(high):
             self._widen(low, high)
             if target.takes_span(low, high, values.dtype):
@@ -197,6 +200,10 @@ class _Seen:
             place = tuple(a + b for a, b in zip(inner, lower, strict=True))
             found = values[channel, *inner]
             self.first = f"{found} at (z, y, x) = {place}, channel {channel}"
+
+    def tell_apart(self, target: Target) -> bool:
+        """Return whether the values that count may have different targets."""
+        return (self.zero or not target.by_zero) and target.tells_apart(self.low, self.high)
 
     def _widen(self, low: float, high: float) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
@@ -212,7 +219,7 @@ class _Seen:
 
     def doubt(self, target: Target, name: str) -> None:
         """Warn if all labels that count are the same, to the target at least."""
-        if self.low > self.high or target.tells_apart(self.low, self.high):
+        if self.low > self.high or self.tell_apart(target):
             return
         why, way_out = "", ""
         if target.ignore is not None:

@@ -55,6 +55,11 @@ class Target(ABC):
         """Whether its channels hold values of any size, not zeros and ones or probabilities."""
         return False
 
+    @property
+    def by_zero(self) -> bool:
+        """Whether all that it asks of a label is whether it is 0."""
+        return False
+
     def tells_apart(self, low: float, high: float) -> bool:
         """Return whether labels between two that occur may have different targets."""
         return low < high
@@ -271,6 +276,11 @@ class MaskTarget(ImageTarget):
     def values(self) -> bool:
         """False: zeros and ones, whatever the loss takes."""
         return False
+
+    @property
+    def by_zero(self) -> bool:
+        """True."""
+        return True
 
     def tells_apart(self, low: float, high: float) -> bool:
         """Return whether 0 may be among labels, beside others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from znnpy.data.sampling.targets import Target
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import Mode, normalisation, unexamined
 from znnpy.data.values.own_statistics import Own
+from znnpy.data.values.sampled_range import glance
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import Triple, Volume
 from znnpy.distributed.serialization import Value
@@ -105,7 +107,23 @@ def _name(place: Place, volume: Volume, _: Job) -> str:
 
 def _numbers(mode: Mode, replace: bool, volume: Volume) -> Value:
     found = normalisation(volume, mode, replace=replace)
+    _warn_of_constant(volume)
     return [it.tolist() for it in (found.shift, found.scale, *(found.limits or ()))]
+
+
+def _warn_of_constant(volume: Volume) -> None:
+    """Warn of a channel whose values are all the same, of which networks learn nothing; large ones by a part."""
+    seen = glance(volume, finite=False)
+    for channel, (low, high) in enumerate(seen.ranges):
+        if low == high:
+            each = f" of channel {channel}" if volume.channels > 1 else ""
+            part = "" if seen.whole else " that were looked at"
+            warnings.warn(
+                f"{volume.name}: all values{each}{part} are {low:g}: there is nothing to see in it; is it the image "
+                "that was meant?",
+                stacklevel=3,
+            )
+            return
 
 
 def _normalisation(numbers: list[Any], mode: Mode, replace: bool) -> Normalisation:

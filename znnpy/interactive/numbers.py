@@ -1,0 +1,25 @@
+"""Numbers that calls from Python give: Python's or NumPy's, of which others are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from znnpy.errors import VolumeError
+from znnpy.fields import of_python, shown
+
+
+def probability_of(name: str, given: Any) -> float:
+    """Return a number from 0 to 1 as a float; VolumeError for anything else, NaN and bool too."""
+    plain = of_python(given)
+    # `type`, not isinstance: a bool is an int.
+    if type(plain) not in (int, float) or not 0 <= plain <= 1:
+        raise VolumeError(f"{name}: must be a probability, 0 to 1; found {shown(given)}")
+    return float(plain)
+
+
+def count_of(name: str, given: Any) -> int:
+    """Return a whole number of at least 0 as an int; VolumeError for anything else."""
+    plain = of_python(given)
+    if type(plain) is not int or plain < 0:
+        raise VolumeError(f"{name}: must be a whole number, at least 0; found {shown(given)}")
+    return plain
