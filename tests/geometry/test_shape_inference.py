@@ -339,6 +339,23 @@ def test_images_that_reflect_are_larger_than_their_padding():
     assert fit(chain(replace(edge, border="zeros")), 1).input_shapes["input"] == (1, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "count"), [("max_pool", True), ("avg_pool", False), ("avg_pool", True)]
+)
+def test_windows_of_padding_alone_are_refused_where_they_have_no_value(kind, count):
+    """Taps at -1 and 3 of an image of 3 voxels: no maximum, and no mean where padding does not count."""
+    edge = Edge(
+        "e1", kind, "input", "n1", size=(1, 1, 2), sparsity=(1, 1, 4), padding=((0, 0), (0, 0), (1, 1)),
+        count_padding=count,
+    )  # fmt: skip
+    assert fit_input(chain(edge), (1, 1, 4)).output_shapes["n1"] == (1, 1, 2)
+    if kind == "avg_pool" and count:
+        assert fit_input(chain(edge), (1, 1, 3)).output_shapes["n1"] == (1, 1, 1)
+    else:
+        with pytest.raises(ShapeError, match="'e1' takes at least 4 voxels along x, there are 3"):
+            fit_input(chain(edge), (1, 1, 3))
+
+
 def test_filters_that_reach_far_say_what_they_take():
     """Further than any search for sizes goes."""
     net = chain(conv(1, 10, sparsity=(8192,) * 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from pydantic import Field
 
 from znnpy.fields import Bool, Padding3, Size3, Strict
 from znnpy.layers.edge_kind import Applied, EdgeKind
-from znnpy.layers.types import BARE, Array, Numbers
+from znnpy.layers.sizes import AllSizes, windows
+from znnpy.layers.types import BARE, Array, Numbers, Triple
 from znnpy.layers.windows import folded, framed, padding_within, shrunk, sides, taps
 
 
@@ -95,6 +97,7 @@ MAX_POOL = EdgeKind(
     short=("size", (int, float, list, tuple)),
     forward=maximum,
     data_gradient=maximum_gradient,
+    sizes=partial(windows, meeting=True),  # padding alone has no maximum
     dense="max_filter",
     wrong=pool_wrong,
     read=pool_numbers,
@@ -141,6 +144,11 @@ def _counts(values: Array, at: Applied) -> Array | int:
     return _sums(np.ones((1, 1, *values.shape[2:])), at)
 
 
+def averaged_sizes(edge: Numbers, dilation: Triple) -> AllSizes:
+    """Return the sizes along z, y, x: padding alone has no mean where it does not count."""
+    return windows(edge, dilation, meeting=not edge.count_padding)
+
+
 AVG_POOL = EdgeKind(
     name="avg_pool",
     summary="Average pooling with a true stride. In short: its size.",
@@ -149,6 +157,7 @@ AVG_POOL = EdgeKind(
     short=("size", (int, float, list, tuple)),
     forward=averaged,
     data_gradient=averaged_gradient,
+    sizes=averaged_sizes,
     wrong=pool_wrong,
     read=lambda keys: {**pool_numbers(keys), "count_padding": keys.count_padding},
 )

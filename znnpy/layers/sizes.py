@@ -122,21 +122,34 @@ def lost_voxels(sizes: Sizes) -> int:
     return max(0, LARGE - sizes.made(LARGE) * sizes.shrinks // sizes.grows)
 
 
-def windows(edge: Numbers, dilation: Triple) -> AllSizes:
-    """Return the sizes along z, y, x of a window or filter with its padding, or of a crop."""
+def windows(edge: Numbers, dilation: Triple, *, meeting: bool = False) -> AllSizes:
+    """Return the sizes along z, y, x of a window or filter with its padding, or of a crop.
+
+    `meeting`: each window has to meet a voxel that is no padding.
+    """
     z, y, x = (
         Windows(
             (size - 1) * step + 1,
             stride,
             before - offset,
             after - offset,
-            max(before, after) + 1 if edge.border == "reflect" else 1,
+            _least(edge, (before, after), step if meeting else 1),
         )
         for size, step, offset, stride, (before, after) in zip(
             edge.size, dilation, edge.offset, edge.stride, sides(edge, dilation), strict=True
         )
     )
     return z, y, x
+
+
+def _least(edge: Numbers, padding: tuple[int, int], between: int) -> int:
+    """Return the least size of a source along an axis for what is beyond it to be known.
+
+    A window reaches further than its padding, so one of its taps, `between` voxels apart, meets any source as large.
+    """
+    if not any(padding):
+        return 1
+    return max(padding) + 1 if edge.border == "reflect" else between
 
 
 def spreads(edge: Numbers, dilation: Triple) -> AllSizes:
