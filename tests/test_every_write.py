@@ -27,7 +27,7 @@ def folder() -> Iterator[str]:
 @pytest.mark.parametrize("mode", ["full", "broken", "short"])
 @pytest.mark.parametrize("what", ["train", ".zarr", ".h5"])
 def test_every_call_fails_once(library: str, folder: str, what: str, mode: str) -> None:
-    step = 1 if EVERY_CALL else 35 if what == "train" else 25
+    step = 1 if EVERY_CALL else 70 if what == "train" else 50
     calls, failed = map(
         int, run_with(library, HERE / "every_write.py", folder, what, mode, step).split()
     )

@@ -63,7 +63,7 @@ def computed(network, output, monkeypatch, grain, joined, **how):
 @pytest.mark.lanes
 @pytest.mark.parametrize("algorithm", ["direct", "winograd", "spectral", "fft"])
 @pytest.mark.parametrize(
-    ("layers", "output"), [(LAYERS, (9, 18, 20)), (LAYERS, (1, 21, 30)), (CUBES, (17, 18, 20))]
+    ("layers", "output"), [(LAYERS, (7, 8, 8)), (LAYERS, (1, 21, 30)), (CUBES, (7, 8, 8))]
 )
 def test_chains_by_each_algorithm(algorithm, layers, output, monkeypatch):
     layers = layers if output[0] > 1 else [flat(layer) for layer in layers]

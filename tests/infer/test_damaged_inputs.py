@@ -141,7 +141,7 @@ def damages(path: Path, choose: random.Random) -> Iterator[bool]:
 @pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [pytest.param(kind, 60, marks=pytest.mark.slow) for kind in KINDS]
+    [pytest.param(kind, 24, marks=pytest.mark.slow) for kind in KINDS]
     + [(kind, 4) for kind in KINDS],
 )
 def test_damaged_input(tiny: Small, tmp_path: Path, kind: str, count: int) -> None:
