@@ -1,0 +1,54 @@
+"""First layers of few channels and five taps along x, whose voxels are made by minimal filtering along x."""
+
+import pytest
+from against_reference import check_network, errors
+
+from znnpy import load_network
+from znnpy.engine.convolution.direct import correlation
+
+
+def net(inputs, taps_y=5, function="relu", **more):
+    first = {"channels": 20, "size": [1, taps_y, 5], "function": function, **more}
+    return load_network(
+        {"input": inputs, "layers": [{"conv": first}, {"conv": {"channels": 3, "size": 1}}]}
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What was asked of shapes, and answered."""
+    answers, takes = [], correlation.rows.takes
+    monkeypatch.setattr(
+        correlation.rows, "takes", lambda *shape: answers.append(takes(*shape)) or answers[-1]
+    )
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more"),
+    [
+        (1, {}),
+        (3, {"padding": [0, 2, 2]}),
+        (3, {"taps_y": 3, "function": "linear"}),
+        (4, {"padding": [[0, 0], [4, 1], [0, 3]]}),
+    ],
+)
+def test_values_and_gradients_on_any_threads(asked, inputs, more):
+    case = net(inputs, **more), (1, 9, 14)
+    bits = [check_network(*case, threads=threads, conv="direct") for threads in (1, 3)]
+    assert bits[0] == bits[1]
+    assert any(asked)
+
+
+@pytest.mark.parametrize("more", [{"stride": [1, 1, 2]}, {"sparsity": [1, 2, 1]}, {"taps_y": 1}])
+def test_other_layers_take_every_product(asked, more):
+    check_network(net(3, **more), (1, 6, 9), conv="direct")
+    assert not any(asked)
+
+
+def test_rounding_is_at_most_four_times_that_of_all_products(asked, monkeypatch):
+    case = net(3, function="linear"), (1, 20, 30), "direct"
+    filtered = errors(*case)["forward"]
+    monkeypatch.setattr(correlation, "_filters_rows", lambda it: False)
+    assert any(asked)
+    assert filtered <= 4 * errors(*case)["forward"]
