@@ -36,7 +36,7 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     )
     target = Node("target", "sum", shape.outputs)
     # Where few channels at both ends do not lie planar, another kind of edge reads the target.
-    behind = Node("behind", "sum", shape.outputs), Edge("on", "identity", "target", "behind")
+    behind = Node("behind", "sum", shape.outputs), Edge("on", "crop", "target", "behind")
     blocked = max(shape.inputs, shape.outputs) <= FEW_IMAGES and not shape.between
     nodes, edges = ((target, behind[0]), (edge, behind[1])) if blocked else ((target,), (edge,))
     # Planar only as an input that feeds convolutions alone, so the layer reads it directly.

@@ -76,44 +76,63 @@ def lies_planar(network: Network, name: str) -> bool:
     return all(edge.kind in planar and not is_depthwise(edge, network) for edge in edges)
 
 
-def may_lie_planar(network: Network, name: str) -> bool:
-    """Return whether a node could lie planar, by what it is, with its inputs and outputs."""
+def may_lie_planar(network: Network, name: str, *, training: bool = True) -> bool:
+    """Return whether a node could lie planar, by what it is, with its inputs and outputs.
+
+    In prediction more can: there are no gradients of slopes, shortcuts and transposed convolutions.
+    """
     node = network.node(name)
     if node.kind == "input":
         return lies_planar(network, name)
     edges = network.incoming(name) + network.outgoing(name)
-    convolved = [edge for edge in edges if edge.kind == "conv"]
+    slopes = function_of(node.function).held and (training or not node.tied)
     return (
-        # Functions over channels, learned slopes and norms need lanes.
+        # Functions over channels, slopes of channels and norms need lanes.
         node.channels <= FEW_IMAGES
         and node.kind in ("transfer", "sum")
         and function_of(node.function).pointwise
-        and not function_of(node.function).held
+        and not slopes
         and node.norm is None
-        and bool(convolved)
-        and all(max(edge.stride) == 1 for edge in convolved)
-        # What else leads here from an input that lies planar, and nothing else.
-        and all(
-            edge.kind == "crop" and edge.target == name and lies_planar(network, edge.source)
-            for edge in edges
-            if edge.kind != "conv"
-        )
+        and any(edge.kind == "conv" or not training for edge in edges if edge.kind != "crop")
+        and all(_may_meet_planar(network, edge, name, training=training) for edge in edges)
     )
 
 
-def planar_candidates(network: Network) -> frozenset[str]:
+def _may_meet_planar(network: Network, edge: Edge, name: str, *, training: bool) -> bool:
+    """Return whether an edge could read or write a node that lies planar."""
+    match edge.kind:
+        case "conv":
+            return max(edge.stride) == 1
+        case "crop":  # of an input that lies planar, too
+            return edge.target == name and lies_planar(network, edge.source)
+        case "identity":  # other ends are other nodes' matter
+            return not training and network.node(edge.source).kind != "input"
+        case "conv_transpose":
+            channels = network.node(name).channels
+            few = edge.target == name and channels <= MOST_PLANAR
+            return not training and few and edge.groups == 1 and edge.stride[2] > 1
+        case _:
+            return False
+
+
+def planar_candidates(network: Network, *, training: bool = True) -> frozenset[str]:
     """Return the nodes that may lie planar with all around them, by the network alone: inputs, and what is between few.
 
     Between few channels at both ends lanes go over tiles along x, or nowhere: a layer that has none takes the chain
     that it belongs to back to blocks.
     """
     # Kept with the network: as a key of a cache it would be hashed for each layer and question, all of it.
-    kept: frozenset[str] | None = vars(network).get("_planar_candidates")
+    key = f"_planar_candidates_{training}"
+    kept: frozenset[str] | None = vars(network).get(key)
     if kept is None:
-        found = {node.name for node in network.nodes if may_lie_planar(network, node.name)}
+        found = {
+            node.name
+            for node in network.nodes
+            if may_lie_planar(network, node.name, training=training)
+        }
         while left := {name for name in found if not _is_between(network, name, found)}:
             found -= left
-        kept = vars(network)["_planar_candidates"] = frozenset(found)
+        kept = vars(network)[key] = frozenset(found)
     return kept
 
 
@@ -121,18 +140,19 @@ def _is_between(network: Network, name: str, found: set[str]) -> bool:
     """Return whether all layers between a node and others of few channels could run between planar channels."""
     if network.node(name).kind == "input":
         return True
-    edges = [
-        edge for edge in network.incoming(name) + network.outgoing(name) if edge.kind == "conv"
-    ]
+    edges = network.incoming(name) + network.outgoing(name)
     others = [edge.source if edge.target == name else edge.target for edge in edges]
     return all(
-        network.node(other).channels > FEW_IMAGES or (other in found and _has_tiles(edge))
+        (network.node(other).channels > FEW_IMAGES and edge.kind != "identity")
+        or (other in found and edge.kind != "conv_transpose" and _has_tiles(edge))
         for edge, other in zip(edges, others, strict=True)
     )
 
 
 def _has_tiles(edge: Edge) -> bool:
-    """Return whether a filter has three taps along x, and one or three along the others: tiles of Winograd's."""
+    """Return whether an edge has no filters, or three taps along x, one or three along others: tiles of Winograd's."""
+    if edge.kind != "conv":
+        return True
     return edge.size[2] == TAPS and set(edge.size) <= {1, TAPS} and edge.groups == 1
 
 
@@ -252,7 +272,7 @@ class ConvShape:
             edge.kind == "conv_transpose",
             edge.groups,
             lies_planar(network, edge.source),
-            {edge.source, edge.target} <= planar_candidates(network),
+            {edge.source, edge.target} <= planar_candidates(network, training=training),
         )
 
 

@@ -77,7 +77,7 @@ def position_counts(outputs: int) -> list[int]:
     return counts
 
 
-class _Block(RegisterBlock):
+class FewBlock(RegisterBlock):
     """A vector holds neighbouring positions of one output channel in its first lanes."""
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, words: list[Value]) -> None:
@@ -217,10 +217,10 @@ def _register_block(
     x1: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """Compute one register block of some of `position_counts`; see `_Block`."""
+    """Compute one register block of some of `position_counts`; see `FewBlock`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        block = _Block(builder, outputs.literal_value, list(args[1:-1]))
+        block = FewBlock(builder, outputs.literal_value, list(args[1:-1]))
         by_count(builder, args[-1], position_counts(outputs.literal_value), block.emit)
         return context.get_dummy_value()
 

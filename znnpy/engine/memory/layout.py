@@ -19,7 +19,7 @@ from znnpy.network.types import Edge, Network, Triple
 from znnpy.plan import ALGORITHMS, PASSES, ConvShape, Grain, PassName, Plan, cut_axis
 from znnpy.plan.algorithms import Traits
 from znnpy.plan.choose import planned_seconds
-from znnpy.plan.cost import Band, convolutions, lies_planar
+from znnpy.plan.cost import Band, convolutions, lies_planar, planar_candidates
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Layout:
     @cached_property
     def planar(self) -> frozenset[str]:
         """The nodes that lie planar."""
-        return planar_nodes(self.network, self.traits, self._runs_between)
+        return planar_nodes(self.network, self.traits, self._runs_between, training=self.training)
 
     def _runs_between(self, edge: Edge) -> bool:
         """Return whether all passes of a convolution run between planar channels at both ends."""
@@ -230,7 +230,12 @@ class Layout:
 
     def conv_shape(self, edge: Edge) -> ConvShape:
         """Return what the cost of a conv edge depends on, for all its passes."""
-        return ConvShape.of(edge, self.network, self.geometry, self.batch)
+        shape = ConvShape.of(edge, self.network, self.geometry, self.batch)
+        if self.training:
+            return shape
+        # Passes are all of them, as estimates ask for; but more nodes may lie planar.
+        planar = planar_candidates(self.network, training=False)
+        return replace(shape, between={edge.source, edge.target} <= planar)
 
     def bands(self, edge: Edge) -> tuple[Band, ...]:
         """Return the bands of groups that a convolution is computed in; none if it is computed as a whole."""

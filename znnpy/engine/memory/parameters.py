@@ -182,8 +182,7 @@ def reserve_parameters(
         # Packed as the dense layer that computes it, with zeros between groups.
         if groups.get(name, 1) > 1:
             shape = (shape[0], shape[1] * groups[name], *shape[2:])
-        # Exchanged filters are read by their outputs' blocks, which always have lanes.
-        lanes = _source_lanes(layout, name) if len(shape) == 5 and not exchanged else LANES
+        lanes = _source_lanes(layout, name) if len(shape) == 5 else LANES
         own = bands.get(name, ())
         packed = _exchanged(shape) if exchanged else shape
         pieces = _banded(packed, own, exchanged) if own else _pieces(packed, lanes)
@@ -311,9 +310,12 @@ def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _source_lanes(layout: Layout, edge: str) -> int:
-    """Return the lanes of the tensor that an edge reads: 1 if it is planar."""
-    source = next(e.source for e in layout.network.edges if e.name == edge)
-    return layout.lanes(source)
+    """Return the lanes of the tensor that an edge's convolution reads: 1 if it is planar.
+
+    Of a transposed one that is the convolution that goes the other way.
+    """
+    found = next(e for e in layout.network.edges if e.name == edge)
+    return layout.lanes(found.target if found.kind == "conv_transpose" else found.source)
 
 
 def _banded(shape: tuple[int, ...], bands: tuple[Band, ...], exchanged: bool) -> tuple[Piece, ...]:

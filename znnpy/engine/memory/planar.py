@@ -17,7 +17,9 @@ TraitsOf = Callable[[Edge, PassName], Traits]
 Between = Callable[[Edge], bool]
 
 
-def planar_nodes(network: Network, traits: TraitsOf, between: Between) -> frozenset[str]:
+def planar_nodes(
+    network: Network, traits: TraitsOf, between: Between, *, training: bool = True
+) -> frozenset[str]:
     """Return the nodes that lie planar: few channels, where all that writes and reads them can.
 
     Inputs among them are used as they are staged. Other nodes lie between convolutions: of many channels, over which
@@ -27,7 +29,8 @@ def planar_nodes(network: Network, traits: TraitsOf, between: Between) -> frozen
     found = {
         node.name
         for node in network.nodes
-        if may_lie_planar(network, node.name) and (node.kind == "input" or node.channels <= FEW)
+        if may_lie_planar(network, node.name, training=training)
+        and (node.kind == "input" or node.channels <= FEW)
     }
     # A node that has lanes may take the others with it, one after the other.
     while left := {name for name in found if not _stays(network, name, found, traits, between)}:
@@ -61,7 +64,9 @@ def _takes(
 ) -> bool:
     """Return whether all passes of an edge support a planar target (or, with `target` false, a planar source)."""
     other = edge.source if target else edge.target
-    if edge.kind != "conv":  # a crop of an input
+    if edge.kind == "conv_transpose":  # in prediction, of blocks
+        return network.node(other).channels > FEW and traits(edge, "forward").spreads_planar
+    if edge.kind != "conv":  # a crop of an input, or a shortcut
         return other in found
     # Lanes go over the channels of one side, or over tiles.
     if other in found or network.node(other).channels <= FEW:

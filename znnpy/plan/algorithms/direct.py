@@ -24,6 +24,7 @@ traits = Traits(
     reads_planar=True,
     reads_planar_gradients=True,
     writes_planar=True,
+    spreads_planar=True,
     transposes=True,
     reads_halos=True,
     crops=True,

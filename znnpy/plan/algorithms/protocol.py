@@ -30,6 +30,8 @@ class Traits:
     reads_planar: bool = False
     reads_planar_gradients: bool = False
     writes_planar: bool = False
+    # Whether transposed convolutions write channels that lie planar.
+    spreads_planar: bool = False
     # Whether it is for depthwise convolutions (filters of one channel each), and for no others.
     depthwise: bool = False
     # Whether it computes transposed convolutions.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
+from znnpy_kernels.direct.few_channels_spread import spread_kernel
 from znnpy_kernels.direct.forward import forward_kernel
 from znnpy_kernels.direct.packed_filters import block_offset, group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
@@ -317,7 +318,8 @@ def _filters(
 def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
     """Return the kernel of a panel; `more`: it adds to what lies at the target."""
     if it.target.lanes == 1:
-        return few_kernel(it.target.channels)
+        kernels = few_kernel if it.words["lattice_x"] == 1 else spread_kernel
+        return kernels(it.target.channels)
     if not more and _filters_rows(it):
         return rows.KERNELS[panel.count - 1]
     # Kernels are compiled for the distance of neighbouring voxels: a constant is an immediate

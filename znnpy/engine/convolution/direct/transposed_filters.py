@@ -33,7 +33,8 @@ def transposed(build: Build, edge: Edge) -> Buffer:
 def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
     """Return the first pass that reads filters with inputs and outputs exchanged; None if none does."""
     if edge.kind == "conv_transpose":
-        return Pass.FORWARD
+        # Those of a planar target are packed for the convolution that reads it.
+        return Pass.FORWARD if build.layout.lanes(edge.target) > 1 else None
     layer = build.layout.plan.layers[edge.name]
     # A planar target has its lanes over inputs, so that filters are read the other way round.
     if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
