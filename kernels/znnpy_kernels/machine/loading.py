@@ -7,10 +7,12 @@ A function that must be compiled goes through the compiler as usual.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -19,8 +21,13 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
 
 from znnpy_kernels.machine.linking import WholeCompiler, known
+
+
+class DamagedError(ValueError):
+    """What lies on disk is not what was written there."""
 
 
 class _Files(CompileResultCacheImpl):
@@ -50,7 +57,15 @@ class _Files(CompileResultCacheImpl):
 
     def reduce(self, cres: Any) -> Any:
         library, *others = super().reduce(cres)
-        return (without_bitcode(library), *others)
+        kept = dumps((without_bitcode(library), *others))
+        return crc32(kept), kept
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        # Machine code with a wrong byte would end the process, or do something else.
+        checksum, kept = payload
+        if crc32(kept) != checksum:
+            raise DamagedError(f"{self._folder}: machine code is not what was written")
+        return super().rebuild(target_context, pickle.loads(kept))
 
 
 def without_bitcode(library: Any) -> Any:

@@ -207,9 +207,15 @@ def _garbage(data: bytes) -> bytes:
     return b"\0\1garbage" * 20
 
 
+def _one_byte(data: bytes) -> bytes:
+    """Change a byte of machine code's file that nobody reads, as it is loaded all the same."""
+    place = data.find(b"\x7fELF") + 12
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+
+
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize("damage", [_cut, _cut_short, _empty, _garbage])
+@pytest.mark.parametrize("ending", ["nbc", "nbi"])
+@pytest.mark.parametrize("damage", [_one_byte, _cut, _cut_short, _empty, _garbage])
 def test_a_damaged_file_is_made_anew(
     folder: Path, ending: str, damage: Callable[[bytes], bytes]
 ) -> None:

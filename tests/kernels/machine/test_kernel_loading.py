@@ -82,7 +82,8 @@ def test_what_is_kept_has_machine_code_and_names_alone(tmp_path: Path) -> None:
     assert run() == "0 42 42\n"
     for name in CALLED:
         (file,) = (tmp_path / name).glob("*.nbc")
-        (_, kind, (_, names)), *_ = pickle.loads(file.read_bytes())
+        _, kept = pickle.loads(file.read_bytes())
+        (_, kind, (_, names)), *_ = pickle.loads(kept)
         assert kind == "object"
         module = llvm.parse_bitcode(names)
         assert not list(module.functions)
