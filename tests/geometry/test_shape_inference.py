@@ -356,6 +356,15 @@ def test_windows_of_padding_alone_are_refused_where_they_have_no_value(kind, cou
             fit_input(chain(edge), (1, 1, 3))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_windows_that_meet_any_small_image_are_taken(size):
+    """Taps at -2, 0 and 2, and at -1, 1 and 3: each window of an image of 1 or 2 voxels has one in it."""
+    edge = Edge(
+        "e1", "max_pool", "input", "n1", size=(1, 1, 3), sparsity=(1, 1, 2), padding=((0, 0), (0, 0), (2, 2))
+    )  # fmt: skip
+    assert fit_input(chain(edge), (1, 1, size)).output_shapes["n1"] == (1, 1, size)
+
+
 def test_filters_that_reach_far_say_what_they_take():
     """Further than any search for sizes goes."""
     net = chain(conv(1, 10, sparsity=(8192,) * 3))

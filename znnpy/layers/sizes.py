@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -133,23 +133,36 @@ def windows(edge: Numbers, dilation: Triple, *, meeting: bool = False) -> AllSiz
             stride,
             before - offset,
             after - offset,
-            _least(edge, (before, after), step if meeting else 1),
+            max(before, after) + 1 if edge.border == "reflect" else 1,
         )
         for size, step, offset, stride, (before, after) in zip(
             edge.size, dilation, edge.offset, edge.stride, sides(edge, dilation), strict=True
         )
     )
+    if not meeting:
+        return z, y, x
+    z, y, x = (
+        replace(sizes, least=_meets_from(sizes, step))
+        for sizes, step in zip((z, y, x), dilation, strict=True)
+    )
     return z, y, x
 
 
-def _least(edge: Numbers, padding: tuple[int, int], between: int) -> int:
-    """Return the least size of a source along an axis for what is beyond it to be known.
+def _meets_from(sizes: Windows, between: int) -> int:
+    """Return the size of a source from which on each window has a tap in it; taps lie `between` voxels apart.
 
-    A window reaches further than its padding, so one of its taps, `between` voxels apart, meets any source as large.
+    No window lies beside the source, as padding is at most half of it: a tap may be missed between two.
     """
-    if not any(padding):
-        return 1
-    return max(padding) + 1 if edge.border == "reflect" else between
+    beginning = range(-sizes.before, 0, sizes.stride)  # of the windows that begin in the padding
+
+    def meet(size: int) -> bool:
+        # Such a window's first tap that is not in the padding before lies at this remainder.
+        return all(first % between < size for first in beginning[: max(0, sizes.made(size))])
+
+    least = between if beginning else 1
+    while least > 1 and meet(least - 1):
+        least -= 1
+    return least
 
 
 def spreads(edge: Numbers, dilation: Triple) -> AllSizes:

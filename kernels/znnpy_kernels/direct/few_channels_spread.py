@@ -114,26 +114,31 @@ def _lattice_row(
     """Voxels `start`, `start` + lattice, ... of a row, in register blocks; `tap_row`: its first tap's."""
     shift, limit, lattice = args[AT.shift_x], args[AT.limit_x], args[AT.lattice_x]
     blocks = (args[AT.channels] + LANES - 1) // LANES
-    here, apart = start + args[AT.origin_x], args[AT.apart_x]
-    first = lattice_tap(here, apart, lattice, args[AT.taps_x])
+    at, apart = start + args[AT.origin_x], args[AT.apart_x]
+    first = lattice_tap(at, apart, lattice, args[AT.taps_x])
     taps = lattice_taps(first, args[AT.skip_x], args[AT.taps_x])
-    origin = lattice_place(here, apart, lattice, first)
+    origin = lattice_place(at, apart, lattice, first)
     x, width = 0, lattice_taps(start, lattice, args[AT.width])
     while x < width:
         positions = min(LANES, SUMS // outputs)
         while positions > width - x:
             positions //= 2
-        x0, x1 = taps_inside(x + origin, x + origin, shift, limit, taps)
-        # The same taps for all positions: what others meet lies outside of the row.
-        last = x + origin + positions - 1
-        while positions > 1 and taps_inside(last, last, shift, limit, taps) != (x0, x1):
+        here = x + origin
+        x0, x1 = taps_inside(here, here, shift, limit, taps)
+        # The same taps for all positions: what others meet lies outside of the row. Between two that meet none some may
+        # meet one, where taps are further apart than the row is long.
+        last = here + positions - 1
+        while positions > 1 and (
+            taps_inside(last, last, shift, limit, taps) != (x0, x1)
+            or taps_inside(here, last, shift, limit, taps) != (x0, x1)
+        ):
             positions //= 2
-            last = x + origin + positions - 1
+            last = here + positions - 1
         place = 4 * (start + x * lattice)
         _register_block(
             outputs,
             args,
-            source + 4 * (x + origin) * LANES,
+            source + 4 * here * LANES,
             target + place,
             output + place,
             # No tap meets the block: it becomes bias and function of 0.

@@ -85,6 +85,29 @@ def test_values(seed: int) -> None:
 
 
 @few
+@pytest.mark.lanes
+@pytest.mark.parametrize("count", range(1, MOST_PLANAR + 1))
+@pytest.mark.parametrize("low", [1, 2])
+def test_taps_further_apart_than_rows_are_long(low: int, count: int) -> None:
+    """Voxels that meet no tap, some that meet one, and again some that meet none."""
+    net = network(
+        [("x", "input", 1), ("m", "transfer", 9), ("a", "transfer", count)],
+        [("conv", "x", "m", {"size": (1, 1, 1), "stride": (1, 1, 2)}),
+         ("conv_transpose", "m", "a", {"size": (1, 1, 3), "stride": (1, 1, 2), "sparsity": (1, 1, 5)})],
+    )  # fmt: skip
+    output = (1, 1, 2 * low + 9)
+    fitted, parameters = fit(net, output), rn.random_parameters(net, 0)
+    inputs = rn.random_inputs(net, fitted, 0, 1)
+    plan = Plan({name: LayerPlan.of(DIRECT, DIRECT, DIRECT) for name in ("e0", "e1")})
+    assert "a" in Layout(net, fitted, plan, 1, training=False).planar
+    with model_of(net, output, plan=plan, training=False) as model:
+        model.set_parameters(parameters)
+        found = model.forward(inputs)
+    wanted = reference.forward(net, fitted, parameters, inputs)["a"]
+    assert np.abs(found - wanted).max() <= 2e-5 * np.abs(wanted).max()
+
+
+@few
 def test_what_else_needs_lanes() -> None:
     drawn = Drawn(0)
     # There is no kernel for the ways back, no tile for direct convolution between few, no slope for each channel.
