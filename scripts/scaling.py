@@ -77,6 +77,8 @@ def _refused(chosen: argparse.Namespace) -> str:
         return (
             f"--measured takes real cores, and there are {available_cores()}: name fewer --workers"
         )
+    if chosen.json and not chosen.json.parent.is_dir():
+        return f"--json: there is no folder {chosen.json.parent}"
     return ""
 
 

@@ -21,7 +21,7 @@ from znnpy_kernels.direct.correlation import (
     rows_of,
     taps_inside,
 )
-from znnpy_kernels.direct.few_channels import AT, FEW, SUMS, FewBlock, position_counts
+from znnpy_kernels.direct.few_channels import AT, SUMS, FewBlock, position_counts
 from znnpy_kernels.machine.abi import Kernel, kernel
 from znnpy_kernels.simd.codegen import ZERO_VECTOR, Value, by_count, moved, word
 from znnpy_kernels.simd.lanes import LANES
@@ -169,10 +169,11 @@ def _spread(outputs: int) -> Kernel:
     return spread
 
 
+MOST = LANES // 2  # outputs: of more, lanes over outputs take fewer products
 # By number of output channels, from 1.
-KERNELS: tuple[Kernel, ...] = tuple(_spread(outputs) for outputs in range(1, FEW + 1))
+KERNELS: tuple[Kernel, ...] = tuple(_spread(outputs) for outputs in range(1, MOST + 1))
 
 
 def spread_kernel(outputs: int) -> Kernel:
-    """Return the kernel for 1 to FEW output channels."""
+    """Return the kernel for 1 to MOST output channels."""
     return KERNELS[outputs - 1]

@@ -26,10 +26,6 @@ from numba.core.serialize import dumps
 from znnpy_kernels.machine.linking import WholeCompiler, known
 
 
-class DamagedError(ValueError):
-    """What lies on disk is not what was written there."""
-
-
 class _Files(CompileResultCacheImpl):
     """The place of a function in numba's cache: the given folder, for as long as that exists.
 
@@ -64,7 +60,7 @@ class _Files(CompileResultCacheImpl):
         # Machine code with a wrong byte would end the process, or do something else.
         checksum, kept = payload
         if crc32(kept) != checksum:
-            raise DamagedError(f"{self._folder}: machine code is not what was written")
+            raise ValueError(f"{self._folder}: machine code is not what was written")
         return super().rebuild(target_context, pickle.loads(kept))
 
 

@@ -282,10 +282,6 @@ class MaskTarget(ImageTarget):
         """True."""
         return True
 
-    def tells_apart(self, low: float, high: float) -> bool:
-        """Return whether 0 may be among labels, beside others."""
-        return low < high and low <= 0 <= high
-
     def takes_all(self, dtype: np.dtype[Any]) -> bool:
         """Return whether a type holds integers alone, which are 0 or not."""
         return dtype.kind in "uib" and not self.taken.shares
