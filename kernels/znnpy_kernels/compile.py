@@ -23,11 +23,15 @@ from znnpy_kernels.machine.cache_eviction import hold, remove_unused
 from znnpy_kernels.machine.loading import kept
 from znnpy_kernels.machine.native import Native
 from znnpy_kernels.machine.shared_functions import Shared, reached
-from znnpy_kernels.scheduling import serial, worker
+from znnpy_kernels.scheduling import dependencies, paths, serial, worker
 
 Compiled = Kernel | Native | Shared
 Report = Callable[[int, int], None]
 RUNTIME: tuple[Native, ...] = (
+    dependencies.find_predecessors,
+    dependencies.find_unwritten,
+    paths.topological_order,
+    paths.longest_paths,
     worker.work,
     worker.release,
     worker.wait,
@@ -36,7 +40,7 @@ RUNTIME: tuple[Native, ...] = (
     serial.release,
     serial.run,
 )
-"""What runs the kernels; compiled along with them, since the first step waits for it too."""
+"""What connects and runs the kernels; compiled along with them, since the first step waits for it too."""
 
 
 def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None = None) -> int:

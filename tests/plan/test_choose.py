@@ -162,6 +162,8 @@ def test_spectral_is_told_or_falls_back():
 @pytest.mark.parametrize(
     ("conv", "size", "stride", "words"),
     [
+        ("winograd", 5, 1, "5x5x5 filters; direct and spectral and fft do"),
+        ("winograd", 3, 2, "strides; direct and spectral do"),
         ("spectral", 2, 2, "2x2x2 filters with stride 2x2x2, of which each voxel meets one tap at most; direct does"),
         ("spectral", 1, 1, "1x1x1 filters with stride 1x1x1, of which each voxel meets one tap at most; "
                            "direct and fft do"),
@@ -177,6 +179,14 @@ def test_layers_that_are_left_to_others_say_what_is_not_taken_and_who_takes_it(
     layer = chosen(network(size=size, stride=stride), conv)
     assert layer.reason == f"{conv} takes no {words}"
     assert {layer.method(which) for which in PASSES} == {DIRECT}
+
+
+def test_winograd_is_told_and_leaves_planar_inputs_to_others():
+    layer = chosen(network(images=32), "winograd")
+    assert {layer.method(which).algorithm for which in PASSES} == {"winograd"}
+    nodes = (Node("input", "input", 1), Node("out", "transfer", 32))
+    layer = chosen(Network(nodes, (Edge("c", "conv", "input", "out", size=(3,) * 3),)), "winograd")
+    assert layer.reason == "winograd takes no inputs of one channel; direct and spectral and fft do"
 
 
 def test_tiles_are_read_back_and_checked():

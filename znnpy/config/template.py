@@ -173,7 +173,7 @@ training:
   # freeze: ["c*"]                 # patterns of parameters that stay as they are
   # clip_norm: 1.0                 # scale gradients down to this norm
   seed: 0
-  conv: auto                       # auto, direct, fft or spectral
+  conv: auto                       # auto, direct, fft, spectral or winograd
   # plan: plan.json                # pins the algorithms: znnpy check CONFIG --save-plan plan.json
   precision: float32               # float64 is the slow reference
   validation: {every: 500, patches: 16, score: loss} # score of the best checkpoint, or: error, accuracy, a metric

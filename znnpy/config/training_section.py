@@ -29,7 +29,7 @@ from znnpy.learning.losses import AnyLoss
 from znnpy.learning.optimizers import OPTIMIZERS, AnyOptimizer, Sgd
 from znnpy.learning.voxelwise import BINOMIAL
 
-ConvChoice = Literal["auto", "direct", "fft", "spectral"]
+ConvChoice = Literal["auto", "direct", "fft", "spectral", "winograd"]
 
 
 class ValidationSection(Strict):
@@ -184,7 +184,8 @@ class TrainingSection(Strict):
     )
     conv: ConvChoice = Field(
         default="auto",
-        description="Convolution algorithm; auto measures each layer and takes the fastest.",
+        description="Convolution algorithm, for the layers that it takes (others: direct); auto measures each layer and takes "
+        "the fastest.",
     )
     plan: FilePath | None = Field(
         default=None,

@@ -50,7 +50,7 @@ class Model(Closing):
     `network`: a Network, or anything `load_network` takes. `output_shape`: voxels of one output patch
     (z, y, x), one number for all three, or a dict by output node. `batch`: samples of an update or a forward pass.
     `threads`: workers (default: all cores this process may use; 0: the serial executor). `seed`: of initial
-    parameters and dropout. `conv`: auto, direct, fft, spectral. `plan`: a `plan_record` to repeat instead.
+    parameters and dropout. `conv`: auto, direct, fft, spectral, winograd. `plan`: a `plan_record` to repeat instead.
     `loss`: its name or a dict of its kind and keys, as in a config, or a dict of such for each output node; the
     cross-entropies take the values of a linear output as logits, those of a logistic or softmax one as probabilities.
     `optimizer`: an Optimizer, or as in a config its name or a dict (default: sgd).

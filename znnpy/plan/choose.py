@@ -162,6 +162,10 @@ def _left_to_others(shape: ConvShape, conv: AlgorithmName) -> str:
         what = "transposed convolutions"
     elif refused and max(shape.stride) > 1:
         what = "strides"
+    elif refused and refused != missing():  # of FFTW, which nothing here mends
+        what = f"{taps} filters"
+    elif not refused and not takes(algorithm, shape):
+        what = f"inputs of {shape.inputs} channels" if shape.inputs > 1 else "inputs of one channel"
     elif refused or algorithm.told(shape):
         return ""
     elif max(shape.phases.size) == 1:

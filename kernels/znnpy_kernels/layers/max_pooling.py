@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from znnpy_kernels.layers.max_pooling_rows import (
     INDEX_BYTES,
     LINE,
@@ -48,6 +50,8 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.rows import zero_row
 from znnpy_kernels.simd.vectors import below, load, load_shorts, select, splat, splat_short, store
 
+# Typed: with plain numbers numba would compile helpers once for each, while LLVM sees constants of either kind.
+MISSING, NONE, ONE, TWO, THREE = np.int64(-1), np.int64(0), np.int64(1), np.int64(2), np.int64(3)
 # Added to the numbers of taps in missing rows, so that no winner has them, NOBODY neither.
 NOWHERE = 1 << 15
 
@@ -71,13 +75,13 @@ def _row(
     if _by_columns(wx, stride, dilation):
         void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
     elif wy == 2 and wx == 2 and wz == 2:
-        void = pool_whole(source, target, index, width, 2, 2, 2, 2, 0, apart, stride, floor)
+        void = pool_whole(source, target, index, width, TWO, TWO, TWO, TWO, NONE, apart, stride, floor)
     elif wy == 2 and wx == 2 and wz == 1:
-        void = pool_whole(source, target, index, width, 1, 2, 2, 2, 0, apart, stride, floor)
+        void = pool_whole(source, target, index, width, ONE, TWO, TWO, TWO, NONE, apart, stride, floor)
     elif wy == 3 and wx == 3 and wz == 1:
-        void = pool_whole(source, target, index, width, 1, 3, 3, 3, 0, apart, stride, floor)
+        void = pool_whole(source, target, index, width, ONE, THREE, THREE, THREE, NONE, apart, stride, floor)
     else:
-        void = pool_whole(source, target, index, width, wz, wy, wx, wy, 0, apart, stride, floor)
+        void = pool_whole(source, target, index, width, wz, wy, wx, wy, NONE, apart, stride, floor)
     if void:
         pool_windows(source, target, index, width, wz, wy, wx, steps, stride, dilation)
     if void or _by_columns(wx, stride, dilation):
@@ -94,11 +98,11 @@ def _row_values(
     if _by_columns(wx, stride, dilation):
         void = pool_columns_values(source, target, width, wz, wy, wx, steps, dilation, line)
     if void and wy == 2 and wx == 2 and wz == 2:
-        pool_windows_values(source, target, width, 2, 2, 2, steps, stride, dilation)
+        pool_windows_values(source, target, width, TWO, TWO, TWO, steps, stride, dilation)
     elif void and wy == 2 and wx == 2 and wz == 1:
-        pool_windows_values(source, target, width, 1, 2, 2, steps, stride, dilation)
+        pool_windows_values(source, target, width, ONE, TWO, TWO, steps, stride, dilation)
     elif void and wy == 3 and wx == 3 and wz == 1:
-        pool_windows_values(source, target, width, 1, 3, 3, steps, stride, dilation)
+        pool_windows_values(source, target, width, ONE, THREE, THREE, steps, stride, dilation)
     elif void:
         pool_windows_values(source, target, width, wz, wy, wx, steps, stride, dilation)
 
@@ -236,9 +240,9 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
             _gather_strided(args, gradients[1], indices[1], two, target)
     # Two and three taps as constants: LLVM unrolls them.
     elif taps == 2:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 2, dilation, before)
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, TWO, dilation, before)
     elif taps == 3:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, 3, dilation, before)
+        gather_dense_rows(gradients, indices, numbers, target, outputs, width, THREE, dilation, before)
     else:
         gather_dense_rows(
             gradients, indices, numbers, target, outputs, width, taps, dilation, before
@@ -272,11 +276,11 @@ def _gather_halves(args: Any, target: int, plane: int, held: Any, rows: int, fre
     numbers, outputs, width = (held[1], held[3]), args[at.outputs_x], args[at.width]
     if args[at.window_x] == 2:
         gather_half_rows(
-            gradients, indices, numbers, rows, target, outputs, width, 2, args[at.before_x], fresh
+            gradients, indices, numbers, rows, target, outputs, width, TWO, args[at.before_x], fresh
         )
     else:
         gather_half_rows(
-            gradients, indices, numbers, rows, target, outputs, width, 3, args[at.before_x], fresh
+            gradients, indices, numbers, rows, target, outputs, width, THREE, args[at.before_x], fresh
         )
 
 
@@ -299,7 +303,7 @@ def _row_by_halves(args: Any, z: int, y: int, target: int) -> None:
             z + args[at.first_plane] + args[at.before_z], dz, args[at.dilation_z],
             args[at.stride_z], args[at.outputs_z],
         )  # fmt: skip
-        held, number = -1, 0
+        held, number = MISSING, NONE
         # Two rows of outputs at a time, where two read this one.
         for dy in range(args[at.window_y] if plane >= 0 else 0):
             row, own = (
@@ -307,12 +311,12 @@ def _row_by_halves(args: Any, z: int, y: int, target: int) -> None:
                 (dz * args[at.window_y] + dy) * args[at.window_x],
             )
             if row >= 0 and held >= 0:
-                _gather_half(args, target, plane, (held, number, row, own), 2, fresh)
-                held, fresh = -1, False
+                _gather_half(args, target, plane, (held, number, row, own), TWO, fresh)
+                held, fresh = MISSING, False
             elif row >= 0:
                 held, number = row, own
         if held >= 0:
-            _gather_half(args, target, plane, (held, number, held, number), 1, fresh)
+            _gather_half(args, target, plane, (held, number, held, number), ONE, fresh)
             fresh = False
     if fresh:
         zero_row(target, LANES * args[at.width])

@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -432,7 +433,8 @@ def gather_half_rows(
     high = max(low, min(outputs, (width + before) // 2))
     start = min(2 * low - before, width)
     end = max(start, min(2 * high - before, width))
-    _edges(gradients, indices, numbers, rows, target, 0, start, outputs, wx, before, fresh)
+    # Typed: a plain 0 would have the edge compiled for it as a constant, too.
+    _edges(gradients, indices, numbers, rows, target, np.int64(0), start, outputs, wx, before, fresh)
     for o in range(low, high):
         at = target + VECTOR_BYTES * (2 * o - before)
         first, second = (

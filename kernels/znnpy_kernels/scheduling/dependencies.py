@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.native import native
 from znnpy_kernels.scheduling.serial import heap_pop, heap_push
@@ -101,20 +103,17 @@ def _collect(
     state: Any,
 ) -> Any:
     """Note the accesses of a task; return how many earlier tasks they meet, whose moments are then in the heap."""
-    size = 0
+    size = np.int64(0)  # typed: a helper that is given a plain number is compiled for that number, too
     for number in range(first, end):
         access = accesses[number]
         kind = access[KIND]
         if kind == FORGET:
             continue
         seen[moment] = moment  # a task does not wait for itself
-        if kind == READ:
-            size = _meet(lists, heads, WRITE, access, False, heap, seen, size, moment)
-            _put(lists, heads, access[KEY], READ, access, moment, state[ENTRIES])
-        else:
-            size = _meet(lists, heads, READ, access, True, heap, seen, size, moment)
-            size = _meet(lists, heads, WRITE, access, True, heap, seen, size, moment)
-            _put(lists, heads, access[KEY], WRITE, access, moment, state[ENTRIES])
+        writes = kind != READ
+        for which in range(READ if writes else WRITE, WRITE + 1):
+            size = _meet(lists, heads, which, access, writes, heap, seen, size, moment)
+        _put(lists, heads, access[KEY], WRITE if writes else READ, access, moment, state[ENTRIES])
         state[ENTRIES] += 1
     return size
 
@@ -128,7 +127,8 @@ def _reduce(heap: Any, size: int, reached: Any, moment: int, kept: Any) -> Any:
     """
     rows, words = reached.shape
     own, first, count = moment % rows, max(0, moment // WORD - words + 1), 0
-    reached[own, : moment // WORD - first + 1] = 0
+    for word in range(moment // WORD - first + 1):
+        reached[own, word] = 0
     # Latest first is what makes one pass enough: whatever reaches an earlier candidate is a later task, so it has been
     # looked at, and its row merged, before.
     while size > 0:
@@ -179,7 +179,9 @@ def find_predecessors(
         begin, count = ends[moment], state[KEPT]
         if begin + count > len(found):
             return 0
-        found[begin : begin + count] = kept[:count]
+        # Not by slices, for whose errors numba would compile half of its strings.
+        for number in range(count):
+            found[begin + number] = kept[number]
         ends[moment + 1] = begin + count
         state[KEPT] = NONE
         state[DONE] = moment + 1
@@ -235,7 +237,8 @@ def find_unwritten(accesses: Any, bounds: Any, who: Any, heads: Any, lists: Any,
     """
     used, last = 0, len(bounds) - 1
     for step in range(last):
-        heads[:, IN_STEP] = NONE  # what one step fills, the next must fill again
+        for key in range(len(heads)):
+            heads[key, IN_STEP] = NONE  # what one step fills, the next must fill again
         for number in range(bounds[step], bounds[step + 1]):
             access = accesses[number]
             by, kind = who[access[KEY]], access[KIND]
