@@ -184,8 +184,8 @@ class TrainingSection(Strict):
     )
     conv: ConvChoice = Field(
         default="auto",
-        description="Convolution algorithm, for the layers that it takes (others: direct); auto measures each layer and takes "
-        "the fastest.",
+        description="Convolution algorithm of the layers that it takes, others run by direct; auto measures each "
+        "layer and takes the fastest.",
     )
     plan: FilePath | None = Field(
         default=None,

@@ -75,11 +75,17 @@ def _row(
     if _by_columns(wx, stride, dilation):
         void = pool_columns(source, target, index, width, wz, wy, wx, steps, dilation, line)
     elif wy == 2 and wx == 2 and wz == 2:
-        void = pool_whole(source, target, index, width, TWO, TWO, TWO, TWO, NONE, apart, stride, floor)
+        void = pool_whole(
+            source, target, index, width, TWO, TWO, TWO, TWO, NONE, apart, stride, floor
+        )
     elif wy == 2 and wx == 2 and wz == 1:
-        void = pool_whole(source, target, index, width, ONE, TWO, TWO, TWO, NONE, apart, stride, floor)
+        void = pool_whole(
+            source, target, index, width, ONE, TWO, TWO, TWO, NONE, apart, stride, floor
+        )
     elif wy == 3 and wx == 3 and wz == 1:
-        void = pool_whole(source, target, index, width, ONE, THREE, THREE, THREE, NONE, apart, stride, floor)
+        void = pool_whole(
+            source, target, index, width, ONE, THREE, THREE, THREE, NONE, apart, stride, floor
+        )
     else:
         void = pool_whole(source, target, index, width, wz, wy, wx, wy, NONE, apart, stride, floor)
     if void:
@@ -240,9 +246,13 @@ def _gather_pair(args: Any, target: int, plane: int, first: int, second: int, nu
             _gather_strided(args, gradients[1], indices[1], two, target)
     # Two and three taps as constants: LLVM unrolls them.
     elif taps == 2:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, TWO, dilation, before)
+        gather_dense_rows(
+            gradients, indices, numbers, target, outputs, width, TWO, dilation, before
+        )
     elif taps == 3:
-        gather_dense_rows(gradients, indices, numbers, target, outputs, width, THREE, dilation, before)
+        gather_dense_rows(
+            gradients, indices, numbers, target, outputs, width, THREE, dilation, before
+        )
     else:
         gather_dense_rows(
             gradients, indices, numbers, target, outputs, width, taps, dilation, before
@@ -274,13 +284,14 @@ def _gather_halves(args: Any, target: int, plane: int, held: Any, rows: int, fre
     gradients = gradient + step * held[0], gradient + step * held[2]
     indices = index + step_index * held[0], index + step_index * held[2]
     numbers, outputs, width = (held[1], held[3]), args[at.outputs_x], args[at.width]
+    before = args[at.before_x]
     if args[at.window_x] == 2:
         gather_half_rows(
-            gradients, indices, numbers, rows, target, outputs, width, TWO, args[at.before_x], fresh
+            gradients, indices, numbers, rows, target, outputs, width, TWO, before, fresh
         )
     else:
         gather_half_rows(
-            gradients, indices, numbers, rows, target, outputs, width, THREE, args[at.before_x], fresh
+            gradients, indices, numbers, rows, target, outputs, width, THREE, before, fresh
         )
 
 

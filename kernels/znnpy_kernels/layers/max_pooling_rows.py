@@ -434,7 +434,9 @@ def gather_half_rows(
     start = min(2 * low - before, width)
     end = max(start, min(2 * high - before, width))
     # Typed: a plain 0 would have the edge compiled for it as a constant, too.
-    _edges(gradients, indices, numbers, rows, target, np.int64(0), start, outputs, wx, before, fresh)
+    _edges(
+        gradients, indices, numbers, rows, target, np.int64(0), start, outputs, wx, before, fresh
+    )
     for o in range(low, high):
         at = target + VECTOR_BYTES * (2 * o - before)
         first, second = (

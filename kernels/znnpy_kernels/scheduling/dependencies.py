@@ -103,7 +103,9 @@ def _collect(
     state: Any,
 ) -> Any:
     """Note the accesses of a task; return how many earlier tasks they meet, whose moments are then in the heap."""
-    size = np.int64(0)  # typed: a helper that is given a plain number is compiled for that number, too
+    size = np.int64(
+        0
+    )  # typed: a helper that is given a plain number is compiled for that number, too
     for number in range(first, end):
         access = accesses[number]
         kind = access[KIND]
