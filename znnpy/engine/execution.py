@@ -37,12 +37,14 @@ def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None)
 
 def _compile(
     steps: Sequence[Sequence[Declared]], plan: MemoryPlan, settings: Settings, report: Report | None
-) -> None:
-    """Compile the kernels of the main graph and of those that are declared later."""
+) -> bool:
+    """Compile the kernels of the main graph and of those that are declared later; return whether any was new here."""
     # The plan knows all but those that add up several microbatches.
     kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
+    new = not all(kernel.loaded for kernel in kernels)
     compile_all(kernels, max(1, settings.threads), tell)
+    return new
 
 
 class Graphs:
@@ -60,7 +62,7 @@ class Graphs:
         self._exchange = settings.exchange
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
-        _compile(self._steps(self.main), plan, settings, report)
+        self._linked = _compile(self._steps(self.main), plan, settings, report)
         # Before parameters are set, which may take the most memory.
         self._give_back()
         self._executors: dict[str, Executor | SerialExecutor] = {}
@@ -112,8 +114,11 @@ class Graphs:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Hand back what compiling and linking took, where a model only predicts: many predict large volumes."""
-        if not self._build.layout.training:
+        """Hand back what compiling and linking took, where a model only predicts: many predict large volumes.
+
+        Nothing where all kernels were there: to look through what is mapped takes 40 ms, a small model 10.
+        """
+        if self._linked and not self._build.layout.training:
             give_back_libraries()
             give_back()
 
