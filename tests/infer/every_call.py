@@ -26,14 +26,15 @@ from killing import (
 from znnpy.data.writing import flat_output
 from znnpy.data.writing.destination import journal_of
 
-EXTENT = (66, 4, 5)
-THIN, THICK = (1, 4, 5), (11, 4, 5)  # blocks: 66 where runs go on from one another, else 6
+CHAINED, ALONE = (22, 4, 5), (66, 4, 5)
+THIN, THICK = (1, 4, 5), (11, 4, 5)  # blocks: 22 where runs go on from one another, else 6
 RECORD = 56  # bytes of a journal's record
 
 
 def main(folder: Path, suffix: str, mode: str, step: int) -> None:
     flat_output.FEW = 0  # rows are written by compiled code
-    tiny, shape = small(folder, threads=1, extent=EXTENT), THIN if mode == "chained" else THICK
+    extent, shape = (CHAINED, THIN) if mode == "chained" else (ALONE, THICK)
+    tiny = small(folder, threads=1, extent=extent)
     with planned(tiny, f"out{suffix}", patch=shape, block=shape) as prediction:
         prediction.write()  # kernels are compiled and loaded
         whole = content(prediction.path)

@@ -24,12 +24,19 @@ BLOCK = (3, 5, 6)
 RAW = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    """What is predicted of a volume that does not change."""
+    return small(tmp_path_factory.mktemp("whole"), threads=1).run("whole.h5", block=BLOCK)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_blocks_after_a_change_are_not_done(tmp_path: Path, form: str, change: str) -> None:
+def test_blocks_after_a_change_are_not_done(
+    tmp_path: Path, whole: np.ndarray, form: str, change: str
+) -> None:
     tiny, (name, write) = small(tmp_path, threads=1), FORMS[form]
-    whole = tiny.run("whole.h5", block=BLOCK)
     write(tmp_path / name, RAW)
     blocks = []
 

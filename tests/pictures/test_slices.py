@@ -10,6 +10,7 @@ from matplotlib.image import imread
 
 from znnpy.errors import ShapeError
 from znnpy.pictures import side_by_side
+from znnpy.pictures.panels import Panel, draw, figure_of
 
 RANDOM = np.random.default_rng(0)
 
@@ -53,6 +54,13 @@ def test_objects_are_coloured_in_a_panel_of_their_own(tmp_path: Path) -> None:
         side_by_side(tmp_path / "a.png", RANDOM.uniform(size=grey.shape), grey, grey, given, z=2)
         image = imread(tmp_path / "a.png")[..., :3]
         assert (np.ptp(image, axis=-1).max() > 0.1) == coloured
+
+
+def test_a_file_is_what_matplotlib_saves(tmp_path: Path) -> None:
+    panels = [Panel("raw", RANDOM.uniform(size=(9, 30))), Panel("map", np.eye(9, 30), bar=True)]
+    draw(tmp_path / "a.png", panels, "caption")
+    figure_of(panels, "caption").savefig(tmp_path / "b.png", format="png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_refused(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from grid import same
@@ -35,8 +37,14 @@ def renumbered(labels: np.ndarray, least: int) -> np.ndarray:
     return table[labels]
 
 
-def by_graph(values: np.ndarray, offsets: tuple[Triple, ...], threshold: float) -> np.ndarray:
+def affinities(offsets: tuple[Triple, ...]) -> np.ndarray:
+    return np.random.default_rng(4).random((len(offsets), *SHAPE)).astype(np.float32)
+
+
+@cache
+def by_graph(offsets: tuple[Triple, ...], threshold: float) -> np.ndarray:
     """Components of the graph of all voxels, by SciPy."""
+    values = affinities(offsets)
     index = np.arange(values[0].size).reshape(values.shape[1:])
     edges = []
     for channel, offset in enumerate(offsets):
@@ -70,9 +78,9 @@ def test_components_of_affinities_are_scipys(
     tile: Triple, offsets: tuple[Triple, ...], least: int
 ) -> None:
     """Lone voxels are none, wherever the tiles end."""
-    values = np.random.default_rng(4).random((len(offsets), *SHAPE)).astype(np.float32)
-    wanted = renumbered(by_graph(values, offsets, 0.8), max(2, least))
-    found = in_tiles(with_tile("components", tile), values, Wanted("affinity", 0.8, offsets, least))
+    wanted = renumbered(by_graph(offsets, 0.8), max(2, least))
+    given = Wanted("affinity", 0.8, offsets, least)
+    found = in_tiles(with_tile("components", tile), affinities(offsets), given)
     assert wanted.max() > 20
     assert np.array_equal(found, wanted)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ def far_and_near(path: Path, **attributes: Any) -> Path:
     return stored(path, (255 * values).astype(np.uint8), offsets=offsets, **attributes)
 
 
+@cache  # for all blocks, threads and processes; in the small tiles of all tests that ask
 def one_piece(prediction: Path, request: Request = REQUEST) -> np.ndarray:
     with open_volume(prediction, "p") as volume:
         return segment(volume, request).labels

@@ -51,7 +51,7 @@ print(memory("VmHWM") - before, estimate(volume, method, channels))
     ],
 )
 def test_peak_is_within_the_estimate(method: str, channels: int, threshold: float) -> None:
-    words = [method, "80" if method == "mutex" else "112", str(channels), str(threshold)]
+    words = [method, "64" if method == "mutex" else "80", str(channels), str(threshold)]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, check=False
     )

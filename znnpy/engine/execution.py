@@ -35,13 +35,19 @@ def compile_planned(plan: MemoryPlan, settings: Settings, report: Report | None)
     _compile(steps, plan, settings, report)
 
 
+_linked = False
+"""Whether this process has linked kernels since a model that predicts has handed back what that took."""
+
+
 def _compile(
     steps: Sequence[Sequence[Declared]], plan: MemoryPlan, settings: Settings, report: Report | None
 ) -> None:
     """Compile the kernels of the main graph and of those that are declared later."""
+    global _linked
     # The plan knows all but those that add up several microbatches.
     kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
+    _linked = _linked or not all(kernel.loaded for kernel in kernels)
     compile_all(kernels, max(1, settings.threads), tell)
 
 
@@ -109,13 +115,19 @@ class Graphs:
         # again.
         del self._declared[name]
         if name == self.main:
-            self._give_back()
+            self._give_back(last=True)
 
-    def _give_back(self) -> None:
-        """Hand back what compiling and linking took, where a model only predicts: many predict large volumes."""
-        if not self._build.layout.training:
+    def _give_back(self, *, last: bool = False) -> None:
+        """Hand back what compiling and linking took, where a model only predicts: many predict large volumes.
+
+        Nothing where all kernels were there: to look through what is mapped takes 40 ms, a small model 10. `last`:
+        before its first pass, after which there is nothing left to hand back until others are linked.
+        """
+        global _linked
+        if _linked and not self._build.layout.training:
             give_back_libraries()
             give_back()
+            _linked = not last
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from znnpy.pictures.panels import write_png
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -32,7 +34,7 @@ def _row(cells: Sequence[str]) -> Markup:
 def picture(figure: Figure, words: str) -> Markup:
     """Return a figure of matplotlib as an image; `words` say what it shows to those who cannot see it."""
     file = BytesIO()
-    figure.savefig(file, format="png")
+    write_png(figure, file)
     data = base64.b64encode(file.getvalue()).decode()
     text = Markup('<img alt="{}" style="max-width: 100%" src="data:image/png;base64,{}">')
     return text.format(words, data)

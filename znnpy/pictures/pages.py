@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -12,6 +13,12 @@ from znnpy.pictures.palette import PALETTE
 
 def page(package: str, template: str, **values: Any) -> str:
     """Return the text of a page from a template of a package's folder `templates`."""
+    found = _environment(package).get_template(template)
+    return found.render(palette=PALETTE, **values)
+
+
+@cache  # with its templates, which are compiled once: a run draws its page again and again
+def _environment(package: str) -> Environment:
     environment = Environment(
         loader=ChoiceLoader(
             [PackageLoader(package, "templates"), PackageLoader("znnpy.pictures", "templates")]
@@ -24,5 +31,4 @@ def page(package: str, template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["seconds"] = svg.seconds
-    found = environment.get_template(template)
-    return found.render(palette=PALETTE, **values)
+    return environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,14 @@ def draw(path: Path, panels: Sequence[Panel], caption: str, voxels: Voxels | Non
     """Write panels of one shape as a PNG, atomically; raises VolumeError if the disk fails."""
     figure = figure_of(panels, caption, voxels)
     with explained(path, VolumeError), replacing(path) as new:
-        figure.savefig(new, format="png")
+        write_png(figure, new)
+
+
+def write_png(figure: Figure, file: Path | BinaryIO) -> None:
+    """Write a figure as `savefig` does, which draws all twice: first to lay it out, as drawing does itself."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure).print_png(file)
 
 
 def figure_of(panels: Sequence[Panel], caption: str, voxels: Voxels | None = None) -> Figure:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from znnpy.data.volume import Triple
 from znnpy.metrics import from_affinity, from_boundary
@@ -48,6 +46,9 @@ def cut_seeds(tiling: Tiling, place: Triple, read: Read, wanted: Wanted) -> tupl
 
 def by_touch(graph: RegionGraph, wanted: Wanted) -> NDArray[np.int64]:
     """Return the number of the component of each fragment, and 0 for none; the same for all that touch."""
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
     pairs, count = graph.faces.pairs, len(graph.voxels)
     touching = coo_array((np.ones(len(pairs), np.int8), pairs.T), (count, count))
     _, found = connected_components(touching, directed=False)

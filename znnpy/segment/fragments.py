@@ -11,7 +11,6 @@ from typing import Any
 import cc3d
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 from znnpy_kernels.data.flooding import BUCKETS, CLOSED, flood
 
 from znnpy.data.volume import Triple64
@@ -70,6 +69,8 @@ def _landscape(
 
     Where it is level, a fragment would else fill the next one through any gap before that one has begun.
     """
+    from scipy import ndimage  # a third of a second to import
+
     finest = min(resolution[1:])
     steps = [size / finest for size in resolution]
     free = height < threshold

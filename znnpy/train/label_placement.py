@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from znnpy.train.living import middle
 
@@ -26,6 +25,8 @@ def fits(image: Array, target: Array) -> Array:
     reach = [min(FAR, n // 4) for n in target.shape]
     if scale == 0:
         return np.zeros([r + 1 for r in reach])
+    from scipy import fft  # slow to import, and asked for once in a run
+
     shape = [fft.next_fast_len(n + FAR, real=True) for n in target.shape]
     product = np.conj(fft.rfftn(one, shape)) * fft.rfftn(other, shape)
     found = np.abs(fft.irfftn(product, shape)) / scale

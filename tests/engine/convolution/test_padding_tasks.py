@@ -137,7 +137,7 @@ def test_same_bits_for_any_number_of_threads():
         edges.append(("conv", before, name, numbers))
         record[f"e{number}"] = by(*WAYS[way][1:])
     net = network(nodes, edges)
-    bits = [check_network(net, (9, 5, 12), threads=n, plan=record) for n in (1, 2, 3, 8)]
+    bits = [check_network(net, (9, 5, 12), threads=n, plan=record) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 

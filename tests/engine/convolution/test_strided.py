@@ -41,6 +41,6 @@ def test_same_bits_for_any_number_of_threads():
     nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "out")]
     bits = [
         check_network(network(nodes, layers), (9, 5, 6), conv="direct", threads=n)
-        for n in (1, 2, 3, 8)
+        for n in (1, 3, 8)
     ]
     assert all(other == bits[0] for other in bits[1:])

@@ -1,5 +1,6 @@
 """Convolutions that add to what others have left at their target, where memory counts for most."""
 
+from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -36,18 +37,24 @@ def network(size, images=(17, 33), **last):
     return Network(nodes, edges)
 
 
-def outcome(net, output, by, threads=2, execution=LEAN):
-    """What a model makes of random values, what it should, and the kinds of its tasks of `out`."""
+@cache
+def drawn(net, output):
+    """Random parameters and inputs, and what should be made of them."""
     rng, geometry = np.random.default_rng(1), fit(net, output)
     parameters = {
         name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
         for name, shape in parameter_shapes(net).items()
     }
     x = rng.standard_normal((2, 2, *geometry.input_shapes["input"])).astype(np.float32)
+    return parameters, x, reference.forward(net, geometry, parameters, {"input": x})["out"]
+
+
+def outcome(net, output, by, threads=2, execution=LEAN):
+    """What a model makes of random values, what it should, and the kinds of its tasks of `out`."""
+    parameters, x, expected = drawn(net, output)
     plan = {e.name: LAYER | {"forward": by.get(e.name, "direct")} for e in net.edges}
     for layer in plan.values():
         layer |= {"forward_tile": [8, 8, 8]} if layer["forward"] == "spectral" else {}
-    expected = reference.forward(net, geometry, parameters, {"input": x})["out"]
     given = {"batch": 2, "threads": threads, "training": False, "execution": execution}
     with Model(net, output, plan=plan, **given) as model:
         model.set_parameters(parameters)

@@ -92,5 +92,5 @@ def test_same_bits_for_any_number_of_threads():
     ]
     nodes = [("input", "input", 1)]
     nodes += [(name, "transfer", 18, {"function": "relu"}) for name in ("a", "b", "out")]
-    bits = [check_network(network(nodes, layers), (16, 8, 6), threads=n) for n in (1, 2, 3, 8)]
+    bits = [check_network(network(nodes, layers), (16, 8, 6), threads=n) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])

@@ -49,7 +49,7 @@ class Drawn:
 
 
 @pytest.mark.quick(12)
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(96))
 def test_values_and_gradients(staged, seed):
     drawn = Drawn(seed)
     staged(drawn.tiles)
@@ -81,10 +81,9 @@ def test_bits_do_not_depend_on_threads(staged, size, tiles):
     staged(tiles)
     net = winograd_chain((16, 18, 33), (2, 1, 2), size=size, functions=("relu",) * 3)
     plan = winograd_plan(net)
-    for output in ((9, 22, 17), (2, 33, 18)):
+    for output in ((9, 12, 17), (2, 21, 18)):
         found = {
-            tuple(check_network(net, output, threads=threads, plan=plan))
-            for threads in (1, 2, 3, 8)
+            tuple(check_network(net, output, threads=threads, plan=plan)) for threads in (1, 3, 8)
         }
         assert len(found) == 1
 

@@ -85,7 +85,7 @@ def test_bits_do_not_depend_on_threads(size: Triple) -> None:
     net = winograd_chain((3, 2, 4), size=size, functions=("relu",) * 3)
     found = {
         tuple(check_network(net, (5, 22, 4 * LANES + 3), threads=threads, plan=planned(net)))
-        for threads in (1, 2, 3, 8)
+        for threads in (1, 3, 8)
     }
     assert len(found) == 1
 

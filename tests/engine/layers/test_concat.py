@@ -96,7 +96,7 @@ def test_a_node_may_be_handed_twice_and_to_two():
 
 def test_same_bits_for_any_number_of_threads():
     net = level(LANES, LANES)
-    bits = [check_network(net, (9, 5, 12), conv="direct", threads=n) for n in (1, 2, 3, 8)]
+    bits = [check_network(net, (9, 5, 12), conv="direct", threads=n) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 

@@ -67,7 +67,7 @@ def test_loss_and_gradients_are_those_of_float64(loss: Any, function: Any, weigh
 @CASES
 def test_bits_are_the_same_on_any_number_of_threads(loss: Any, function: Any) -> None:
     found = []
-    for threads in (1, 2, 3, 8):
+    for threads in (1, 3, 8):
         with made(loss, function, threads=threads, steal_seed=threads) as model:
             losses = [model.step(*data(model, seed), learning_rate=0.1) for seed in range(4)]
             found.append((losses, model.parameters))

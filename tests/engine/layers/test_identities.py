@@ -74,7 +74,7 @@ def test_residual_blocks_in_a_row(function):
 
 @pytest.mark.slow
 def test_same_bits_for_any_number_of_threads():
-    bits = [check_network(residuals(), (9, 8, 7), threads=n) for n in (1, 2, 3, 8)]
+    bits = [check_network(residuals(), (9, 8, 7), threads=n) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 

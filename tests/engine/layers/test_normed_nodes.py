@@ -129,7 +129,7 @@ def test_bits_do_not_depend_on_threads(kind: str) -> None:
     net = network(KINDS[kind], "elu")
     parameters, x, target = material(net)
     found = []
-    for threads in (1, 2, 3, 8):
+    for threads in (1, 3, 8):
         with updated(net, x, target, parameters, threads=threads, steal_seed=threads) as model:
             found.append({**model.parameters, "values": model.forward(x)})
     for other in found[1:]:

@@ -56,7 +56,7 @@ def test_all_passes(images, mode, more, output):
 @pytest.mark.parametrize("mode", MODES)
 def test_same_bits_for_any_number_of_threads(mode):
     net = network_of(18, mode, more=(1, 1, 0))
-    bits = [check_network(net, (16, 15, 9), threads=n) for n in (1, 2, 3, 8)]
+    bits = [check_network(net, (16, 15, 9), threads=n) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 

@@ -49,7 +49,7 @@ def test_depthwise():
 
 
 def test_same_bits_for_any_number_of_threads():
-    found = [check_network(net(**GROUPED), OUT, threads=threads) for threads in (1, 2, 3, 8)]
+    found = [check_network(net(**GROUPED), OUT, threads=threads) for threads in (1, 3, 8)]
     assert all(bits == found[0] for bits in found)
 
 

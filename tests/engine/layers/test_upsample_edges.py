@@ -63,9 +63,7 @@ def test_from_an_input():
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_same_bits_for_any_number_of_threads(mode):
-    bits = [
-        check_network(pyramid(18, (2, 2, 2), mode), (16, 15, 9), threads=n) for n in (1, 2, 3, 8)
-    ]
+    bits = [check_network(pyramid(18, (2, 2, 2), mode), (16, 15, 9), threads=n) for n in (1, 3, 8)]
     assert all(other == bits[0] for other in bits[1:])
 
 

@@ -93,7 +93,7 @@ def test_the_plan_is_the_growth_of_the_process(conv, width, output):
 @pytest.mark.slow
 def test_a_process_without_wisdom_grows_as_told():
     """Kernels of what is measured are loaded before, so that some memory of tasks is used again."""
-    size = (44, 44, 44)
+    size = (32, 32, 32)
     planned, measuring, grown = measured("auto", 32, size, [size])
     assert measuring > planned
     assert 0.9 * measuring < grown < 1.03 * measuring + PAGES

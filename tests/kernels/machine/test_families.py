@@ -54,9 +54,10 @@ def test_a_second_process_compiles_nothing(folder: Path) -> None:
     assert printed()[:4] == ["4.0 1", "5.0 1", "15.0 1", "False"]
 
 
-def test_processes_compile_it(folder: Path) -> None:
+def test_processes_compile_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "RUNTIME", ())
     anew = [Kernel(made.function, made.words) for made in FAMILY.values()]
-    assert compile_all(anew, 2) >= 3
+    assert compile_all(anew, 2) == 3
     assert [result(made) for made in anew] == [4, 5, 15]
     assert [made.compile().cache_hits for made in anew] == [1, 1, 1]
 

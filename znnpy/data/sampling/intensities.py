@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage, special
 from znnpy_kernels.data.coarsening import coarser_image, coarser_room
 from znnpy_kernels.data.levels import (
     BRIGHTNESS,
@@ -56,6 +55,8 @@ def noisy(image: Float32, deviation: float, seeds: NDArray[np.int64]) -> Float32
 @lru_cache(maxsize=1)
 def _normal() -> Float32:
     """Return the middles of equal shares of a normal distribution, scaled to a deviation of 1."""
+    from scipy import special  # a third of a second to import, which most runs do without
+
     found = special.ndtri((np.arange(NUMBERS) + 0.5) / NUMBERS)
     scaled: Float32 = (found / found.std()).astype(np.float32)
     return scaled
@@ -111,6 +112,8 @@ def coarser(image: Float32, factors: tuple[Number, Number, Number]) -> Float32:
 
 def _zoomed(before: int, after: int, order: int) -> NDArray[np.float64]:
     """Return the matrix (after, before) by which SciPy interpolates a line of voxels to another number of them."""
+    from scipy import ndimage  # as `special`
+
     unit = np.eye(before, dtype=np.float64)
     lines = [
         ndimage.zoom(it, after / before, order=order, mode="nearest", grid_mode=True) for it in unit

@@ -16,6 +16,8 @@ from znnpy.network.parameters import held, learned, parameter_shapes
 from znnpy.network.types import Network, Triple
 
 FLOAT = 4  # bytes
+FITS = 16 << 20
+"""Bytes that every machine has on which a process of Python runs: what it has is then not asked, which takes 1 ms."""
 
 
 class TooLargeError(PlanError):
@@ -46,6 +48,8 @@ def refuse_hopeless(
     images = image_bytes(network, geometry, batch, training, staged, keeps=keeps)
     parameters = parameter_bytes(network, training, states)
     copied = copied_bytes(network, states if training else 0)
+    if images + parameters + copied <= (FITS if limit is None else min(FITS, limit)):
+        return
     # Beside any plan there is a copy of what is saved, while it is drawn, loaded or written
     # (docs/design/memory.md).
     machine = whole_memory() - copied

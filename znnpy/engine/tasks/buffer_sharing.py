@@ -104,22 +104,32 @@ def lifetimes(tasks: Sequence[Declared], names: Iterable[Name]) -> dict[Name, Li
 
 def gated(tasks: Sequence[Declared], sharing: Sharing) -> list[Declared]:
     """Return the tasks of a step with a gate wherever memory passes from one buffer to another."""
-    keys = defaultdict[Buffer, dict[Key, None]](dict)
+    # There are many tasks of few buffers: whom a buffer lies beside is asked once, and of those that lie alone
+    # nothing is kept.
+    beside, keys = dict[Buffer, list[Name]](), defaultdict[Buffer, dict[Key, None]](dict)
+    crowded = list[list[Buffer]]()
     for task in tasks:
+        own = list[Buffer]()
         for key in _keys(task):
-            keys[key[0]][key] = None
-    named = {buffer.name: own for buffer, own in keys.items()}
+            others = beside.get(buffer := key[0])
+            if others is None:
+                others = beside[buffer] = sharing.beside(buffer.name)
+            if others:
+                keys[buffer][key] = None
+                own.append(buffer)
+        crowded.append(own)
+    named = {buffer.name: own_keys for buffer, own_keys in keys.items()}
     # `owners`: buffers that hold their memory now. A gate stands where ownership passes on.
     made, owners = list[Declared](), set[Name]()
-    for task in tasks:
-        for buffer in touched(task):
+    for task, own in zip(tasks, crowded, strict=True):
+        for buffer in own:
             if buffer.name in owners:
                 continue
             # The gate comes after all uses of the others and before those of this buffer, also in
             # the next step, where the others come again.
-            if others := sharing.beside(buffer.name):
-                together = [*keys[buffer], *(key for name in others for key in named.get(name, ()))]
-                made.append(gate(together, task.stage))
+            others = beside[buffer]
+            together = [*keys[buffer], *(key for name in others for key in named.get(name, ()))]
+            made.append(gate(together, task.stage))
             # Who comes back later needs a gate of its own.
             owners.difference_update(others)
             owners.add(buffer.name)
@@ -143,13 +153,19 @@ def join(step: Step, buffer: Buffer) -> None:
 
 
 def _keys(task: Declared) -> Iterator[Key]:
-    yield from (region.key for region in (*task.reads, *task.writes))
+    for regions in (task.reads, task.writes):
+        for buffer, _, _, section, _ in regions:
+            yield buffer, section
     yield from task.between
 
 
 def touched(task: Declared) -> list[Buffer]:
     """Return the buffers that a task touches, each once."""
-    return list(dict.fromkeys(buffer for buffer, _ in _keys(task)))
+    found = dict.fromkeys([region[0] for region in task.reads])
+    found.update(dict.fromkeys([region[0] for region in task.writes]))
+    if task.between:
+        found.update(dict.fromkeys([buffer for buffer, _ in task.between]))
+    return list(found)
 
 
 def _stretched(

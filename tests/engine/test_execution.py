@@ -1,0 +1,41 @@
+"""What a layout's graphs do beside running: memory of the compiler that goes back."""
+
+import pytest
+from small_models import small
+from znnpy_kernels.machine.abi import Kernel
+
+from znnpy.engine import execution
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """How often pages went back, in a process that has linked all kernels and handed back what that took."""
+    found = []
+    monkeypatch.setattr(execution, "give_back_libraries", lambda: found.append(None))
+    small().close()
+    monkeypatch.setattr(execution, "_linked", False)
+    return found
+
+
+def predict():
+    with small(training=False) as model:
+        model.forward([[[[[0.0] * 7] * 7] * 7]])
+
+
+def test_pages_do_not_go_back_for_each_model(given):
+    """All that is mapped would be looked through, which takes longer than a small one."""
+    predict()
+    assert not given
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_pages_go_back_once_kernels_are_linked(given, monkeypatch, training):
+    """Those that a model that trains has linked, too, but only when one predicts."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Kernel, "loaded", property(lambda kernel: False))
+        small().close() if training else predict()
+    assert len(given) == 2 * (not training)
+    predict()
+    assert len(given) == 2
+    predict()
+    assert len(given) == 2
