@@ -156,7 +156,8 @@ def _name_neighbours(volume: Volume, offsets: Sequence[Triple] | None) -> None:
     if offsets is None:
         return
     # Whole numbers alone: a part of a voxel would be cut off, and another neighbour be meant.
-    listed = offsets.tolist() if isinstance(offsets, np.ndarray) else offsets
+    given: Any = offsets
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
     steps = [three_of(it, int) for it in listed] if isinstance(listed, Sequence) else []
     found = tuple(step for step in steps if step is not None)
     if len(found) != len(steps) or len(steps) != volume.channels:
