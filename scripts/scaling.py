@@ -25,9 +25,11 @@ import argparse
 from math import inf
 from pathlib import Path
 
+import typer
 from measured_scaling import show_measured
 from recorded_scaling import CASE, show_recorded
 
+from znnpy.cli.options import memory_bytes
 from znnpy.profile.sum_strategies import compare_sums
 from znnpy.scheduler.core_count import available_cores
 
@@ -68,8 +70,9 @@ def _refused(chosen: argparse.Namespace) -> str:
     for net in (*(chosen.recorded or ()), *(chosen.measured or ())):
         if not CASE.fullmatch(net) and not Path(net).is_file():
             return f"{net}: neither FILTERxWIDTH, as 3x10, nor a config's file"
-    numbers = {it: getattr(chosen, it) for it in ("rounds", "seconds", "updates", "line")}
-    low = [f"--{name}" for name, value in numbers.items() if not 0 < value < inf]
+    above = ("rounds", "seconds", "updates", "line", "memory_bandwidth", "domains")
+    numbers = {f"--{it.replace('_', '-')}": getattr(chosen, it) for it in above}
+    low = [name for name, it in numbers.items() if it is not None and not 0 < it < inf]
     low += ["--workers"] if min(chosen.workers) < 1 else []
     if low:
         return f"{' and '.join(low)}: must be above 0"
@@ -77,6 +80,12 @@ def _refused(chosen: argparse.Namespace) -> str:
         return (
             f"--measured takes real cores, and there are {available_cores()}: name fewer --workers"
         )
+    if chosen.memory_bandwidth is None and (chosen.l3 is not None or chosen.domains is not None):
+        return "--l3 and --domains are of memory, which --memory-bandwidth counts"
+    try:
+        memory_bytes(chosen.l3, "--l3")
+    except typer.BadParameter as error:
+        return f"--l3: {error}"
     if chosen.json and not chosen.json.parent.is_dir():
         return f"--json: there is no folder {chosen.json.parent}"
     return ""

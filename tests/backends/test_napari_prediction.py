@@ -29,7 +29,14 @@ def plain(data: Any, scale: Any = None, **named: Any) -> Any:
     axes = (data[0] if several else data).ndim - bool(named.get("rgb"))
     place = np.ones(axes) if scale is None else np.array(scale, float)
     told = {"name": "raw", "translate": 2 * place, "multiscale": several, "rgb": False}
-    return SimpleNamespace(data=data, scale=place, **{**told, **named})
+    affine = named.pop("affine", np.eye(axes + 1))
+    shift = 2 * place
+    return SimpleNamespace(
+        data=data,
+        scale=place,
+        data_to_world=lambda it: affine[:-1, :-1] @ (it * place + shift) + affine[:-1, -1],
+        **{**told, **named},
+    )
 
 
 def of_napari(data: Any, scale: Any = None, **named: Any) -> Any:
@@ -62,6 +69,19 @@ def test_boundaries_become_an_image_and_objects(layer_of: Any, tmp_path: Path) -
         assert tuple(told["scale"]) == (40, 4, 8)
         assert tuple(told["translate"]) == (80, 8, 16)
     assert placed["name"] == "raw objects"
+
+
+@pytest.mark.parametrize("scale", [(40.0, 4.0, 8.0), (-40.0, 4.0, 8.0)])
+def test_turned_layers_get_predictions_that_lie_as_they_do(
+    layer_of: Any, tmp_path: Path, scale: Any
+) -> None:
+    run = run_folder(tmp_path / "run", ONE, data={"target": "boundary"}, training=NUMBERS)
+    affine = np.array([[1, 0, 0.2, 7], [0, 0.8, -0.6, 8], [0, 0.6, 0.8, -9], [0, 0, 0, 1]])
+    layer = layer_of(image(6, 14, 12), scale, affine=affine)
+    (_, named, _), (_, placed, _) = predicted(layer, run)
+    for told in (named, placed):
+        np.testing.assert_array_equal(told["scale"], scale)
+        np.testing.assert_allclose(told["affine"], affine, atol=1e-9)
 
 
 def test_classes_become_labels(layer_of: Any, tmp_path: Path) -> None:

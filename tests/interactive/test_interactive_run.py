@@ -189,6 +189,11 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda run, raw: package.train({}), ConfigError, "network: is missing"),
     (lambda run, raw: package.train(run.config, overrides=["a=1"]), ArgumentError, "overrides"),
     (lambda run, raw: package.open_run("nowhere"), RunError, "nowhere is not a run directory"),
+    (
+        lambda run, raw: package.open_run(3),
+        ArgumentError,
+        "path: must be that of a run directory; found 3",
+    ),
     (lambda run, raw: package.open_run(run.path, checkpoint="7"), ArgumentError, "found '7'"),
     (lambda run, raw: package.open_run(run.path, checkpoint=7), RunError, "7"),
     (lambda run, raw: run.predict(raw[0]), VolumeError, r"image: expected 3 axes"),

@@ -145,7 +145,8 @@ def test_nothing_inside(tmp_path: Path) -> None:
 
 def test_memory_is_refused_before_anything_is_made(tmp_path: Path, prediction: Path) -> None:
     small = Settings(memory=1 << 20, tile=TILE, halo=HALO)
-    with pytest.raises(VolumeError, match=r"a tile of \(16, 24, 32\) voxels .* are allowed"):
+    said = r"a tile of \(16, 24, 32\) voxels .* are allowed; objects depend on"
+    with pytest.raises(VolumeError, match=said):
         written(prediction, tmp_path / "o.h5", settings=small)
     many = replace(small, memory=1 << 40, threads=10**9)
     whole = Settings(memory=1 << 40, tile=(64, 64, 64), threads=10**9)

@@ -63,6 +63,18 @@ def told(*words):
 config_summary.survey = told
 main(["check", *sys.argv[1:], "--json"])
 """
+LACKS = """
+import os, sys
+from znnpy.cli import config_summary, main
+from znnpy.errors import VolumeError
+survey = config_summary.survey
+def lacking(*words):
+    if os.environ["PMI_RANK"] == "1":
+        raise VolumeError("this host has no volume")
+    return survey(*words)
+config_summary.survey = lacking
+main(["check", *sys.argv[1:]])
+"""
 
 
 @pytest.mark.slow
@@ -73,13 +85,24 @@ def test_check_looks_on_every_rank_and_speaks_once(config):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
     assert done.stderr.count("available to each of 2 ranks of this host") == 2
-    wrong = config.with_name("wrong.yaml")
-    wrong.write_text(config.read_text().replace("data.h5:raw", "data.h5:row"))
-    right, other = (mpiexec(1, *command("check", it, *split)) for it in (config, wrong))
-    line = [*right, ":", *other[1:]]
+    line = mpiexec(2, sys.executable, "-c", LACKS, config, *split)
     done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stdout, done.stderr.count("znnpy: ")) == (1, "", 1)
     assert "znnpy: rank 1 (pid " in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["train", "check", "profile"])
+def test_ranks_with_other_values_are_refused_before_anything_is_written(config, name):
+    first, other = (
+        mpiexec(1, *command(name, config, *MICROBATCHES, "--set", f"training.seed={seed}"))
+        for seed in (1, 2)
+    )
+    line = [*first, ":", *other[1:]]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 1
+    assert done.stderr.count("training.seed (rank 0 has 1, rank 1 has 2)") == 1, done.stderr
+    assert sorted(it.name for it in config.parent.iterdir()) == ["config.yaml", "data.h5"]
 
 
 LOOKS = """

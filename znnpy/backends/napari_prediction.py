@@ -109,7 +109,7 @@ def image_of(layer: Any) -> tuple[NDArray[Any], Triple64]:
         raise VolumeError(
             f"layer {layer.name}: must have axes y, x, or z, y, x, or channels before them; found {array.ndim}"
         )
-    scale = [float(step) for step in layer.scale[-3:]]
+    scale = [abs(float(step)) for step in layer.scale[-3:]]  # below 0 where an axis is shown turned
     units = [_nanometres(unit) for unit in tuple(getattr(layer, "units", ()) or ())[-3:]]
     sizes = [a * b for a, b in zip(scale, units or [1.0] * len(scale), strict=True)]
     z, y, x = [sizes[0]] * (3 - len(sizes)) + sizes
@@ -141,9 +141,24 @@ def _placed(layer: Any, values: NDArray[Any], kind: str, name: str) -> LayerData
     }
     if units := tuple(getattr(layer, "units", ()) or ())[-axes:]:
         named["units"] = units
+    affine = _affine(layer, axes)
+    if not np.allclose(affine, np.eye(axes + 1)):
+        named["affine"] = affine
     if kind == "labels":
         return flat.astype(np.int64, copy=False), named, kind
     if len(flat) == 1:
         return flat[0], named, kind
     names = [f"{name} {channel}" for channel in range(len(flat))]
     return flat, {**named, "name": names, "channel_axis": 0}, kind
+
+
+def _affine(layer: Any, axes: int) -> NDArray[Any]:
+    """Return what a layer's last axes go through behind scale and translation: turns, shears and its own affine map."""
+    scale, shift = (np.asarray(it, float)[-axes:] for it in (layer.scale, layer.translate))
+    # The images of the origin and of a step along each axis.
+    steps = np.eye(len(layer.scale))[-axes:]
+    corner, *ends = (np.asarray(layer.data_to_world(it))[-axes:] for it in (0 * steps[0], *steps))
+    found = np.eye(axes + 1)
+    found[:-1, :-1] = np.stack([end - corner for end in ends], axis=1) / scale
+    found[:-1, -1] = corner - found[:-1, :-1] @ shift
+    return found

@@ -51,14 +51,14 @@ def check(
     Algorithms are those that training would choose if this machine has measured them before, else estimates, from
     which training may differ. Under mpiexec or srun every rank checks, and rank 0 prints.
     """
+    from znnpy.cli.config_of_ranks import config_of_ranks
     from znnpy.cli.config_summary import summarise
     from znnpy.cli.summary_tables import print_summary
-    from znnpy.config import load_config
     from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
     with joined(debug=global_options().verbose) as world:
-        loaded, first = load_config(config, changed), world.rank == 0
+        loaded, first = config_of_ranks(config, changed, world), world.rank == 0
         if world.size > 1:
             from znnpy.train.consensus import refuse_split_statistics
             from znnpy.train.environment import member, share_host

@@ -200,7 +200,7 @@ def _subject(
     reporter: Reporter,
     world: World,
 ) -> Subject:
-    from znnpy.config import load_config
+    from znnpy.cli.config_of_ranks import config_of_ranks
     from znnpy.errors import PlanError
     from znnpy.infer.patch_search import covering
     from znnpy.infer.tiling import Tiling
@@ -212,7 +212,7 @@ def _subject(
         raise typer.BadParameter("give either a config file or --predict RUN")
     tell = reporter.preparing, reporter.note
     if config is not None:
-        loaded = load_config(config, words)
+        loaded = config_of_ranks(config, words, world)
         return Subject(loaded, trained_network(loaded), *tell, world)
     assert run is not None
     if world.size > 1:

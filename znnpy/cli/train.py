@@ -50,15 +50,16 @@ def train(
     if output is not None:
         changed.append(f"run.directory={json.dumps(str(output))}")
     with joined(debug=global_options().verbose) as world:
-        from znnpy.config import load_config  # when ranks have met: they wait for each other
+        # When ranks have met: they wait for each other.
+        from znnpy.cli.config_of_ranks import config_of_ranks
         from znnpy.train.progress import choose_reporter
         from znnpy.train.session import train as run
         from znnpy.train.worker_rank import follow
 
+        loaded = config_of_ranks(config, changed, world)
         if world.rank:
             signal = follow(world)
         else:
-            loaded = load_config(config, changed)
             reporter = choose_reporter(quiet=global_options().quiet)
             outcome = run(
                 loaded,

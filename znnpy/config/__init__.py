@@ -5,6 +5,7 @@ from znnpy.config.export import (
     changes_that_matter,
     described,
     described_changes,
+    differing,
     dump,
     json_schema,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "config_from_text",
     "described",
     "described_changes",
+    "differing",
     "dump",
     "json_schema",
     "load_both",

@@ -111,16 +111,26 @@ def changes_of_training(old: Config, new: Config) -> list[str]:
     return [dotted(key) for key in _changed(old, new) if _below(key, logged)]
 
 
-def described(keys: Sequence[str], old: Config, new: Config) -> list[str]:
-    """Return changed keys as text with the old and the new value of each."""
+def described(
+    keys: Sequence[str], old: Config, new: Config, words: tuple[str, str] = ("was", "now")
+) -> list[str]:
+    """Return changed keys as text with the old and the new value of each, and these words before them."""
     before, after = _flat(plain(old)), _flat(plain(new))
     values = {dotted(key): (before.get(key), after.get(key)) for key in before | after}
-    return [f"{key} (was {shown(values[key][0])}, now {shown(values[key][1])})" for key in keys]
+    first, second = words
+    return [
+        f"{key} ({first} {shown(values[key][0])}, {second} {shown(values[key][1])})" for key in keys
+    ]
 
 
 def described_changes(old: Config, new: Config) -> list[str]:
     """Return `changes_that_matter` as text with the old and the new value of each."""
     return described(changes_that_matter(old, new), old, new)
+
+
+def differing(one: Config, other: Config, words: tuple[str, str]) -> list[str]:
+    """Return all keys that two configs differ in, as `described`."""
+    return described([dotted(key) for key in _changed(one, other)], one, other, words)
 
 
 def _changed(old: Config, new: Config) -> list[Key]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from znnpy.errors import VolumeError
 from znnpy.fields import of_python, shown
@@ -23,3 +26,12 @@ def count_of(name: str, given: Any) -> int:
     if type(plain) is not int or plain < 0:
         raise VolumeError(f"{name}: must be a whole number, at least 0; found {shown(given)}")
     return plain
+
+
+def three_of(given: Any, *kinds: type) -> tuple[Any, Any, Any] | None:
+    """Return three numbers z, y, x of these types, of a sequence or an array, as Python's; None for anything else."""
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(listed, Sequence) or len(listed) != 3:
+        return None
+    z, y, x = (of_python(it) for it in listed)
+    return (z, y, x) if {type(z), type(y), type(x)} <= set(kinds) else None

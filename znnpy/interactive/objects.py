@@ -22,7 +22,7 @@ from znnpy.evaluation.objects import (
 )
 from znnpy.fields import shown
 from znnpy.interactive import html
-from znnpy.interactive.numbers import count_of, probability_of
+from znnpy.interactive.numbers import count_of, probability_of, three_of
 from znnpy.interactive.sources import Image, opened
 from znnpy.pictures.panels import Panel, figure_of
 from znnpy.segment.job import Request
@@ -155,11 +155,16 @@ def score(
 def _name_neighbours(volume: Volume, offsets: Sequence[Triple] | None) -> None:
     if offsets is None:
         return
-    if len(offsets) != volume.channels or any(len(offset) != 3 for offset in offsets):
+    # Whole numbers alone: a part of a voxel would be cut off, and another neighbour be meant.
+    given: Any = offsets
+    listed = given.tolist() if isinstance(given, np.ndarray) else given
+    steps = [three_of(it, int) for it in listed] if isinstance(listed, Sequence) else []
+    found = tuple(step for step in steps if step is not None)
+    if len(found) != len(steps) or len(steps) != volume.channels:
         raise VolumeError(
-            f"offsets: must be {volume.channels} of z, y, x, one for each channel; found {list(offsets)}"
+            f"offsets: must be {volume.channels} of whole numbers z, y, x, one for each channel; found {shown(offsets)}"
         )
-    volume.neighbours = tuple((int(z), int(y), int(x)) for z, y, x in offsets)
+    volume.neighbours = found
 
 
 def _text(value: float | None) -> str:

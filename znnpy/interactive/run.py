@@ -13,6 +13,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import Array, Triple64
 from znnpy.errors import ArgumentError, ConfigError
 from znnpy.evaluation.scores import Objects as Settings
+from znnpy.fields import shown
 from znnpy.infer.in_memory import predict_array
 from znnpy.infer.job import Job, plan_job
 from znnpy.infer.request import Request, request_of
@@ -189,6 +190,8 @@ def open_run(
         raise ArgumentError(
             f"checkpoint: must be 'latest', 'best' or a number of iterations; found {checkpoint!r}"
         )
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"path: must be that of a run directory; found {shown(path)}")
     return Run(read_run(Path(path).expanduser(), NOTES, overrides, checkpoint))
 
 

@@ -18,6 +18,8 @@ from znnpy.data.config_volumes import open_source
 from znnpy.data.opening import Role
 from znnpy.data.volume import ArrayVolume, Triple64, Volume
 from znnpy.errors import VolumeError
+from znnpy.fields import shown
+from znnpy.interactive.numbers import three_of
 from znnpy.network.types import Node
 
 Image = NDArray[Any] | str | Path | Volume
@@ -52,13 +54,21 @@ def opened(
         raise VolumeError(
             f"{what}: expected an array of numbers, a file name or a volume; found {_words(given)}"
         )
-    size = (1.0, 1.0, 1.0) if resolution is None else resolution
+    return ArrayVolume(array, what, _voxel_size(resolution))
+
+
+def _voxel_size(given: Triple64 | None) -> Triple64:
+    """Return what `resolution` gives as a tuple of floats; an array is taken as well."""
+    if given is None:
+        return (1.0, 1.0, 1.0)
+    size = three_of(given, int, float)
     # Written so that NaN is refused as well.
-    if np.shape(size) != (3,) or not all(0 < it < inf for it in size):
-        raise VolumeError(f"resolution: must be three positive numbers, z y x; found {resolution}")
-    z, y, x = size
-    # An array is taken, but volumes compare tuples.
-    return ArrayVolume(array, what, (float(z), float(y), float(x)))
+    if size is None or not all(0 < it < inf for it in size):
+        raise VolumeError(
+            f"resolution: must be three positive numbers, z y x; found {shown(given)}"
+        )
+    z, y, x = map(float, size)
+    return z, y, x
 
 
 def by_node(given: Images, nodes: tuple[Node, ...], what: str) -> dict[str, Image]:

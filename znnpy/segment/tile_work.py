@@ -146,7 +146,12 @@ def settled_threads(volume: Volume, method: Method, work: Work, settings: Settin
     threads = min(settings.threads or min(available_cores(), fitting), len(work.tiling.places))
     of = f"of {work.tiling.tile} voxels (z, y, x)"
     what = f"a tile {of}" if threads == 1 else f"work on {threads:,} tiles {of} at once"
-    _refuse(volume, what, threads * tile, settings)
+    way_out = (
+        "objects depend on the size of tiles, so no --block changes it: allow more"
+        if threads == 1
+        else "take fewer --threads"
+    )
+    _refuse(volume, what, threads * tile, settings, f"; {way_out}")
     return threads
 
 
@@ -166,11 +171,11 @@ def _memory(settings: Settings) -> tuple[int, int]:
     return int(psutil.Process().memory_info().rss), settings.memory
 
 
-def _refuse(volume: Volume, what: str, needed: int, settings: Settings) -> None:
+def _refuse(volume: Volume, what: str, needed: int, settings: Settings, way_out: str = "") -> None:
     taken, free = _memory(settings)
     if needed + taken > free:
         kind = "available" if settings.memory is None else "allowed"
         raise VolumeError(
             f"{volume.name}: {what} takes about {readable(needed + taken)} of memory, but only {readable(free)} are "
-            f"{kind}"
+            f"{kind}{way_out}"
         )

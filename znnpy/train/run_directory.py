@@ -37,6 +37,7 @@ EVENTS = "tensorboard"  # folder
 FFTW = "fftw.wisdom"  # of the plan, where a layer runs by FFTW
 MEMBERS = "members"  # weights of a run that was taken over, beside its own
 ORIGIN = "class.json"  # of a run that was taken over: whose network it is, so that weights go back
+VOLUMES = "volumes.json"  # shape, type and samples of what it is trained on
 CALIBRATION = "calibration.json"  # where training weighs classes: shifts of logits
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
@@ -55,6 +56,7 @@ _FILES = frozenset(
         PICTURE,
         FFTW,
         CALIBRATION,
+        VOLUMES,
         ORIGIN,
         PATCHES,
         PAGE,

@@ -47,6 +47,7 @@ from znnpy.train.drift import Drift
 from znnpy.train.environment import Member, member, refuse_mixed, share_host
 from znnpy.train.final_evaluation import evaluate_run, held_out, is_scored, spoken, write_result
 from znnpy.train.first_weights import keep_origin
+from znnpy.train.known_volumes import keep, known, tell_changed
 from znnpy.train.labelled_window import with_window
 from znnpy.train.learning_rate import learning_rate
 from znnpy.train.log import RunLog, up_to
@@ -63,7 +64,7 @@ from znnpy.train.run_directory import (
     pin_wisdom,
 )
 from znnpy.train.run_writer import RunKeeper
-from znnpy.train.shards import PeriodicSource, Shards, training_source
+from znnpy.train.shards import PeriodicSource, Shards, Whole, training_source
 from znnpy.train.shared_forward import SharedForward
 from znnpy.train.shared_prediction import helpers_of
 from znnpy.train.signals import Stop, StopSignals
@@ -191,6 +192,10 @@ class _Session:
         # compiled or written.
         source = self._source(stack)
         shifts = self._shifts(source)
+        # Of blocks each rank holds others, dealt anew.
+        volumes = known(source.scenes) if isinstance(source, Whole) else None
+        if volumes is not None:
+            tell_changed(self._run, volumes, self._reporter)
         validation = (
             open_sampler(stack, self._config, self._network, data.validation, "data.validation")
             if data.validation
@@ -215,6 +220,8 @@ class _Session:
         self._world.exchange("ready")
         take_up(self._run, self._config, self._standing, model.plan_record, self._reporter)
         keep_shifts(self._run.path, shifts)
+        if volumes is not None:
+            keep(self._run, volumes)
         keep_origin(self._run.path, self._config, self._network)
         if (
             keep_wisdom(self._run.path, model.plan)

@@ -74,6 +74,7 @@ class Whole:
 
     def __init__(self, sampler: Sampler) -> None:
         self.sample, self.samples, self.verify = sampler.sample, sampler.samples, sampler.verify
+        self.scenes = sampler.scenes
 
     def periods(self, iteration: int) -> Iterator[int | None]:
         """Yield once: all samples are always ready."""

@@ -84,6 +84,13 @@ def test_dangling_link_when_links_are_allowed(tmp_path: Path) -> None:
     refused(path, "a.h5", "cannot be opened", allow_external=True)
 
 
+def test_link_to_itself_when_links_are_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["main"] = h5py.SoftLink("/main")  # h5py raises RuntimeError, not KeyError
+    refused(f"{path}:main", "a.h5", "cannot be opened", "too many links", allow_external=True)
+
+
 def test_links_are_not_searched(tmp_path: Path, secret: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

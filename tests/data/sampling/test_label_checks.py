@@ -137,7 +137,7 @@ def test_object_numbers_are_read_until_a_second_is_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(moments, "SLAB", 1)
     labels = Counted(np.arange(20, dtype=np.uint64).reshape(1, 20, 1, 1) // 3)
     check_labels(BoundaryTarget(), labels, None)
-    assert labels.reads == 4
+    assert labels.reads == 1 + 4  # a part for marks
 
 
 @pytest.mark.parametrize(
@@ -258,3 +258,24 @@ def test_masks_with_one_zero_are_not_told(recwarn: pytest.WarningsRecorder) -> N
     for dtype in (np.int8, np.float32):
         check_labels(MaskTarget(1, BINOMIAL), volume(-1, 0, 1, dtype=dtype), None)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("mark", "dtype", "told"),
+    [(-1, "i8", True), (-1, "i2", True), (2**64 - 1, "u8", True), (255, "u1", False), (2**40, "i8", False)],
+)  # fmt: skip
+def test_marks_that_would_be_objects_are_told(
+    mark: int, dtype: str, told: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    ids = np.arange(64, dtype=dtype).reshape(4, 4, 4)
+    ids[1, 2, 3] = mark
+    labels, mask = ArrayVolume(ids, "a.h5:labels"), np.ones(ids.shape, np.uint8)
+    check_labels(BoundaryTarget(), labels, ArrayVolume(mask))
+    said = [str(it.message) for it in recwarn]
+    assert [f"some labels are {mark}, which counts as one object" in it for it in said] == [
+        True
+    ] * told
+    mask[1, 2, 3] = 0
+    recwarn.clear()
+    check_labels(BoundaryTarget(), labels, ArrayVolume(mask))
+    assert not recwarn

@@ -400,3 +400,20 @@ def test_a_constant_image_is_told(mode: str) -> None:
             {"out": OutputPatch((2, 2, 2), ImageTarget())},
             normalise=mode,
         )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "value", "alpha"),
+    [("u1", 4, 255, True), ("u2", 2, 65535, True), ("f4", 4, 1, True), ("u1", 4, 254, False), ("u1", 3, 255, False)],
+)  # fmt: skip
+def test_alpha_that_is_opaque_everywhere_is_told_as_such(
+    dtype: str, channels: int, value: int, alpha: bool
+) -> None:
+    image = np.random.default_rng(0).integers(0, 2, (channels, 4, 4, 4)).astype(dtype)
+    image[-1] = value
+    labels = np.arange(64).reshape(4, 4, 4)
+    given = Scene({"in": ArrayVolume(image, "a.png")}, {"out": ArrayVolume(labels)})
+    ports = {"in": InputPatch((2, 2, 2))}, {"out": OutputPatch((2, 2, 2), ImageTarget())}
+    how = "as of alpha that is opaque" if alpha else "nothing to see in it"
+    with pytest.warns(UserWarning, match=f"all values of channel {channels - 1} are .*{how}"):
+        Sampler([given], *ports)

@@ -5,7 +5,9 @@ from against_reference import check_network, errors
 
 from znnpy import load_network
 from znnpy.engine.convolution.direct import correlation
-from znnpy.plan.cost import PLANAR_INPUTS
+from znnpy.geometry import fit
+from znnpy.plan.algorithms.direct import costs
+from znnpy.plan.cost import PLANAR_INPUTS, ConvShape
 
 
 def net(inputs, taps_y=5, function="relu", **more):
@@ -19,12 +21,19 @@ def net(inputs, taps_y=5, function="relu", **more):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What was asked of shapes, and answered."""
-    answers, takes = [], correlation.rows.takes
+    """What was asked of passes, and answered."""
+    answers, filters = [], correlation._filters_rows
     monkeypatch.setattr(
-        correlation.rows, "takes", lambda *shape: answers.append(takes(*shape)) or answers[-1]
+        correlation, "_filters_rows", lambda it: answers.append(filters(it)) or answers[-1]
     )
     return answers
+
+
+def seconds(inputs, out, **more):
+    """Estimated seconds of the first layer's passes."""
+    network = net(inputs, **more)
+    shape = ConvShape.of(network.edges[0], network, fit(network, out), 1)
+    return costs(shape, None)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +50,16 @@ def test_values_and_gradients_on_any_threads(asked, inputs, more):
     bits = [check_network(*case, threads=threads, conv="direct") for threads in (1, 3)]
     assert bits[0] == bits[1]
     assert any(asked)
+    estimated = seconds(inputs, (1, 90, 140), **more)
+    assert estimated["forward"] < estimated["weight"]
 
 
 @pytest.mark.parametrize("more", [{"stride": [1, 1, 2]}, {"sparsity": [1, 2, 1]}, {"taps_y": 1}])
 def test_other_layers_take_every_product(asked, more):
     check_network(net(3, **more), (1, 6, 9), conv="direct")
     assert not any(asked)
+    estimated = seconds(3, (1, 60, 90), **more)
+    assert estimated["forward"] == estimated["weight"]
 
 
 def test_rounding_is_at_most_four_times_that_of_all_products(asked, monkeypatch):

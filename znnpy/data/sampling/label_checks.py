@@ -16,6 +16,9 @@ from znnpy.data.values.sampled_range import looked_at
 from znnpy.data.volume import Array, Triple, Volume, clipped
 from znnpy.errors import VolumeError
 
+MARKS = (
+    2**63
+)  # the least number that no object has: the negative ones, and what they are as unsigned
 # Share of voxels that are labelled: cells that touch fill more than half, with membranes of 0 too.
 FEW = 1 / 4
 HARDLY_ANY = 1 / 50
@@ -78,13 +81,16 @@ def check_labels(
 ) -> None:
     """Raise VolumeError for labels without a target where they count, with their range and a way out.
 
-    Warns where all that count are the same, or, for a mask, none is 0. Of very large volumes evenly spaced slabs are
+    Warns where all that count are the same, or, for a mask, none is 0, and of objects with numbers below 0.
+    Of very large volumes evenly spaced slabs are
     read; `read_taken` checks the rest. Where no label can be wrong, reading ends with the second value. Voxel v of the
     labels is voxel v + shift of the mask.
     """
     check_kind(target, labels)
     if mask is None:
         labels = stored(labels)
+    if target.segmentation and (labels.dtype.kind == "i" or labels.dtype == np.uint64):
+        _warn_of_marks(target, labels, mask, shift)
     seen, read = _Seen(), list(pieces(labels))
     for lower, upper in read:
         values, known = read_counted(target, labels, mask, lower, upper, shift)
@@ -94,6 +100,21 @@ def check_labels(
     seen.refuse(target, labels.name)
     if sum(prod(minus(upper, lower)) for lower, upper in read) == prod(labels.extent):
         seen.doubt(target, labels.name)
+
+
+def _warn_of_marks(target: Target, labels: Volume, mask: Volume | None, shift: Triple) -> None:
+    """Warn of numbers that other programs mark voxels with, -1 above all, and that are objects here; by a part."""
+    for lower, upper in looked_at(labels):
+        values, known = read_counted(target, labels, mask, lower, upper, shift)
+        counted = values[0, known]
+        marks = counted[(counted < 0) | (counted >= MARKS)]
+        if marks.size:
+            warnings.warn(
+                f"{labels.name}: some labels are {marks[0]}, which counts as one object more; where it marks voxels "
+                "that nobody has labelled, name a `mask` that is 0 there, or let them be 0 where nothing is",
+                stacklevel=4,
+            )
+            return
 
 
 def read_taken(

@@ -118,12 +118,19 @@ def _warn_of_constant(volume: Volume) -> None:
         if low == high:
             each = f" of channel {channel}" if volume.channels > 1 else ""
             part = "" if seen.whole else " that were looked at"
-            warnings.warn(
-                f"{volume.name}: all values{each}{part} are {low:g}: there is nothing to see in it; is it the image "
-                "that was meant?",
-                stacklevel=3,
+            why = (
+                ", as of alpha that is opaque everywhere: networks learn nothing of it"
+                if _is_opaque(volume, channel, high)
+                else ": there is nothing to see in it; is it the image that was meant?"
             )
+            warnings.warn(f"{volume.name}: all values{each}{part} are {low:g}{why}", stacklevel=3)
             return
+
+
+def _is_opaque(volume: Volume, channel: int, value: float) -> bool:
+    """Return whether a channel's one value is that of alpha where nothing shows through: pictures keep it last."""
+    most = np.iinfo(volume.dtype).max if volume.dtype.kind in "ui" else 1
+    return channel == volume.channels - 1 in (1, 3) and value == most
 
 
 def _normalisation(numbers: list[Any], mode: Mode, replace: bool) -> Normalisation:

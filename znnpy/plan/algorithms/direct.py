@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.winograd import rows
+
 from znnpy.geometry import voxels
+from znnpy.layers.types import ONCE
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import FEW_IMAGES, LANES_COUNTED, STREAM_RATE, ConvShape, padded
@@ -15,6 +18,8 @@ IMAGES_RATE = 12e9  # bytes/s of feature maps that a pass with few operations re
 # Of forward passes of large patches, which are timed apart from training passes.
 # With few inputs there are few products for each output that is stored.
 PATCH_RATE, FEW_INPUTS_RATE = 170e9, 85e9  # flop/s, idle lanes included
+# Of the time of all products, where voxels along x are made by F(4, 5) (docs/design/winograd.md).
+ROWS_SHARE = 0.55
 
 METHOD = Method("direct")
 # Everything that any layer needs: direct convolution is the fallback for what others refuse.
@@ -59,8 +64,8 @@ def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:
 
 
 def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
-    """Return the estimated seconds by part: all passes take equally long."""
-    return dict.fromkeys(PASSES, direct_seconds(shape))
+    """Return the estimated seconds by part: all passes take equally long, but for forward passes by rows."""
+    return {**dict.fromkeys(PASSES, _seconds(shape, 1.0)), "forward": direct_seconds(shape)}
 
 
 def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
@@ -68,7 +73,8 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
     rate = PATCH_RATE if shape.inputs >= FEW_IMAGES else FEW_INPUTS_RATE
     values = padded(shape.inputs) * voxels(shape.source)
     values += padded(shape.outputs) * voxels(shape.target)
-    return max(direct_flops(shape) / rate, 4 * shape.batch * values / STREAM_RATE)
+    flops = direct_flops(shape) * _share(shape, "forward")
+    return max(flops / rate, 4 * shape.batch * values / STREAM_RATE)
 
 
 def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
@@ -87,5 +93,20 @@ def direct_flops(shape: ConvShape, which: PassName = "forward") -> float:
 
 def direct_seconds(shape: ConvShape, which: PassName = "forward") -> float:
     """Return the seconds of one pass of direct convolution on one core, bound by operations or by memory."""
+    return _seconds(shape, _share(shape, which), which)
+
+
+def _seconds(shape: ConvShape, share: float, which: PassName = "forward") -> float:
     floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
-    return max(direct_flops(shape, which) / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
+    flops = share * direct_flops(shape, which)
+    return max(flops / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
+
+
+def _share(shape: ConvShape, which: PassName) -> float:
+    """Return which part of the time of all products a pass takes: less where it makes voxels along x by rows.
+
+    By sizes alone, as the engine: flat filters with five taps along x, of few inputs that lie planar, dense.
+    """
+    dense = shape.stride == shape.dilation == ONCE and not shape.transposed
+    few = dense and shape.planar and shape.groups == 1 and which == "forward"
+    return ROWS_SHARE if few and rows.takes(shape.inputs, shape.size, shape.target[2]) else 1.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from znnpy.geometry import voxels
 from znnpy.network.types import Triple
-from znnpy.plan.algorithms.direct import direct_seconds
+from znnpy.plan.algorithms import direct
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.cost import (
     CLEAR_RATIO,
@@ -103,8 +103,8 @@ def candidates(shape: ConvShape) -> list[Method]:
     tiles += _taken_if_told(shape)
     # With strides direct convolution is seldom slower than its estimate, and tiles of phases are seldom faster.
     ratio = 1.0 if shape.phases.split else CLEAR_RATIO
-    # `costs` adds up three passes and what they share, so direct convolution counts three times.
-    most = len(PASSES) * direct_seconds(shape) * ratio
+    # Of all passes, as `costs` adds them up.
+    most = sum(direct.costs(shape, None).values()) * ratio
     found = {tile: sum(costs(shape, tile).values()) for tile in tiles}
     # With many channels spectra of filters for large tiles take long to time, and far more memory than the chosen
     # plan.
