@@ -1,4 +1,4 @@
-"""Weight gradient of filters with five taps along x by minimal filtering along x alone: few planar inputs, many outputs.
+"""Weight gradient of five taps along x by minimal filtering along x alone: few planar inputs, many outputs.
 
     dg = G' [(A y) * (B' d)]    the transpose of F(4, 5) of `rows`, with its places: eight products instead of twenty
 

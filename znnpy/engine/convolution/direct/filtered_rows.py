@@ -1,4 +1,4 @@
-"""Tasks of weight gradients of few planar inputs and five taps along x by minimal filtering along x (`winograd.rows`)."""
+"""Tasks of weight gradients of few planar inputs and five taps along x by minimal filtering (`winograd.rows`)."""
 
 from __future__ import annotations
 
