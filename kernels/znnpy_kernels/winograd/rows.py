@@ -111,11 +111,8 @@ def target_line(b: ir.IRBuilder, m: Sequence[Value]) -> list[Value]:
         parts = odds if power % 2 else evens
         total = m[0] if power == 0 else m[-1] if power == NEW - 1 else None
         for place, part in zip(PAIRS, parts, strict=True):
-            factor = place**power
-            if total is None:
-                total = b.fmul(part, constant(factor))
-            else:
-                total = multiply_add(b, part, constant(factor), total)
+            factor = constant(place**power)
+            total = b.fmul(part, factor) if total is None else multiply_add(b, part, factor, total)
         found.append(total)
     return found
 
