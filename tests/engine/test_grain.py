@@ -50,6 +50,7 @@ def computed(network, output, monkeypatch, grain, joined, **how):
     monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: grain))
     monkeypatch.setattr(runs, "TASKS_EACH", 1e-9 if joined else 1e9)
     monkeypatch.setattr(runs, "MOST_SECONDS", 1e9)
+    monkeypatch.setattr(runs, "SHORT_SECONDS", 0.0)
     geometry = fit(network, output)
     with Model(network, output, 2, loss="square", **how) as model:
         model.set_parameters(rn.random_parameters(network, 1))

@@ -287,7 +287,8 @@ class SingleEngine:
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
         """Return the address of an array's values: its own if it is borrowed, else that of a copy at `room`."""
         if borrow and array.flags.c_contiguous:
-            return int(array.ctypes.data)
+            # `ctypes` would make an object of Python for it.
+            return int(array.__array_interface__["data"][0])
         self._room(room, array.shape)[...] = array
         return room
 

@@ -19,6 +19,7 @@ CHANNELS = -4  # axis of the channels in (..., channel, z, y, x)
 
 SLACK = 1e-4  # beyond the range, for scales like 0.00392157
 SLACK_OF_SHARES = 0.02  # that they may miss 1 by, as rounded to bytes
+_MOST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,12 @@ class Taken:
             return True
         missed = np.abs(values.sum(axis=CHANNELS) - 1) > SLACK_OF_SHARES
         return not bool((missed if counts is None else missed & (counts != 0)).any())
+
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """The least and the greatest value of float32, and what the sum of a voxel's channels may miss 1 by."""
+        slack = SLACK_OF_SHARES if self.shares else np.inf
+        return max(self.low - SLACK, -_MOST), min(self.high + SLACK, _MOST), slack
 
     def wrong(self, values: Array) -> NDArray[np.bool_]:
         """Where values (..., channel, z, y, x) are not good; of shares that miss 1, the whole voxel."""

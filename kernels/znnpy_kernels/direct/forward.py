@@ -92,6 +92,8 @@ POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
 # Independent sums that hide the latency of multiply-add (4 cycles).
 # Below that a register block waits for its own additions.
 INDEPENDENT = 4
+LINE_FLOATS = 16  # of a cache line
+NEAR_FLOATS = 1 << 13  # of an L1 cache
 
 AT = words(
     "source source_block source_z source_y source_x source_lanes channels taps_z taps_y taps_x "
@@ -183,12 +185,30 @@ class _Block(RegisterBlock):
             source, filters, *sums = carried
             inner = self.inner_of(index)
             here = moved(b, filters, b.mul(number, b.mul(inner, vectors)))
+            with b.if_then(apart):
+                self.ask_lines(moved(b, here, filter_block), LANES * self.outputs * LANES)
+                if self.dense:
+                    positions = len(sums) // self.outputs
+                    self.ask_lines(moved(b, source, source_block), positions * LANES)
             sums = self.channels(inner, unseen, source, here, sums)
+            return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
+
+        # Filters of one tap of the next block lie behind those of its other taps: nothing sees them coming where the
+        # near cache does not hold all.
+        floats = b.mul(filter_block, self.blocks)
+        apart = b.and_(
+            b.icmp_signed(">", taps, word(1)), b.icmp_signed(">", floats, word(NEAR_FLOATS))
+        )
+        whole = self.whole_rows(taps)
+
+        def tap_row(_: Value, carried: list[Value]) -> list[Value]:
+            source, filters, *sums = carried
+            sums = self.channels(b.mul(self.inner, self.taps_x), None, source, filters, sums)
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
 
         def body(index: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
-            inner = self.inner_of(index)
+            inner = self.inner_of(b.add(index, whole))
             # Of dense positions that see no voxels twice filters have one tap.
             tap = partial(self.channels, inner, None if self.dense else unseen)
             sums = self.taps(source, filters, b.mul(inner, vectors), self.taps_x, sums, tap)
@@ -200,8 +220,41 @@ class _Block(RegisterBlock):
 
         sums = when(b, one, sums, taken_alone)
         # Maybe empty: no block where no tap lies inside, or when all are done.
-        rest = b.select(one, word(0), self.blocks)
-        return counted_loop(b, rest, [self.source, filters, *sums], body, maybe_empty=True)[2:]
+        rest = b.select(one, word(0), b.sub(self.blocks, whole))
+        carried = [self.source, filters, *sums]
+        if not self.dense:
+            carried = counted_loop(b, whole, carried, tap_row, maybe_empty=True)
+        return counted_loop(b, rest, carried, body, maybe_empty=True)[2:]
+
+    def whole_rows(self, taps: Value) -> Value:
+        """Return how many blocks' channels and taps lie one behind the other, as those of fully connected layers.
+
+        They are one loop then: one over the channels of each tap alone has but LANES turns.
+        """
+        b = self.builder
+        if self.dense:
+            return word(0)
+        equal = [
+            (taps, self.taps_x),
+            (self.field("tap_x"), word(LANES)),
+            (self.inner, word(LANES)),
+            (self.first, word(0)),
+            (self.x0, word(0)),
+            (self.x1, self.taps_x),
+        ]
+        several = b.icmp_signed(">", self.taps_x, word(1))
+        row = reduce(b.and_, (b.icmp_signed("==", *pair) for pair in equal), several)
+        # The last block may have fewer channels. There are no blocks where no tap lies inside.
+        fewer = b.zext(b.icmp_signed("<", self.inner_last, self.inner), WORD)
+        blocks = b.sub(self.blocks, fewer)
+        some = b.icmp_signed(">", blocks, word(0))
+        return b.select(b.and_(row, some), blocks, word(0))
+
+    def ask_lines(self, place: Value, floats: int) -> None:
+        """Ask for the lines of so many floats."""
+        b = self.builder
+        for first in range(0, floats, LINE_FLOATS):
+            prefetch(b, b.ptrtoint(moved(b, place, first), WORD), write=False, level=1)
 
     def inner_of(self, index: Value) -> Value:
         """Channels, or planar taps, of an input block."""

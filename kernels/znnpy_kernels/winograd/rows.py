@@ -56,7 +56,7 @@ SLOTS = 8  # of the ring: a power of two
 MOST_TAPS_Y = SLOTS
 # Tiles whose sums of two vectors fit the registers.
 TILES = 12 if REGISTERS == 32 else 6
-_LINE = 6 * LANES  # voxels of LANES tiles, and what the last sees behind them
+LINE = 6 * LANES  # voxels of LANES tiles, and what the last sees behind them
 _FILTERS, _RING, _SUMS = (
     POINTS * MOST_ROWS * 2 * LANES,
     SLOTS * MOST_ROWS * POINTS * LANES,
@@ -74,10 +74,10 @@ def filter_matrix() -> Any:
     return np.array([*rows, [0.0] * (TAPS - 1) + [1.0]])
 
 
-_FACTORS = tuple(tuple(float(np.float32(factor)) for factor in row) for row in filter_matrix())
+FACTORS = tuple(tuple(float(np.float32(factor)) for factor in row) for row in filter_matrix())
 
 
-def _constant(value: float) -> ir.Constant:
+def constant(value: float) -> ir.Constant:
     return ir.Constant(VECTOR, [value] * LANES)
 
 
@@ -86,7 +86,7 @@ def _polynomial(b: ir.IRBuilder, values: Sequence[Value], roots: Sequence[float]
     *factors, _ = np.poly(roots)[::-1]
     total = values[len(factors)]
     for value, factor in zip(values, factors, strict=False):
-        total = multiply_add(b, value, _constant(float(factor)), total)
+        total = multiply_add(b, value, constant(float(factor)), total)
     return total
 
 
@@ -98,7 +98,7 @@ def source_line(b: ir.IRBuilder, d: Sequence[Value]) -> list[Value]:
         others = [square for square in squares if square != place**2]
         # Places a and -a have the same even and odd parts.
         even, odd = (_polynomial(b, d[first::2][:3], others) for first in (2, 1))
-        found += [multiply_add(b, odd, _constant(sign * place), even) for sign in (1, -1)]
+        found += [multiply_add(b, odd, constant(sign * place), even) for sign in (1, -1)]
     return [*found, _polynomial(b, d[1::2], squares)]
 
 
@@ -111,11 +111,8 @@ def target_line(b: ir.IRBuilder, m: Sequence[Value]) -> list[Value]:
         parts = odds if power % 2 else evens
         total = m[0] if power == 0 else m[-1] if power == NEW - 1 else None
         for place, part in zip(PAIRS, parts, strict=True):
-            factor = place**power
-            if total is None:
-                total = b.fmul(part, _constant(factor))
-            else:
-                total = multiply_add(b, part, _constant(factor), total)
+            factor = constant(place**power)
+            total = b.fmul(part, factor) if total is None else multiply_add(b, part, factor, total)
         found.append(total)
     return found
 
@@ -125,7 +122,7 @@ def _room(typingctx: Any) -> Any:
     """Address of a task's line, filters, ring and sums, one behind the other, on the kernel's stack."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        floats = _LINE + _FILTERS + _RING + _SUMS
+        floats = LINE + _FILTERS + _RING + _SUMS
         # Not by `alloca_once`, which fills it with zeros for each task, for 0.8 of 2.8 to 20 us: all is written before
         # it is read.
         with builder.goto_entry_block():
@@ -269,13 +266,13 @@ def _make_filters(outputs: int, args: Any, target: int) -> None:
             for point in range(POINTS):
                 total = splat(0.0)
                 for tap in range(TAPS):
-                    factor = splat(_FACTORS[point][tap])
+                    factor = splat(FACTORS[point][tap])
                     total = fma(load(taps + VECTOR_BYTES * tap * outputs), factor, total)
                 store(target + VECTOR_BYTES * ((point * rows + row) * outputs + vector), total)
 
 
 @inlined
-def _make_row(source: int, step: int, channels: int, voxels: int, line: int, target: int) -> None:
+def make_row(source: int, step: int, channels: int, voxels: int, line: int, target: int) -> None:
     """Transform the tiles of one row of voxels of all channels, of which `voxels` exist; others count as 0."""
     for channel in range(channels):
         start = source + 4 * channel * step
@@ -293,7 +290,7 @@ def _make_row(source: int, step: int, channels: int, voxels: int, line: int, tar
 @inlined
 def _strip(outputs: int, args: Any, place: int, z: int, x: int, room: int) -> None:
     """Compute all rows of a task's plane z from voxel x on, LANES tiles at most."""
-    line, filters = room, room + 4 * _LINE
+    line, filters = room, room + 4 * LINE
     ring, sums = filters + 4 * _FILTERS, filters + 4 * (_FILTERS + _RING)
     channels, taps_y, limit = args[AT.channels], args[AT.taps_y], args[AT.limit_y]
     source = args[AT.source] + 4 * (place * args[AT.source_z] + x)
@@ -311,7 +308,7 @@ def _strip(outputs: int, args: Any, place: int, z: int, x: int, room: int) -> No
         while made < first + high:
             slot = ring + VECTOR_BYTES * POINTS * channels * (made & (SLOTS - 1))
             start = source + 4 * made * args[AT.source_y]
-            _make_row(start, args[AT.source_block], channels, width + TAPS - 1, line, slot)
+            make_row(start, args[AT.source_block], channels, width + TAPS - 1, line, slot)
             made += 1
         tile = 0
         for part in range(parts):
@@ -345,7 +342,7 @@ def _strip(outputs: int, args: Any, place: int, z: int, x: int, room: int) -> No
 
 @inlined
 def _rows(outputs: int, args: Any, room: int) -> None:
-    _make_filters(outputs, args, room + 4 * _LINE)
+    _make_filters(outputs, args, room + 4 * LINE)
     for z in range(args[AT.z0], args[AT.z1]):
         for x in range(0, args[AT.width], NEW * LANES):
             _strip(outputs, args, z + args[AT.origin_z], z, x, room)

@@ -53,6 +53,12 @@ def test_each_worker_may_count_on_its_tasks(workers):
     assert max(task.cost for task in made) <= max(runs.MOST_SECONDS, 1e-4)
 
 
+@pytest.mark.parametrize(("workers", "tasks"), [(2, 20), (4, 32), (5, 160)])
+def test_few_workers_have_no_shorter_tasks_than_they_need(workers, tasks):
+    made = in_runs(leaves(1000, 1e-6), workers)
+    assert tasks <= len(made) <= 1.3 * tasks
+
+
 def test_few_or_long_leaves_stay_as_they_are():
     for tasks in (leaves(20), leaves(400, 1.9e-3)):
         assert in_runs(tasks, 2) == tasks

@@ -14,6 +14,7 @@ from dataclasses import replace
 from znnpy.engine.memory.regions import Key, Region
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity, Pass
+from znnpy.plan.partition import FEWEST
 
 MOST_SECONDS = 2e-3
 """Of a run: longer tasks would keep workers waiting at the ends of passes, while 2 ms cost nothing to hand out."""
@@ -21,6 +22,10 @@ TASKS_EACH, TASKS_ALONE = 32, 4
 """Tasks of a pass that each worker may count on: fewer share a pass unevenly, where no other is ready.
 
 A worker alone shares with nobody; four let what follows begin before a pass is complete, while data are in its caches.
+"""
+SHORT_SECONDS, TASKS_SHORT = 5e-5, 8
+"""Of few workers' runs that are shorter than this, a pass has so many for each: each token that one of these tasks
+brings to another is a line of another core's cache.
 """
 
 
@@ -33,15 +38,24 @@ def in_runs(tasks: Sequence[Declared], workers: int, microbatches: int = 1) -> l
     for task in tasks:
         times = 1 if task.what.serves is Pass.UPDATE else microbatches
         passes[_pass(task.what)] += task.cost * times
-    pieces = TASKS_EACH * workers if workers > 1 else TASKS_ALONE
     made, run = list[Declared](), _Run()
     for task in tasks:
-        most = min(MOST_SECONDS, passes[_pass(task.what)] / pieces)
+        most = _longest(passes[_pass(task.what)], workers)
         if not run.takes(task, most):
             made += run.task()
             run = _Run()
         run.add(task)
     return made + run.task()
+
+
+def _longest(seconds: float, workers: int) -> float:
+    """Return how long runs of a pass of so many seconds may be."""
+    if workers == 1:
+        return min(MOST_SECONDS, seconds / TASKS_ALONE)
+    long = seconds / (TASKS_EACH * workers)
+    if workers <= FEWEST:
+        long = max(long, min(SHORT_SECONDS, seconds / (TASKS_SHORT * workers)))
+    return min(MOST_SECONDS, long)
 
 
 def _pass(what: Identity) -> tuple[str | None, Pass]:

@@ -24,6 +24,7 @@ from znnpy_kernels.direct.weight_gradient import (
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.convolution.direct import filtered_rows
 from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
@@ -120,12 +121,16 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
         earlier = _earlier_sums(step, build, edge)
         buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
     pieces = build.parameters[edge.name].pieces
+    together = [range(index, index + 1) for index in range(len(pieces))]
+    if filtered_rows.takes(build, edge, source, gradient):
+        emit, together = filtered_rows.slab_gradient, filtered_rows.by_outputs(pieces)
     # All pieces of a slab follow each other: its planes are in near caches for all but the first.
     for leaf, buffer in zip(leaves, buffers, strict=True):
-        for index, piece in enumerate(pieces):
-            region = buffer.region(index, index + 1)
+        for some in together:
+            piece = filtered_rows.joined(pieces[some.start : some.stop])
+            region = buffer.region(some.start, some.stop)
             place = buffer.address + 4 * piece.start
-            beside = len(pieces) * len(leaves)
+            beside = len(together) * len(leaves)
             emit(step, build, edge, (source, gradient), piece, leaf, place, region, beside)
     what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
     combine_pieces(step, buffers, pieces, what, build.layout.grain)

@@ -1,0 +1,47 @@
+"""Whether all values of a target are such as a loss takes: one look, in compiled code, as it precedes each update."""
+
+from __future__ import annotations
+
+from znnpy_kernels.machine.native import native
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.vectors import (
+    absolute,
+    any_lane,
+    below,
+    lane_numbers,
+    load,
+    load_masked,
+    select,
+    splat,
+    splat_int,
+)
+
+
+@native("int64(int64, int64, int64, int64, float64, float64, float64)")
+def all_taken(
+    values: int,
+    samples: int,
+    channels: int,
+    voxels: int,
+    low: float,
+    high: float,
+    missed: float,
+) -> int:
+    """Return 1 if all float32 values [sample][channel][voxel] lie in low..high, else 0; NaN never does.
+
+    The channels of a voxel sum to 1, but for `missed` at most; infinite: to anything.
+    """
+    least, most, slack = splat(low), splat(high), splat(missed)
+    good = below(LANES)
+    for sample in range(samples):
+        for first in range(0, voxels, LANES):
+            count = min(voxels - first, LANES)
+            beyond = lane_numbers() >= splat_int(count)
+            total = splat(0.0)
+            for channel in range(channels):
+                place = values + 4 * ((sample * channels + channel) * voxels + first)
+                own = load(place) if count == LANES else load_masked(place, below(count))
+                good = good & (((own >= least) & (own <= most)) | beyond)
+                total = total + own
+            good = good & ((absolute(total - splat(1.0)) <= slack) | beyond)
+    return 0 if any_lane(select(good, splat(0.0), splat(1.0)) > splat(0.0)) else 1
