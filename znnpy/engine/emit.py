@@ -172,9 +172,8 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
 
 
 def _emit_early(step: Step, build: Build, node: Node) -> None:
-    for edge in build.layout.network.outgoing(node.name):
-        if is_early(build.layout, edge):
-            _emit_edge_forward(step, build, edge)
+    for edge in build.maps.early.get(node.name, ()):
+        _emit_edge_forward(step, build, edge)
 
 
 def _emit_edge_forward(step: Step, build: Build, edge: Edge) -> None:

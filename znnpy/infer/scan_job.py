@@ -44,6 +44,7 @@ from znnpy.infer.window_sums import kept_planes
 from znnpy.network.folding import fold, folded
 from znnpy.network.joins_as_sums import Sums, joins_as_sums
 from znnpy.network.pooling_first import pooling_first
+from znnpy.network.shortcuts_again import Repeated, shortcuts_again
 from znnpy.network.types import Network
 from znnpy.registry import resolved
 
@@ -60,21 +61,25 @@ def scan_model(
     _refuse_network(weights)
     map_large_arrays()
     sums = joins_as_sums(pooling_first(weights.network))
+    again = shortcuts_again(sums.network)
     # Folded here, a model keeps no copy of what its filters were made of; in float64 it folds by itself.
-    network = folded(sums.network) if config.training.precision == "float32" else sums.network
+    network = folded(again.network) if config.training.precision == "float32" else again.network
     plan = lean_plan(network, fit(network, window), config.training.conv)
     record = plan.to_record()
     with patch_model(config, network, window, record, report=report, lean=True) as model:
-        split = [partial(_split, sums, network, member) for member in members]
+        split = [partial(_changed, (sums, again), network, member) for member in members]
         yield ScanModel(model, split, flips_of(config))
 
 
-def _split(sums: Sums, network: Network, member: Callable[[], Arrays]) -> dict[str, Any]:
-    """Return a member's parameters for `network`, which is that of the sums or what is left when it is folded."""
-    if network is sums.network:
-        return sums.parameters(member())
+def _changed(
+    steps: tuple[Sums, Repeated], network: Network, member: Callable[[], Arrays]
+) -> dict[str, Any]:
+    """Return a member's parameters for `network`, which is that of the last step or what is left when it is folded."""
+    sums, again = steps
     # No name is given to what is folded: it would all be kept until the end.
-    return fold(sums.network, sums.parameters(member()))
+    if network is again.network:
+        return again.parameters(sums.parameters(member()))
+    return fold(again.network, again.parameters(sums.parameters(member())))
 
 
 def _refuse_network(weights: Weights) -> None:

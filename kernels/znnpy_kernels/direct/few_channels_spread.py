@@ -7,6 +7,7 @@ Filters are those packed for a planar source: of the convolution that goes the o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -23,7 +24,15 @@ from znnpy_kernels.direct.correlation import (
 )
 from znnpy_kernels.direct.few_channels import AT, SUMS, FewBlock, position_counts
 from znnpy_kernels.machine.abi import Kernel, kernel
-from znnpy_kernels.simd.codegen import ZERO_VECTOR, Value, by_count, moved, word
+from znnpy_kernels.simd.codegen import (
+    ZERO_VECTOR,
+    Value,
+    by_count,
+    counted_loop,
+    float_pointer,
+    moved,
+    word,
+)
 from znnpy_kernels.simd.lanes import LANES
 
 
@@ -39,6 +48,37 @@ class _Block(FewBlock):
     def store(self, value: Value, place: Value, positions: int) -> None:
         for lane, at in enumerate(self._apart(place, positions)):
             self.builder.store(self.builder.extract_element(value, _lane(lane)), at)
+
+    def input_blocks(self, positions: int) -> list[Value]:
+        """As in `few_channels`, but two blocks at each tap: a lattice has a few taps, and loops over them cost time."""
+        b, taps_x, source_block = self.builder, self.field("taps_x"), self.field("source_block")
+        taps = b.mul(b.mul(self.field("taps_z"), self.field("taps_y")), taps_x)
+
+        def some(count: int) -> Callable[[Value, list[Value]], list[Value]]:
+            width = word(count * LANES)
+
+            def tap(source: Value, filters: Value, sums: list[Value]) -> list[Value]:
+                for block in range(count):
+                    here = moved(b, source, b.mul(source_block, word(block)))
+                    weights = moved(b, filters, block * LANES)
+                    sums = self.add_tap(b.mul(taps, width), here, weights, sums)
+                return sums
+
+            def body(_: Value, carried: list[Value]) -> list[Value]:
+                source, filters, *sums = carried
+                sums = self.taps(source, filters, width, taps_x, sums, tap)
+                beyond = b.mul(b.mul(taps, width), word(self.outputs))
+                source = moved(b, source, b.mul(source_block, word(count)))
+                return [source, moved(b, filters, beyond), *sums]
+
+            return body
+
+        carried = [self.source, float_pointer(b, self.field("filters"))]
+        carried += [ZERO_VECTOR] * (positions * self.outputs)
+        pairs, alone = b.lshr(self.blocks, word(1)), b.and_(self.blocks, word(1))
+        carried = counted_loop(b, pairs, carried, some(2), maybe_empty=True)
+        # The last of an odd number lies alone.
+        return counted_loop(b, alone, carried, some(1), maybe_empty=True)[2:]
 
     def _apart(self, place: Value, positions: int) -> list[Value]:
         b, step = self.builder, self.field("lattice_x")
@@ -118,22 +158,27 @@ def _lattice_row(
     first = lattice_tap(at, apart, lattice, args[AT.taps_x])
     taps = lattice_taps(first, args[AT.skip_x], args[AT.taps_x])
     origin = lattice_place(at, apart, lattice, first)
+    # From the first to the last place at which all taps meet voxels, which need not be looked for one by one.
+    beyond = (taps - 1) * shift
+    low, high = max(0, -beyond), limit - 1 - max(0, beyond)
     x, width = 0, lattice_taps(start, lattice, args[AT.width])
     while x < width:
         positions = min(LANES, SUMS // outputs)
         while positions > width - x:
             positions //= 2
         here = x + origin
-        x0, x1 = taps_inside(here, here, shift, limit, taps)
-        # The same taps for all positions: what others meet lies outside of the row. Between two that meet none some may
-        # meet one, where taps are further apart than the row is long.
         last = here + positions - 1
-        while positions > 1 and (
-            taps_inside(last, last, shift, limit, taps) != (x0, x1)
-            or taps_inside(here, last, shift, limit, taps) != (x0, x1)
-        ):
-            positions //= 2
-            last = here + positions - 1
+        x0, x1 = 0, taps
+        if here < low or last > high:
+            x0, x1 = taps_inside(here, here, shift, limit, taps)
+            # The same taps for all positions: what others meet lies outside of the row. Between two that meet none
+            # some may meet one, where taps are further apart than the row is long.
+            while positions > 1 and (
+                taps_inside(last, last, shift, limit, taps) != (x0, x1)
+                or taps_inside(here, last, shift, limit, taps) != (x0, x1)
+            ):
+                positions //= 2
+                last = here + positions - 1
         place = 4 * (start + x * lattice)
         _register_block(
             outputs,

@@ -8,6 +8,7 @@ from functools import partial
 from znnpy_kernels.direct.forward import gradient_halo
 
 from znnpy.engine.memory.arena import Replica
+from znnpy.engine.memory.early_edges import early_edges
 from znnpy.engine.memory.layout import Layout, wider
 from znnpy.engine.memory.regions import Name, Use
 from znnpy.engine.memory.tensor_aliases import (
@@ -44,6 +45,7 @@ class FeatureMaps:
     unless the backward pass needs the sum as well; edges that fill whole blocks of a concat node write into these;
     an identity that is not the first is its source's activation. `gradients`: of the loss by a node's value, later by
     the sum of its edges. `backward`: each edge's gradient by its source; for such an identity its target's gradient.
+    `early`: by node the edges whose outputs are made once it has its values, before their targets' turn.
     """
 
     cut: int
@@ -52,11 +54,12 @@ class FeatureMaps:
     contributions: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
     backward: dict[str, Tensor] = field(default_factory=dict)
+    early: dict[str, tuple[Edge, ...]] = field(default_factory=dict)
 
 
 def reserve_feature_maps(replica: Replica, layout: Layout) -> FeatureMaps:
     """Reserve all tensors of a forward pass, and of the backward pass when training."""
-    maps = FeatureMaps(layout.cut)
+    maps = FeatureMaps(layout.cut, early=early_edges(layout))
     # Backwards: a concat node's memory is reserved before the nodes that lie in it.
     for node in reversed(layout.network.nodes):
         if not layout.stays_planar(node.name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -343,6 +344,7 @@ def _band_pieces(parameter: Parameter, band: Band) -> tuple[Piece, ...]:
     return _pieces(_exchanged(shape) if parameter.exchanged else shape, LANES)
 
 
+@lru_cache(maxsize=64)  # layers of one shape share them: a deep net has tens of thousands
 def _pieces(shape: tuple[int, ...], source_lanes: int) -> tuple[Piece, ...]:
     if len(shape) == 1:
         # One float a channel, padded to whole vectors; a piece is a block, as tasks of nodes take

@@ -39,9 +39,9 @@ def adds(layout: Layout, edge: Edge) -> bool:
 
 
 def is_early(layout: Layout, edge: Edge) -> bool:
-    """Return whether an edge is computed as soon as its source is there: others will add to it.
+    """Return whether an edge is computed before its target's turn (`early_edges`): others will add to it.
 
-    So its source lives no longer than its other readers need it.
+    So its source need not live until then.
     """
     incoming = layout.network.incoming(edge.target)
     return edge is first_of(incoming) and _add_up(layout, incoming)
