@@ -13,8 +13,8 @@ Argument words: those of `planes`, and
 
     filters                     of `filters`
 
-Tasks may run concurrently if their tiles are disjoint. Scratch of a worker, `scratch_floats`, in this order: voxels
-of a row of one tile that reaches beyond the source, or its outputs; places of the tiles; points of a column of
+Tasks may run concurrently if their tiles are disjoint. Scratch of a worker, `scratch_floats`, in this order: places of
+the tiles; voxels of a row of one tile that reaches beyond the source, or its outputs; points of a column of
 all blocks [block][point][tile][lane], in which place their products follow; the ring of transformed rows
 [block][column][row][tile][lane], whose first rows their outputs replace. Where the y axis has one tap, rows of the
 ring are points (`within_ring`): products replace them, or follow in blocks of their own.
@@ -31,6 +31,7 @@ from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
+from znnpy_kernels.winograd.flat import FLAT, flat_bytes, flat_march
 from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -47,7 +48,7 @@ from znnpy_kernels.winograd.planes import (
     transform,
 )
 from znnpy_kernels.winograd.products import (
-    ROWS,
+    GROUP,
     compiled_odd_bytes,
     compiled_room,
     multiply,
@@ -59,9 +60,6 @@ from znnpy_kernels.winograd.runs import finish_run, transform_run, whole_run
 from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "filters")
-# Two register blocks of products: with more tiles, points and filters of a column leave the L1 cache
-# (docs/design/winograd.md, *One pass*); with fewer, filters are read more often.
-GROUP = 2 * ROWS[0]  # most tiles at once
 PLACES_BYTES = places_bytes(GROUP)
 # Steps from row to row, from point to point of a column and, below, from column to column of a ring of rows, for one
 # block of channels: the last two odd numbers of lines, so that they do not fall on one set of the caches.
@@ -94,6 +92,8 @@ _within_ring = inlined(within_ring)
 def scratch_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer with filters of so many taps."""
     form, blocks = FORMS[taps], (-(-inputs // LANES), -(-outputs // LANES))
+    if taps in FLAT:
+        return flat_bytes(form, *blocks) // 4
     ring, within = plane(form) * odd_bytes(form.points_y * GROUP), within_ring(form, blocks[1])
     points = 0 if within else form.points_y * POINT * room(*blocks)[0]
     # The ring has a place for each block of inputs, into which outputs come later: as many as either needs.
@@ -141,6 +141,7 @@ def _rows(
 def _columns(
     form: Any,
     args: Any,
+    filters: int,
     places: Any,
     count: int,
     y: int,
@@ -160,16 +161,14 @@ def _columns(
     # its 6 points.
     for number in range(compiled_plane(form)):
         here = ring + number * _column(form)
-        filters = (
-            # Filters are [z][x][y], so the points of a column lie one behind the other.
-            args[AT.filters] + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
-        )
+        # Filters are [z][x][y], so the points of a column lie one behind the other.
+        weights = filters + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
         before = number * many * turns_of(args[AT.blocks])
         early = (form, args, places, seen, y, before, pieces[0], pieces[1])
         if _within_ring(form, args[AT.blocks]):
-            counts = args[AT.inputs], args[AT.blocks]
+            counts, behind = (args[AT.inputs], args[AT.blocks]), start * ring_step
             multiply_blocks(
-                1, counts[0], counts[1], count, filters, here, SLOT, ring_step, start, 0, early
+                1, counts[0], counts[1], count, weights, here, SLOT, ring_step, behind, 0, early
             )
             continue
         for block in range(cover(args[AT.inputs], LANES)):
@@ -178,7 +177,7 @@ def _columns(
                 by = tile * VECTOR_BYTES
                 source_depth(form, source + by, first, SLOT, target + by, POINT)
         multiply(
-            many, args[AT.inputs], args[AT.blocks], count, filters, points, POINT, start, 0, early
+            many, args[AT.inputs], args[AT.blocks], count, weights, points, POINT, start, 0, early
         )
         # In the place of their first rows: what came from there is in `points` by now.
         for block in range(args[AT.blocks]):
@@ -189,9 +188,9 @@ def _columns(
 
 
 @inlined
-def _march(form: Any, args: Any, places: Any, count: int, scratch: int) -> None:
+def _march(form: Any, args: Any, filters: int, places: Any, count: int, scratch: int) -> None:
     """Compute all tiles along y of a group: two of six rows are those of the tile before."""
-    points = scratch + compiled_loose_bytes(form) + PLACES_BYTES
+    points = scratch + compiled_loose_bytes(form)
     most, start = compiled_room(cover(args[AT.inputs], LANES), args[AT.blocks])
     ring, step = points, args[AT.dilation_y]
     if not _within_ring(form, args[AT.blocks]):
@@ -217,28 +216,28 @@ def _march(form: Any, args: Any, places: Any, count: int, scratch: int) -> None:
                 here = ring + (first + row) % form.points_y * SLOT
                 _rows(form, args, places, count, made, seen, scratch, here)
             if more:
-                _columns(form, args, places, count, y, first, points, start, ring)
+                _columns(form, args, filters, places, count, y, first, points, start, ring)
             tile, y, before = tile + step, y + form.new_y * step, more
             more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 
 
 def _winograd(taps: Triple) -> Kernel:
     """Return the kernel for filters of so many taps along z, y, x."""
-    form = FORMS[taps]
+    form, march = FORMS[taps], flat_march if taps in FLAT else _march
 
     @kernel(AT, name=f"winograd{name_of(taps)}")
     def winograd(args: Any, worker: int) -> None:
         """Correlation of channels with filters, bias and transfer. Words: see the module."""
         clear_bias_gradient(args)
         scratch = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-        places, total = longs(scratch + compiled_loose_bytes(form)), tiles_inside(form, args)
+        places, total = longs(scratch), tiles_inside(form, args)
         # Of equal size within one: no group has but few tiles, for which all filters would be read.
         groups, group, count = cover(total, GROUP), 0, 0
         for number in range(along_zx(form, args)):
             count = place(form, args, number, places, count)
             # The place comes first: only tiles inside count, and a group ends when it has its share.
             if count and count == (group + 1) * total // groups - group * total // groups:
-                _march(form, args, places, count, scratch)
+                march(form, args, args[AT.filters], places, count, scratch + PLACES_BYTES)
                 group, count = group + 1, 0
 
     return winograd

@@ -21,11 +21,14 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
-from znnpy_kernels.winograd.forms import Axis, axes_of
+from znnpy_kernels.winograd.forms import TAPS, Axis, axes_of
 from znnpy_kernels.winograd.line_transforms import (
+    SOURCE_ROWS,
     Line,
+    Rows,
     _at,
     _constant,
+    _rows,
     filter_matrix,
     gradient_line,
     source_line,
@@ -82,8 +85,11 @@ def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0) -> Any:
     return intrinsic(along)
 
 
-def _plane_of(line: Line, count: Count) -> Any:
-    """The intrinsic `(form, source, step_y, step_x, target, target_step)`: a plane of vectors, transformed."""
+def _plane_of(line: Line, count: Count, together: dict[int, Rows]) -> Any:
+    """The intrinsic `(form, source, step_y, step_x, target, target_step)`: a plane of vectors, transformed.
+
+    `together`: rows that are made at once, by the taps along y.
+    """
 
     def plane(
         typingctx: Any,
@@ -95,17 +101,20 @@ def _plane_of(line: Line, count: Count) -> Any:
         target_step: Any,
     ) -> tuple[Signature, Any]:
         _, high, wide = (count(axis) for axis in axes_of(form))
+        groups = together[axes_of(form)[1].taps]
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, step_x, target, target_step) = builder, args
             rows = [b.add(source, b.mul(step_y, word(y))) for y in range(high)]
-            columns = [
-                line(b, [load_vector(b, _at(b, row, x, step_x)) for row in rows])
-                for x in range(wide)
-            ]
-            made = [value for row in zip(*columns, strict=True) for value in line(b, list(row))]
-            for number, value in enumerate(made):
-                store_vector(b, value, _at(b, target, number, target_step))
+
+            def column(x: int) -> list[Value]:
+                return [load_vector(b, _at(b, row, x, step_x)) for row in rows]
+
+            number = 0
+            for made in groups:
+                for value in _rows(b, line, made, wide, column):
+                    store_vector(b, value, _at(b, target, number, target_step))
+                    number += 1
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 5), codegen
@@ -121,7 +130,9 @@ def _new(axis: Axis) -> int:
     return axis.new
 
 
-gradient_plane, filter_plane = _plane_of(gradient_line, _new), _plane_of(filter_line, _points)
+# Points of six rows by pairs of the same sums, as those of voxels: all of them at once do not fit 16 registers.
+gradient_plane = _plane_of(gradient_line, _new, SOURCE_ROWS)
+filter_plane = _plane_of(filter_line, _points, {TAPS: ((0, 1, 2),), 1: ((0,),)})
 filter_depth, filter_height, filter_width = (_line_of(filter_line, _points, n) for n in range(3))
 # Of points that lie tile by tile, for which stores would wait: those of the next tile are asked for.
 source_column = _line_of(source_line, _points, ahead=VECTOR_BYTES)

@@ -38,7 +38,7 @@ from znnpy_kernels.simd.codegen import (
     when,
     word,
 )
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.forms import TAPS, Axis, axes_of
 
 # LOW * HIGH = 1 keeps the magnitudes of powers near 1: see docs/design/winograd.md, *Rounding*.
@@ -275,6 +275,46 @@ def source_plane_of(axes: tuple[int, int]) -> Any:
     return intrinsic(source_plane)
 
 
+def dense_source_plane_of(step: int) -> Any:
+    """The intrinsic `(form, source, step_y, target)`: a plane of voxels that lie side by side along x.
+
+    Transformed along x and y, to vectors `step` bytes from each other, [x][y]. What is known while code is made is part
+    of addresses: with 36 of them on the stack a plane takes twice as long.
+    """
+
+    def source_plane(
+        typingctx: Any, form: Any, source: Any, step_y: Any, target: Any
+    ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, (1, 2))
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, source, step_y, target) = builder, args
+            rows, target = _near_rows(b, source, step_y, high.points), _kept(b, target)
+
+            def row(y: int) -> list[Value]:
+                return [
+                    load_vector(b, _at(b, rows[y], x, VECTOR_BYTES)) for x in range(wide.points)
+                ]
+
+            for made in SOURCE_ROWS[wide.taps]:
+                places = [high.points * x + y for x in made for y in range(high.points)]
+                values = _rows(b, source_line, made, high.points, row)
+                for number, value in zip(places, values, strict=True):
+                    store_vector(b, value, _at(b, target, number, step))
+            return context.get_dummy_value()
+
+        return types.void(form, *[types.int64] * 3), codegen
+
+    return intrinsic(source_plane)
+
+
+def _near_rows(b: ir.IRBuilder, start: Value, step: Value, count: int) -> list[Value]:
+    """Return the addresses of rows, each a register and a multiple of the step that x86 has in its addresses."""
+    step = _kept(b, step)
+    starts = [_kept(b, b.add(start, b.mul(step, word(row)))) for row in range(0, count, 3)]
+    return [b.add(starts[row // 3], b.mul(step, word(row % 3))) for row in range(count)]
+
+
 def slots_of(b: ir.IRBuilder, first: Value, count: int, ring: int) -> list[Value]:
     """Return the numbers of `count` slots of a ring of `ring`, from slot `first` on."""
     numbers = [b.add(first, word(number)) for number in range(count)]
@@ -331,12 +371,12 @@ def _added(b: ir.IRBuilder, sums: list[Value], places: list[Value]) -> list[Valu
     return [b.fadd(load_vector(b, place), it) for it, place in zip(sums, places, strict=True)]
 
 
-def target_plane_of(at: Any) -> Any:
+def target_plane_of(at: Any, axes: tuple[int, int] = (0, 2), dense: int = 0) -> Any:
     """The intrinsic `(form, arguments, bias, values, values_row, source, step, target, step_row, step_column)`.
 
-    New outputs along z and x of a plane of vectors `step` bytes from each other, with the epilogue of
-    `direct.epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`: of y, whose
-    columns lie as far from each other as the target's.
+    New outputs along both `axes` of a plane of vectors `step` bytes from each other, in the order of filters' points
+    (z, x, y), with the epilogue of `direct.epilogue`; `at`: the kernel's words, `bias`: address of a vector, `values`:
+    of y, whose columns lie as far from each other as the target's.
     """
 
     def target_plane(
@@ -352,20 +392,24 @@ def target_plane_of(at: Any) -> Any:
         step_row: Any,
         step_column: Any,
     ) -> tuple[Signature, Any]:
-        high, wide = _pair(form, (0, 2))
+        high, wide = _pair(form, axes)
+        along_row, along_column = (wide.points, 1) if axes[0] == 0 else (1, high.points)
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, arguments, bias, values, values_row, *others) = builder, args
             source, step, target, step_row, step_column = others
 
             def column(x: int) -> list[Value]:
-                numbers = [wide.points * row + x for row in range(high.points)]
+                numbers = [along_row * row + along_column * x for row in range(high.points)]
                 return [load_vector(b, _at(b, source, number, step)) for number in numbers]
 
             def field(name: str) -> Value:
                 return argument(b, arguments, getattr(at, name))
 
             along = _along(b, step_column, wide.new)
+            if dense:
+                along = [word(x * VECTOR_BYTES) for x in range(wide.new)]
+                step, source = word(dense), _kept(b, source)
             together = TARGET_ROWS[high.taps]
             for made in together:
 

@@ -117,6 +117,9 @@ def room(inputs: int, outputs: int) -> Any:
     return (max(inputs, outputs), 0) if outputs <= 2 else (inputs + outputs, inputs)
 
 
+# Tiles of a march at once, two register blocks of products: with more, points and filters of a column leave the L1
+# cache (docs/design/winograd.md, *One pass*); with fewer, filters are read more often.
+GROUP = 2 * ROWS[0]
 compiled_odd_bytes, compiled_room = inlined(odd_bytes), inlined(room)
 
 
@@ -141,7 +144,7 @@ def multiply(
     """
     block = many * point
     multiply_blocks(
-        many, inputs, outputs, count, filters, points, point, block, start, skipped, early
+        many, inputs, outputs, count, filters, points, point, block, start * block, skipped, early
     )
 
 
@@ -155,11 +158,11 @@ def multiply_blocks(
     points: int,
     point: int,
     block: int,
-    start: int,
+    behind: int,
     skipped: int,
     early: Any,
 ) -> None:
-    """Products as `multiply` makes them, of blocks `block` bytes from each other."""
+    """Products as `multiply` makes them, of blocks `block` bytes from each other, `behind` bytes behind their tiles."""
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
     # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
     # other.
@@ -167,7 +170,7 @@ def multiply_blocks(
     together = turns_of(outputs)
     for number in range(many):
         source = points + number * point
-        target = source + start * block
+        target = source + behind
         # Two vectors of outputs at a time, for which a broadcast is used twice.
         for pair in range(outputs // 2):
             for part in range(pairs):
