@@ -65,7 +65,12 @@ def test_other_layers_take_every_product(asked, more):
 
 def test_rounding_is_at_most_four_times_that_of_all_products(asked, monkeypatch):
     case = net(3, function="linear"), (1, 20, 30), "direct"
+    declared, gradient = [], filtered_rows.slab_gradient
+    monkeypatch.setattr(
+        filtered_rows, "slab_gradient", lambda *it: declared.append(it) or gradient(*it)
+    )
     filtered = errors(*case)
+    assert declared
     monkeypatch.setattr(correlation, "_filters_rows", lambda it: False)
     monkeypatch.setattr(filtered_rows, "takes", lambda *layer: False)
     assert any(asked)
