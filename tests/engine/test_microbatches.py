@@ -298,7 +298,8 @@ def test_weight_gradients_add_what_earlier_microbatches_have_left(
     assert of(Part.MICROBATCHES) > left
     assert bool(left) == (count == 33)
     monkeypatch.setattr(weight_gradients, "ranges", lambda rows, _, beside: [(0, rows)])
-    assert (by > of(Part.DIRECT)) == several
+    # Pieces of many microbatches may be taken apart, too, as the grain asks for.
+    assert by > of(Part.DIRECT) or not several
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def test_auto_runs_directly_what_fft_cannot():
 @pytest.mark.parametrize(
     "options",
     [
-        {"conv": "winograd"},
+        {"conv": "strassen"},
         {"precision": "float16"},
         {"loss": "softmaks"},
         {"policy": "random walk"},
