@@ -17,9 +17,8 @@ from znnpy.infer.blocks import Region, triple
 from znnpy.infer.sliding_window import Windows
 
 Float32 = NDArray[np.float32]
-MEANS = (
-    1 << 20
-)  # bytes of means that are handed on at once, while all memory of the engine stands beside them
+MEANS = 1 << 20
+"""Bytes of means that are handed on at once, while all memory of the engine stands beside them."""
 Run = Callable[[Float32], Float32]
 """Returns the values (k, z, y, x) of a window (c, z, y, x); they are read before the next call."""
 

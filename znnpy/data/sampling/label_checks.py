@@ -16,9 +16,8 @@ from znnpy.data.values.sampled_range import looked_at
 from znnpy.data.volume import Array, Triple, Volume, clipped
 from znnpy.errors import VolumeError
 
-MARKS = (
-    2**63
-)  # the least number that no object has: the negative ones, and what they are as unsigned
+# The least number that no object has: the negative ones, and what they are as unsigned.
+MARKS = 2**63
 # Share of voxels that are labelled: cells that touch fill more than half, with membranes of 0 too.
 FEW = 1 / 4
 HARDLY_ANY = 1 / 50
