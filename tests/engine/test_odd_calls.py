@@ -90,7 +90,7 @@ class Odd:
         given = {
             name: self.draw.near(["sgd", "adam", 0.5]) for name in self.draw.some(OPTIMIZER, 3)
         }
-        return f"Optimizer({given})", lambda: Optimizer(**given).hyperparameters(0.1, 1, decay=True)
+        return f"Optimizer({given})", lambda: Optimizer(**given).hyperparameters(0.1, 1)
 
     def loading(self) -> Call:
         given = self.draw.near(NETWORKS)

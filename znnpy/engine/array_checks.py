@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,8 @@ class Given:
         if targets is None:
             targets, weights = self._counting(target, weight)
         for name, array in targets.items():
-            _refuse_target(name, self.losses[name], array, weights.get(name))
+            if name in weights or not _plainly_taken(self._taken[name], array):
+                _refuse_target(name, self.losses[name], array, weights.get(name))
         return self.inputs(x), targets, weights
 
     def _counting(
@@ -95,6 +95,10 @@ class Given:
     @cached_property
     def _target_shapes(self) -> dict[str, tuple[int, ...]]:
         return self._shapes(self.network.outputs, self.geometry.output_shapes)
+
+    @cached_property
+    def _taken(self) -> dict[str, Taken]:
+        return {name: objective.reading.target for name, objective in self.losses.items()}
 
     def _shapes(
         self, nodes: Sequence[Node], shapes: Mapping[str, Triple]
@@ -187,20 +191,21 @@ def _refuse_other(values: Any, what: str) -> None:
         )
 
 
-def _all_taken(taken: Taken, target: Floats, counts: Floats | None) -> bool:
-    """Return whether all values are good; those of most updates, float32 without weights, by compiled code."""
-    if counts is None and target.dtype == np.float32 and target.flags.c_contiguous:
-        samples, channels, *shape = target.shape
-        place = target.__array_interface__["data"][0]
-        return bool(all_taken(place, samples, channels, prod(shape), *taken.bounds))
-    return taken.takes(target, None if counts is None else counts[:, 0])
+def _plainly_taken(taken: Taken, target: Floats) -> bool:
+    """Return whether all values are good, by one quick look in compiled code; False also where it cannot look."""
+    if target.dtype != np.float32 or not target.flags.c_contiguous:
+        return False
+    samples, channels = target.shape[:2]
+    voxels = target.size // (samples * channels)
+    place = target.__array_interface__["data"][0]
+    return bool(all_taken(place, samples, channels, voxels, *taken.bounds))
 
 
 def _refuse_target(name: str, objective: Objective, target: Floats, weight: Floats | None) -> None:
     """Raise ZnnpyError for values that a loss does not take, at voxels whose weight is not 0."""
     counts = None if weight is None else objective.counting(weight, target.shape)
-    # One quick look at all values; which one is wrong is only found out for the message.
-    if _all_taken(objective.reading.target, target, counts):
+    # Few passes over all values; which one is wrong is only found out for the message.
+    if objective.reading.target.takes(target, None if counts is None else counts[:, 0]):
         return
     taken = objective.reading.taken(objective.keys.kind)
     wrong = taken.wrong(target)

@@ -12,15 +12,14 @@ from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
 from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
-from znnpy.engine.memory.staging import SHARE_AT
-from znnpy.engine.memory.tensors import Tensor
+from znnpy.engine.memory.views import dense_of, floats_at, view_of
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import Report
+from znnpy.engine.staged_step import Pairs, StagedStep, microbatch_of
 from znnpy.engine.step_result import KEPT, StepResult, refuse_ticket
 from znnpy.engine.step_tasks import Settings
-from znnpy.engine.tasks.step import added_pairs
 from znnpy.graph import TaskGraph
-from znnpy.network.objectives import Objectives, total_factor
+from znnpy.network.objectives import total_factor
 from znnpy.scheduler.recording import WorkerRecording
 
 
@@ -48,15 +47,12 @@ class SingleEngine:
             settings = replace(settings, party=settings.party.seeing(self._build))
             self.settings = settings
         self._graphs = Graphs(self._build, plan, settings, report)
+        self._factor = total_factor(settings.losses)
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
-        self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
         self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
-        self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
-        self._input_rooms = [
-            [{name: self._view(it) for name, it in own.inputs.items()} for own in step]
-            for step in self._build.staging
+        self._staged = [
+            StagedStep(self._arena, layout, own, settings.losses) for own in self._build.staging
         ]
-        self._stage_constants()
 
     def parameters(self) -> dict[str, Floats]:
         """Return copies of all parameters, by name."""
@@ -104,7 +100,7 @@ class SingleEngine:
         for first in range(0, count, together):
             now = range(first, min(first + together, count))
             for place, microbatch in enumerate(now):
-                self._stage_inputs(0, place, self._microbatch(inputs, microbatch))
+                self._staged[0].stage_inputs(self._microbatch(inputs, microbatch), place)
             # The forward graph was declared with the even step's staging.
             self._build.parity = 0
             self._run_forward([self._microbatch(found, microbatch) for microbatch in now])
@@ -113,7 +109,7 @@ class SingleEngine:
     def staged(self) -> dict[str, Floats]:
         """Return views of the memory from which `run` reads the inputs."""
         self.drain()
-        return dict(self._input_rooms[0][0])
+        return dict(self._staged[0].inputs())
 
     def run(self) -> dict[str, Floats]:
         """Return the output nodes' values for the staged inputs; planar ones are views of the engine's memory."""
@@ -122,7 +118,7 @@ class SingleEngine:
         found = self._empty_outputs(self.layout.batch)
         for name in found:
             if (tensor := self._build.value(name)).lanes == 1:
-                found[name] = self._view(tensor)
+                found[name] = view_of(self._arena, tensor)
         self._run_forward([found])
         return found
 
@@ -131,10 +127,10 @@ class SingleEngine:
     ) -> tuple[StepResult, dict[str, Floats]]:
         """Return loss and gradients without an update; over all ranks, which must call it together."""
         self.drain()
-        self._stage(0, inputs, iteration)
-        self._stage_normalizers(0, self._stage_targets(0, targets, weights, borrow=True))
+        totals = self._stage(0, inputs, targets, weights, borrow=True)
+        self._staged[0].stage_numbers(iteration, totals)
         self._graphs.run("gradients")
-        results = self._results_by_output(0, len(self.layout.numbers))
+        results = self._staged[0].results(len(self.layout.numbers))
         gradients = {
             name: unpack_parameter(parameter, self._flat(parameter.gradient, parameter.floats))
             for name, parameter in self._build.parameters.items()
@@ -143,7 +139,7 @@ class SingleEngine:
         if party := self.settings.party:
             # By the same tree as in an update, so that both have the same bits.
             results, gradients = party.added_pairs(results), party.added_arrays(gradients)
-        return _added(results, self.settings.losses), gradients
+        return _added(results, self._factor), gradients
 
     def submit(
         self,
@@ -164,28 +160,31 @@ class SingleEngine:
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
         if ticket >= STEPS:
-            self.result(ticket - STEPS)  # read before its staging buffers are overwritten
+            self._read(ticket - STEPS)  # before its staging buffers are overwritten
         # Bounded, as a run has millions of updates.
         self._results.pop(ticket - KEPT, None)
-        self._stage(parity, inputs, iteration)
-        self._stage_normalizers(
-            parity, self._stage_targets(parity, targets, weights, borrow=borrow)
-        )
-        self._stage_hyper(parity, learning_rate, iteration)
+        totals = self._stage(parity, inputs, targets, weights, borrow=borrow)
+        hyper = self.settings.optimizer.hyperparameters(learning_rate, iteration + 1)
+        self._staged[parity].stage_numbers(iteration, totals, hyper)
         # Last: from here on tasks read what was staged.
         self._graphs.release("update", parity)
         return ticket
 
     def result(self, ticket: int) -> StepResult:
         """Return loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
-        refuse_ticket(ticket, self._submitted)
         if ticket not in self._results:
+            refuse_ticket(ticket, self._submitted)
             self._graphs.wait_for_loss("update", ticket % STEPS)
+            self._read(ticket)
+        return self._results[ticket]
+
+    def _read(self, ticket: int) -> None:
+        """Keep the result of an update whose loss is known, unless it is kept."""
+        if ticket not in self._results:
             # Ranks have added up all microbatches in the results of their first ones.
             count = 1 if self.settings.party else len(self.layout.numbers)
-            results = self._results_by_output(ticket % STEPS, count)
-            self._results[ticket] = _added(results, self.settings.losses)
-        return self._results[ticket]
+            results = self._staged[ticket % STEPS].results(count)
+            self._results[ticket] = _added(results, self._factor)
 
     def drain(self) -> None:
         """Wait until every submitted update is complete, and keep the results."""
@@ -202,7 +201,8 @@ class SingleEngine:
         """
         self.drain()
         for node, microbatch in self._graphs.node_by_node():
-            if not np.isfinite(self._dense(node, microbatch)).all():
+            tensor = self._build.of(microbatch, 0).value(node)
+            if not np.isfinite(dense_of(self._arena, tensor)).all():
                 return node
         for name, parameter in self._build.parameters.items():
             if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
@@ -227,97 +227,19 @@ class SingleEngine:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
 
-    def _stage_constants(self) -> None:
-        """Stage what losses read and never changes: class weights and tables."""
-        for staging, *_ in self._build.staging:
-            for name, address in staging.classes.items():
-                channels = self.layout.network.node(name).channels
-                objective = self.settings.losses[name]
-                self._room(address, (channels,))[...] = objective.class_weights(channels)
-                table = objective.loss.table(objective.keys)
-                self._room(staging.tables[name], (len(table),), "i8")[...] = table
-
-    def _microbatch(self, arrays: ByName, microbatch: int) -> dict[str, Floats]:
-        """Return views of the samples of one microbatch."""
-        own = slice(microbatch * self.layout.batch, (microbatch + 1) * self.layout.batch)
-        return {name: array[own] for name, array in arrays.items()}
-
-    def _stage_inputs(self, parity: int, microbatch: int, inputs: ByName) -> None:
-        for name, array in inputs.items():
-            self._input_rooms[parity][microbatch][name][...] = array
-
-    def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
+    def _stage(
+        self, parity: int, inputs: ByName, targets: ByName, weights: ByName, *, borrow: bool
+    ) -> Pairs:
+        """Stage arrays; return the sums of weights by output, of all ranks."""
         self._build.parity = parity
-        for microbatch in range(len(self.layout.numbers)):
-            self._stage_inputs(parity, microbatch, self._microbatch(inputs, microbatch))
-        self._room(self._build.staging[parity][0].iteration, (1,), "i8")[0] = iteration
+        own, party = self._staged[parity], self.settings.party
+        own.stage(inputs)
+        totals = own.stage_targets(targets, weights, borrow=borrow)
+        return party.added_pairs(totals) if party else totals
 
-    def _stage_targets(
-        self, parity: int, targets: ByName, weights: ByName, *, borrow: bool
-    ) -> dict[str, tuple[float, float]]:
-        """Stage targets and weights of all microbatches; return by output their total weights."""
-        for name, array in targets.items():
-            # Keeps borrowed arrays alive until the next step of this parity.
-            self._borrowed[parity, name] = (array, weights.get(name)) if borrow else ()
-        totals: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
-        for microbatch, staging in enumerate(self._build.staging[parity]):
-            own = self._microbatch(weights, microbatch)
-            for name, array in self._microbatch(targets, microbatch).items():
-                weight = own.get(name)
-                # Tasks have the address of these two words, not of the arrays, which may lie
-                # elsewhere in each step.
-                places = self._room(staging.places[name], (2,), "i8")
-                places[0] = self._place(array, staging.targets[name], borrow)
-                places[1] = (
-                    0 if weight is None else self._place(weight, staging.weights[name], borrow)
-                )
-                totals[name].append(self.settings.losses[name].total_weights(array, weight))
-        return {name: added_pairs(pairs) for name, pairs in totals.items()}
-
-    def _stage_normalizers(self, parity: int, totals: Mapping[str, tuple[float, float]]) -> None:
-        """Stage the factors by which sums of losses and of wrong voxels become means, from the total weights."""
-        party = self.settings.party
-        totals = party.added_pairs(totals) if party else totals
-        for name, pair in totals.items():
-            room = self._room(self._build.staging[parity][0].normalizers[name], (2,))
-            factor = self.settings.losses[name].factor
-            # Nothing that counts: loss and gradient are 0 rather than NaN.
-            room[...] = [factor / total if total else 0.0 for total in pair]
-
-    def _place(self, array: Floats, room: int, borrow: bool) -> int:
-        """Return the address of an array's values: its own if it is borrowed, else that of a copy at `room`."""
-        if borrow and array.flags.c_contiguous:
-            # `ctypes` would make an object of Python for it.
-            return int(array.__array_interface__["data"][0])
-        self._room(room, array.shape)[...] = array
-        return room
-
-    def _room(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> Floats:
-        """Return a view of staged data; kept, since Python's time between steps keeps a core from running tasks."""
-        key = address, shape, dtype
-        if key not in self._rooms:
-            self._rooms[key] = self._arena.view(address, shape, dtype)
-        return self._rooms[key]
-
-    def _stage_hyper(self, parity: int, learning_rate: float, iteration: int) -> None:
-        staging, optimizer = self._build.staging[parity][0], self.settings.optimizer
-        for address, decay in ((staging.hyper, True), (staging.hyper_biases, False)):
-            values = optimizer.hyperparameters(learning_rate, iteration + 1, decay=decay)
-            self._room(address, (len(values),), "f8")[...] = values
-            share = optimizer.share(iteration + 1)
-            self._room(address + 8 * SHARE_AT, (1,), "f8")[...] = share
-
-    def _results_by_output(self, parity: int, microbatches: int) -> dict[str, tuple[float, float]]:
-        """Return loss and error by output, summed over the first microbatches."""
-        staged = self._build.staging[parity][:microbatches]
-        return {
-            name: added_pairs([self._pair(own.results[name].address) for own in staged])
-            for name in staged[0].results
-        }
-
-    def _pair(self, address: int) -> tuple[float, float]:
-        loss, error = self._room(address, (2,), "f8")
-        return loss, error
+    def _microbatch(self, arrays: ByName, number: int) -> dict[str, Floats]:
+        """Return views of the samples of one microbatch."""
+        return microbatch_of(arrays, number, self.layout.batch)
 
     def _state_keys(self) -> dict[str, tuple[str, int]]:
         return {
@@ -332,7 +254,7 @@ class SingleEngine:
         return self._flat(parameter.states[index], parameter.floats)
 
     def _flat(self, address: int, floats: int) -> Floats:
-        return self._arena.view(address, (floats,)).view(np.float32)
+        return floats_at(self._arena, address, floats)
 
     def _empty_outputs(self, samples: int) -> dict[str, Floats]:
         """Return arrays for the values of outputs, (batch, channel, z, y, x)."""
@@ -343,11 +265,8 @@ class SingleEngine:
 
     def _run_forward(self, outputs: Sequence[ByName]) -> None:
         """Run the forward pass of what is staged; fill the arrays of each microbatch with the values of outputs."""
-        for place, staged in enumerate(self._build.staging[0]):
-            own = outputs[place] if place < len(outputs) else {}
-            for name, address in staged.outputs.items():
-                array = own.get(name)
-                self._room(address, (1,), "i8")[0] = 0 if array is None else array.ctypes.data
+        for place in range(self._staged[0].microbatches):
+            self._staged[0].show_outputs(outputs[place] if place < len(outputs) else {}, place)
         # Tasks that an interrupt leaves running still write there: until the next pass has waited for them.
         self._filled = outputs
         self._graphs.run("forward")
@@ -357,38 +276,12 @@ class SingleEngine:
                 tensor = self._build.of(place, 0).value(name)
                 # What is seen as it lies is there already.
                 if tensor.lanes == 1 and array.ctypes.data != tensor.address:
-                    array[...] = self._view(tensor)
-
-    def _dense(self, node: str, microbatch: int = 0) -> Floats:
-        """Return a copy of a node's feature map, (batch, channel, z, y, x), as last computed."""
-        tensor = self._build.of(microbatch, 0).value(node)
-        view = self._view(tensor)
-        if tensor.lanes == 1:
-            return view.copy()
-        shape = (tensor.batch, tensor.blocks * tensor.lanes, *tensor.shape)
-        # (batch, block, z, y, x, lane): lanes go next to their blocks, so that both together count
-        # channels.
-        planar = np.moveaxis(view, -1, 2).copy().reshape(shape)  # of one voxel it were a view
-        # Idle lanes of the last block are left out.
-        return np.ascontiguousarray(planar[:, : tensor.channels])
-
-    def _view(self, tensor: Tensor) -> Floats:
-        """Return a view of a tensor: (batch, block, z, y, x, lane), or (batch, channel, z, y, x) if planar."""
-        # Strides of the tensor, not of a dense array: there may be a frame between rows, and other
-        # blocks between blocks.
-        shape = [tensor.batch, tensor.blocks, *tensor.shape]
-        strides = [tensor.batch_stride, tensor.block_stride, tensor.z_stride, tensor.y_stride]
-        strides.append(tensor.lanes)
-        if tensor.lanes > 1:
-            shape.append(tensor.lanes)
-            strides.append(1)
-        # One float to begin at; the strides lead to all others within the tensor's buffer.
-        whole = self._flat(tensor.address, 1)
-        return np.lib.stride_tricks.as_strided(whole, shape, [4 * stride for stride in strides])
+                    array[...] = view_of(self._arena, tensor)
 
 
-def _added(results: Mapping[str, tuple[float, float]], losses: Objectives) -> StepResult:
-    """Return loss and error of all outputs together."""
-    totals, errors = zip(*results.values(), strict=True)
-    each = {name: float(loss) for name, (loss, _) in results.items()}
-    return StepResult(float(sum(totals)), float(sum(errors)) / total_factor(losses), each)
+def _added(results: Mapping[str, tuple[float, float]], factor: float) -> StepResult:
+    """Return loss and error of all outputs together; `factor`: the sum of those of the outputs."""
+    loss = error = 0.0
+    for own, wrong in results.values():
+        loss, error = loss + own, error + wrong
+    return StepResult(loss, error / factor, {name: loss for name, (loss, _) in results.items()})

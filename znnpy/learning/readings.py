@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Taken:
         missed = np.abs(values.sum(axis=CHANNELS) - 1) > SLACK_OF_SHARES
         return not bool((missed if counts is None else missed & (counts != 0)).any())
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[float, float, float]:
         """The least and the greatest value of float32, and what the sum of a voxel's channels may miss 1 by."""
         slack = SLACK_OF_SHARES if self.shares else np.inf

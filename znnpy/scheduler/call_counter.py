@@ -23,8 +23,7 @@ class Releases:
         """Call the function and count the call, in one call of C within which no signal handler runs."""
         # `map` and `zip` run within `extend`: the function is called and its number drawn before Python code,
         # and so a signal handler, can run again.
-        once = ((argument,) for argument in arguments)
-        self._last.extend(zip(map(function, *once), self._numbers, strict=False))
+        self._last.extend(zip(map(function, *zip(arguments)), self._numbers, strict=False))
 
     @property
     def number(self) -> int:

@@ -85,7 +85,8 @@ class Executor(Closing):
         self._running()
         with self._release_lock:
             # Made at the first release of a phase, under the lock: two threads must not count in two of them.
-            releases = self._releases.setdefault(phase, Releases())
+            if (releases := self._releases.get(phase)) is None:
+                releases = self._releases.setdefault(phase, Releases())
             releases.call(native.release.compile(), self._running().address, phase)
 
     def released(self, phase: int) -> int:

@@ -5,7 +5,7 @@ The formulas are in `learning/optimizers.py`, the kernels in `znnpy_kernels.laye
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from znnpy.aliases import canonical
 from znnpy.config import check_section
 from znnpy.config.problems import suggestion
 from znnpy.config.training_section import TrainingSection
-from znnpy.engine.memory.staging import HYPER_WORDS
+from znnpy.engine.memory.staging import SHARE_AT
 from znnpy.errors import PlanError, ZnnpyError
 from znnpy.fields import Bool, Fraction, Strict
 from znnpy.learning.optimizers import (
@@ -147,21 +147,29 @@ class Optimizer:
         """Weight decay of filters, 0 for kinds without."""
         return float(getattr(self.keys, "weight_decay", 0.0))
 
-    def hyperparameters(self, learning_rate: float, update: int, *, decay: bool) -> list[float]:
-        """Return the numbers that the kernel reads, in its order, for update number `update`, counted from 1."""
-        now = Now(learning_rate, update, self.weight_decay if decay else 0.0, self.decoupled)
-        values = [float(value) for value in self.entry.hyper(self.keys, now)]
-        # Staging has room for so many, the last one for the average; an entry from outside may want
-        # more.
-        if len(values) >= HYPER_WORDS:
-            raise PlanError(
-                f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {HYPER_WORDS - 1} fit"
-            )
-        return values
+    def hyperparameters(
+        self, learning_rate: float, update: int
+    ) -> tuple[Sequence[float], Sequence[float]]:
+        """Return what kernels read in update number `update`, counted from 1: for filters, and for all else.
 
-    def share(self, update: int) -> float:
-        """Return the share by which the average moves in update number `update`, counted from 1; 0 without one."""
-        return 0.0 if self.ema is None else average_share(self.ema, update)
+        HYPER_WORDS numbers each: the optimiser's own in its kernel's order, zeros, and the share of the average.
+        """
+        decay = self.weight_decay
+        filters = self._words(Now(learning_rate, update, decay, self.decoupled))
+        # Nothing but filters decays.
+        return filters, self._words(
+            Now(learning_rate, update, 0.0, self.decoupled)
+        ) if decay else filters
+
+    def _words(self, now: Now) -> list[float]:
+        values = [float(value) for value in self.entry.hyper(self.keys, now)]
+        # The last is for the average; an entry from outside may want more.
+        if len(values) > SHARE_AT:
+            raise PlanError(
+                f"optimizer {self.kind}: its kernel reads {len(values)} numbers; at most {SHARE_AT} fit"
+            )
+        share = 0.0 if self.ema is None else average_share(self.ema, now.update)
+        return [*values, *(0.0 for _ in range(SHARE_AT - len(values))), share]
 
 
 def _checked(entry: OptimizerKind, numbers: Mapping[str, Any]) -> OptimizerKeys:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from struct import calcsize
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.layout import Layout
@@ -21,6 +22,9 @@ HYPER_WORDS = 16
 """Numbers that the kernels of an update read: the optimiser's, and last the share by which averages move."""
 SHARE_AT = HYPER_WORDS - 1
 
+NUMBERS = f"={2 * HYPER_WORDS}dq"
+"""How the numbers that all microbatches share lie, as `struct` writes it; two float32 for each output follow."""
+
 
 @dataclass(frozen=True)
 class Staging:
@@ -28,12 +32,13 @@ class Staging:
 
     Numbers are addresses. `inputs`: planar (batch, channel, z, y, x), used in place as the input nodes' activations,
     padding included. `targets`, `weights`: by output node, where planar arrays are copied to. `places`: by output, two
-    int64 addresses from which its loss reads target and weight (0: all 1). `outputs`: by output, an int64, the address
-    of the planar array to which a forward pass copies its values (0: none). `results`: by output, two float64, loss
-    and error. All microbatches of a step have the rest in common. `normalizers`: by output, two float32 by which the
-    sums of losses and of wrong voxels are multiplied. `classes`: a float32 weight for each channel of an output;
-    `tables`: three int64 for each channel. `hyper`, `hyper_biases`: float64 numbers of the optimiser for filters and
-    for all else. `iteration`: one int64. `given`: the buffer that stands for all that Python fills beside inputs.
+    int64 addresses from which its loss reads target and weight (0: all 1), side by side. `outputs`: by output, an
+    int64, the address of the planar array to which a forward pass copies its values (0: none). `results`: by output,
+    two float64, loss and error. All microbatches of a step have the rest in common. Side by side, as NUMBERS says:
+    `hyper`, `hyper_biases`, float64 numbers of the optimiser for filters and for all else; `iteration`, one int64;
+    `normalizers`, by output, two float32 by which the sums of losses and of wrong voxels are multiplied. `classes`: a
+    float32 weight for each channel of an output; `tables`: three int64 for each channel. `given`: the buffer that
+    stands for all that Python fills beside inputs.
     """
 
     inputs: dict[str, Tensor]
@@ -82,27 +87,29 @@ def _buffers(staging: Staging) -> list[Buffer]:
 def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
     """Reserve the staging of the even or odd step, by microbatch; targets and weights only for training."""
     network, reserve = layout.network, partial(arena.reserve, use=STAGED)
-    # First, and so the beginning of all: two sets, since weight decay is for filters alone; tasks read them by
-    # address, so a new learning rate changes no task.
-    hyper, hyper_biases, iteration = reserve(2 * HYPER_WORDS), reserve(2 * HYPER_WORDS), reserve(2)
     outputs = network.outputs if layout.training else ()
+    # First, and so the beginning of all: two sets of hyperparameters, since weight decay is for filters alone; tasks
+    # read them by address, so a new learning rate changes no task.
+    hyper = reserve(calcsize(NUMBERS) // 4 + 2 * len(outputs))
+    hyper_biases, iteration = hyper + 8 * HYPER_WORDS, hyper + 16 * HYPER_WORDS
+    factors = hyper + calcsize(NUMBERS)
     sizes = {
         node.name: dense_floats(layout.batch, node.channels, layout.shape(node.name))
         for node in outputs
     }
-    normalizers = {name: reserve(2) for name in sizes}
+    normalizers = {name: factors + 8 * index for index, name in enumerate(sizes)}
     classes = {node.name: reserve(node.channels) for node in outputs}
     # Three int64 a channel are six floats; float64 and int64 take two floats each below, too.
     tables = {node.name: reserve(6 * node.channels) for node in outputs}
     given = Buffer(Name(STAGED, which=(parity,)), filled=Filled.OUTSIDE)
 
     def of(which: tuple[int, int]) -> Staging:
+        places = reserve(4 * len(sizes))  # two addresses each
         return Staging(
             {node.name: _input(arena, layout, node, which) for node in network.inputs},
             {name: reserve(size) for name, size in sizes.items()},
             {name: reserve(size) for name, size in sizes.items()},
-            # Two addresses.
-            {name: reserve(4) for name in sizes},
+            {name: places + 16 * index for index, name in enumerate(sizes)},
             {node.name: reserve(2) for node in network.outputs},
             {name: arena.buffer(Name(RESULTS, name, which), 4) for name in sizes},
             normalizers,
