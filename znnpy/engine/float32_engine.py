@@ -50,6 +50,8 @@ class SingleEngine:
         self._graphs = Graphs(self._build, plan, settings, report)
         self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
         self._borrowed: dict[tuple[int, str], tuple[Floats | None, ...]] = {}
+        # Inputs that are packed where they lie, by parity, microbatch and node.
+        self._sources: dict[tuple[int, int, str], Floats] = {}
         self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
         self._rooms: dict[tuple[int, tuple[int, ...], str], Floats] = {}  # of staged data
         self._input_rooms = [
@@ -104,7 +106,7 @@ class SingleEngine:
         for first in range(0, count, together):
             now = range(first, min(first + together, count))
             for place, microbatch in enumerate(now):
-                self._stage_inputs(0, place, self._microbatch(inputs, microbatch))
+                self._stage_inputs(0, place, self._microbatch(inputs, microbatch), borrow=True)
             # The forward graph was declared with the even step's staging.
             self._build.parity = 0
             self._run_forward([self._microbatch(found, microbatch) for microbatch in now])
@@ -119,6 +121,8 @@ class SingleEngine:
         """Return the output nodes' values for the staged inputs; planar ones are views of the engine's memory."""
         self.drain()
         self._build.parity = 0
+        for name in self._input_rooms[0][0]:
+            self._read_staged(0, 0, name)
         found = self._empty_outputs(self.layout.batch)
         for name in found:
             if (tensor := self._build.value(name)).lanes == 1:
@@ -131,7 +135,7 @@ class SingleEngine:
     ) -> tuple[StepResult, dict[str, Floats]]:
         """Return loss and gradients without an update; over all ranks, which must call it together."""
         self.drain()
-        self._stage(0, inputs, iteration)
+        self._stage(0, inputs, iteration, borrow=True)
         self._stage_normalizers(0, self._stage_targets(0, targets, weights, borrow=True))
         self._graphs.run("gradients")
         results = self._results_by_output(0, len(self.layout.numbers))
@@ -157,17 +161,21 @@ class SingleEngine:
     ) -> int:
         """Start one update once the step before the last is complete; returns its ticket.
 
-        `borrow`: targets and weights are read where they are and must stay until the result is known.
+        `borrow`: arrays are read where they are, if they can be, and must stay until the result is known.
         """
         # Even and odd updates alternate: one is staged while the other runs, so at most STEPS are
         # in flight.
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
+        for name in ("forward", "gradients"):
+            # An interrupt may have left their tasks running, which read the first update's inputs.
+            self._graphs.finish(name, 0)
         if ticket >= STEPS:
             self.result(ticket - STEPS)  # read before its staging buffers are overwritten
         # Bounded, as a run has millions of updates.
         self._results.pop(ticket - KEPT, None)
-        self._stage(parity, inputs, iteration)
+        # Inputs that are packed again later must stay until then.
+        self._stage(parity, inputs, iteration, borrow=borrow and not self._build.again)
         self._stage_normalizers(
             parity, self._stage_targets(parity, targets, weights, borrow=borrow)
         )
@@ -229,6 +237,10 @@ class SingleEngine:
 
     def _stage_constants(self) -> None:
         """Stage what losses read and never changes: class weights and tables."""
+        for parity, step in enumerate(self._build.staging):
+            for microbatch, own in enumerate(step):
+                for name in own.inputs:
+                    self._read_staged(parity, microbatch, name)
         for staging, *_ in self._build.staging:
             for name, address in staging.classes.items():
                 channels = self.layout.network.node(name).channels
@@ -242,14 +254,31 @@ class SingleEngine:
         own = slice(microbatch * self.layout.batch, (microbatch + 1) * self.layout.batch)
         return {name: array[own] for name, array in arrays.items()}
 
-    def _stage_inputs(self, parity: int, microbatch: int, inputs: ByName) -> None:
+    def _stage_inputs(
+        self, parity: int, microbatch: int, inputs: ByName, *, borrow: bool = False
+    ) -> None:
         for name, array in inputs.items():
-            self._input_rooms[parity][microbatch][name][...] = array
+            # What lies planar is read as it is staged, among the zeros of its frame.
+            if borrow and array.flags.c_contiguous and not self.layout.stays_planar(name):
+                # Kept alive until this is staged again.
+                self._sources[parity, microbatch, name] = array
+                place = self._build.staging[parity][microbatch].sources[name]
+                self._room(place, (1,), "i8")[0] = self._address(array)
+            else:
+                self._input_rooms[parity][microbatch][name][...] = array
+                self._read_staged(parity, microbatch, name)
 
-    def _stage(self, parity: int, inputs: ByName, iteration: int) -> None:
+    def _read_staged(self, parity: int, microbatch: int, name: str) -> None:
+        """Let tasks pack what is staged of an input."""
+        staging = self._build.staging[parity][microbatch]
+        self._sources.pop((parity, microbatch, name), None)
+        self._room(staging.sources[name], (1,), "i8")[0] = staging.inputs[name].address
+
+    def _stage(self, parity: int, inputs: ByName, iteration: int, *, borrow: bool) -> None:
         self._build.parity = parity
         for microbatch in range(len(self.layout.numbers)):
-            self._stage_inputs(parity, microbatch, self._microbatch(inputs, microbatch))
+            own = self._microbatch(inputs, microbatch)
+            self._stage_inputs(parity, microbatch, own, borrow=borrow)
         self._room(self._build.staging[parity][0].iteration, (1,), "i8")[0] = iteration
 
     def _stage_targets(
@@ -287,10 +316,14 @@ class SingleEngine:
     def _place(self, array: Floats, room: int, borrow: bool) -> int:
         """Return the address of an array's values: its own if it is borrowed, else that of a copy at `room`."""
         if borrow and array.flags.c_contiguous:
-            # `ctypes` would make an object of Python for it.
-            return int(array.__array_interface__["data"][0])
+            return self._address(array)
         self._room(room, array.shape)[...] = array
         return room
+
+    @staticmethod
+    def _address(array: Floats) -> int:
+        # `ctypes` would make an object of Python for it.
+        return int(array.__array_interface__["data"][0])
 
     def _room(self, address: int, shape: tuple[int, ...], dtype: str = "f4") -> Floats:
         """Return a view of staged data; kept, since Python's time between steps keeps a core from running tasks."""
