@@ -81,11 +81,13 @@ class Case:
 class Tensor:
     """Images in blocks of `lanes`, with gaps between rows, planes and blocks; NaN or guards between."""
 
+    gap = 1  # voxels between rows
+
     def __init__(self, images: int, size: Triple, lanes: int, fill: float, halo: int = 0) -> None:
         z, y, x = size
         self.blocks = -(-images // lanes)
         self.x = lanes
-        self.y = (x + 2 * halo + 1) * lanes
+        self.y = (x + 2 * halo + self.gap) * lanes
         self.z = y * self.y + 2 * lanes
         self.block = z * self.z + 3 * lanes
         self.buffer = np.full(self.blocks * self.block + 5 * lanes + 64, fill, np.float32)

@@ -115,6 +115,7 @@ class SingleEngine:
         """Return the output nodes' values for the staged inputs; planar ones are views of the engine's memory."""
         self.drain()
         self._build.parity = 0
+        self._staged[0].take_inputs()
         found = self._empty_outputs(self.layout.batch)
         for name in found:
             if (tensor := self._build.value(name)).lanes == 1:
@@ -153,12 +154,15 @@ class SingleEngine:
     ) -> int:
         """Start one update once the step before the last is complete; returns its ticket.
 
-        `borrow`: targets and weights are read where they are and must stay until the result is known.
+        `borrow`: arrays are read where they are, if they can be, and must stay until the result is known.
         """
         # Even and odd updates alternate: one is staged while the other runs, so at most STEPS are
         # in flight.
         ticket, parity = self._submitted, self._submitted % STEPS
         self._graphs.finish("update", parity)
+        for name in ("forward", "gradients"):
+            # An interrupt may have left their tasks running, which read the first update's inputs.
+            self._graphs.finish(name, 0)
         if ticket >= STEPS:
             self._read(ticket - STEPS)  # before its staging buffers are overwritten
         # Bounded, as a run has millions of updates.
@@ -233,7 +237,8 @@ class SingleEngine:
         """Stage arrays; return the sums of weights by output, of all ranks."""
         self._build.parity = parity
         own, party = self._staged[parity], self.settings.party
-        own.stage(inputs)
+        # Inputs that are packed again later must stay until then.
+        own.stage(inputs, borrow=borrow and not self._build.again)
         totals = own.stage_targets(targets, weights, borrow=borrow)
         return party.added_pairs(totals) if party else totals
 

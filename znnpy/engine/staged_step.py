@@ -34,7 +34,7 @@ class StagedStep:
     ) -> None:
         shared = staging[0]
         self._batch, self._losses = layout.batch, losses
-        self._parts = [_Part(arena, own) for own in staging]
+        self._parts = [_Part(arena, layout, own) for own in staging]
         # In the order of memory; arrays may come in any other.
         self._outputs = list(shared.normalizers)
         self._numbers = _Packed(arena, shared.hyper, f"{NUMBERS}{2 * len(shared.normalizers)}f")
@@ -55,16 +55,18 @@ class StagedStep:
         """Return views of the memory from which a step reads the inputs of a microbatch."""
         return self._parts[microbatch].inputs
 
-    def stage(self, inputs: ByName) -> None:
-        """Copy the inputs of all microbatches."""
+    def stage(self, inputs: ByName, *, borrow: bool) -> None:
+        """Stage the inputs of all microbatches, where they are if they are borrowed and can be packed from there."""
         for number, own in enumerate(self._each(inputs)):
-            self.stage_inputs(own, number)
+            self._parts[number].stage(own, borrow=borrow)
 
     def stage_inputs(self, inputs: ByName, microbatch: int) -> None:
-        """Copy the inputs of one microbatch."""
-        rooms = self._parts[microbatch].inputs
-        for name, array in inputs.items():
-            rooms[name][...] = array
+        """Stage borrowed inputs of one microbatch."""
+        self._parts[microbatch].stage(inputs, borrow=True)
+
+    def take_inputs(self) -> None:
+        """Let the first microbatch read what lies in `inputs`."""
+        self._parts[0].take()
 
     def stage_targets(self, targets: ByName, weights: ByName, *, borrow: bool) -> Pairs:
         """Stage targets and weights, where they are if they are borrowed; return the sums of weights by output."""
@@ -120,8 +122,15 @@ class StagedStep:
 class _Part:
     """Arrays over the staging of one microbatch; `targets`, `weights`: for what is not borrowed."""
 
-    def __init__(self, arena: Arena, own: Staging) -> None:
+    def __init__(self, arena: Arena, layout: Layout, own: Staging) -> None:
         self.inputs = {name: view_of(arena, tensor) for name, tensor in own.inputs.items()}
+        self._sources = {name: arena.view(it, (1,), "i8") for name, it in own.sources.items()}
+        self._rooms = {name: tensor.address for name, tensor in own.inputs.items()}
+        # What stays planar is read as it is staged, among the zeros of its frame.
+        self._packed = {name for name in own.inputs if not layout.stays_planar(name)}
+        # Kept alive until others are staged.
+        self._borrowed: dict[str, Floats] = {}
+        self.take()
         self.places = _Packed(
             arena, min(own.places.values(), default=0), f"={2 * len(own.places)}q"
         )
@@ -132,7 +141,24 @@ class _Part:
             name: arena.view(it.address, (2,), "f8") for name, it in own.results.items()
         }
 
+    def stage(self, inputs: ByName, *, borrow: bool) -> None:
+        """Stage inputs, where they are if they are borrowed and can be packed from there."""
+        for name, array in inputs.items():
+            if borrow and name in self._packed and array.flags.c_contiguous:
+                self._borrowed[name] = array
+                self._sources[name][0] = _address(array)
+            else:
+                self.inputs[name][...] = array
+                self._sources[name][0] = self._rooms[name]
+
+    def take(self) -> None:
+        """Let a step read what lies in `inputs`."""
+        for name, address in self._rooms.items():
+            self._sources[name][0] = address
+        self._borrowed.clear()
+
     def read(self) -> Pairs:
+        """Return loss and error by output."""
         return {name: (float(pair[0]), float(pair[1])) for name, pair in self._results.items()}
 
 

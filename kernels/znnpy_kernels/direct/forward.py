@@ -116,7 +116,7 @@ def gradient_halo(taps_x: int, dilation_x: int, planar: bool = False) -> int:
     return min((taps_x - 1) * dilation_x, max(*POSITIONS, LANES) - 1)
 
 
-class _Block(RegisterBlock):
+class Block(RegisterBlock):
     """A vector holds LANES output channels of one position: sums [position][vector of channels]."""
 
     def __init__(
@@ -250,11 +250,11 @@ class _Block(RegisterBlock):
         some = b.icmp_signed(">", blocks, word(0))
         return b.select(b.and_(row, some), blocks, word(0))
 
-    def ask_lines(self, place: Value, floats: int) -> None:
+    def ask_lines(self, place: Value, floats: int, *, write: bool = False) -> None:
         """Ask for the lines of so many floats."""
         b = self.builder
         for first in range(0, floats, LINE_FLOATS):
-            prefetch(b, b.ptrtoint(moved(b, place, first), WORD), write=False, level=1)
+            prefetch(b, b.ptrtoint(moved(b, place, first), WORD), write=write, level=1)
 
     def inner_of(self, index: Value) -> Value:
         """Channels, or planar taps, of an input block."""
@@ -328,10 +328,10 @@ def _register_block(
     taps_x: Any,
     positions: Any,
 ) -> tuple[Signature, Any]:
-    """Compute one register block of `positions` <= POSITIONS[outputs - 1] x positions; see `_Block`."""
+    """Compute one register block of `positions` <= POSITIONS[outputs - 1] x positions; see `Block`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        block = _Block(builder, outputs.literal_value, bool(dense.literal_value), list(args[2:-1]))
+        block = Block(builder, outputs.literal_value, bool(dense.literal_value), list(args[2:-1]))
         most = POSITIONS[outputs.literal_value - 1]
         # A case of code for each number of positions up to the most.
         by_count(builder, args[-1], range(1, most + 1), block.emit)

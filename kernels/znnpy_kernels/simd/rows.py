@@ -174,7 +174,7 @@ def embed_rows(args: Any, worker: int) -> None:
 
 
 PACK_IMAGES = words(
-    "source source_image source_z source_y target target_z target_y channels planes rows width",
+    "place source source_image source_z source_y target target_z target_y channels planes rows width",
 )
 
 
@@ -182,14 +182,16 @@ PACK_IMAGES = words(
 def pack_images(args: Any, worker: int) -> None:
     """Pack planar channels [channel][z][y][x] (x contiguous) into one channel block [z][y][x][lane].
 
+    `place`: address of an int64, the address of the planar array, of which `source` counts bytes; 0: of memory.
     `source_image`: floats from channel to channel; `channels`: channels in this block, 1..LANES. The pad lanes are
     written as 0.
     """
     at = PACK_IMAGES
+    array = longs(args[at.place])[0] if args[at.place] else 0
     tile = scratch_tile()
     for z in range(args[at.planes]):
         for y in range(args[at.rows]):
-            source = args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
+            source = array + args[at.source] + 4 * (z * args[at.source_z] + y * args[at.source_y])
             target = args[at.target] + 4 * (z * args[at.target_z] + y * args[at.target_y])
             for x in range(0, args[at.width], LANES):
                 width = min(args[at.width] - x, LANES)

@@ -93,10 +93,15 @@ def test_pack_and_unpack_images(channels: int, width: int) -> None:
     for block, real in blocks_of(channels):
         source = images.whole("source")
         source["source"] += 4 * block * LANES * images.image
-        rows.pack_images.run(
-            **source, **packed.rows("target", block),
-            channels=real, planes=2, rows=3, width=width,
-        )  # fmt: skip
+        # Read where the array lies, or where it is found at that time.
+        first = source.pop("source")
+        found = {"place": np.array([first - 64], np.int64), "source": 64}
+        for where in ({"place": 0, "source": first}, found):
+            packed.view[block] = 7.0
+            rows.pack_images.run(
+                **source, **where, **packed.rows("target", block),
+                channels=real, planes=2, rows=3, width=width,
+            )  # fmt: skip
         target = back.whole("target")
         place, target["target"] = target["target"], 4 * block * LANES * back.image
         for array in (place, 0):  # without an array nothing is written

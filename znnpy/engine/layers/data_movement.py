@@ -20,7 +20,8 @@ from znnpy.plan.cost import MEMORY_RATE
 def pack_input(step: Step, build: Build, name: str) -> None:
     """Declare the tasks that pack a staged planar input into channel blocks, where it cannot be used in place."""
     what = Identity(name, Pass.FORWARD, Part.COPY)
-    _pack(step, build.staged.inputs[name], build.maps.activations[name], (0, 0, 0), what)
+    source, place = build.staged.inputs[name], build.staged.sources[name]
+    _pack(step, source, build.maps.activations[name], (0, 0, 0), what, place)
 
 
 def unpack_output(step: Step, build: Build, name: str) -> None:
@@ -60,20 +61,29 @@ def unpack_output(step: Step, build: Build, name: str) -> None:
 
 
 def _pack(
-    step: Step, source: Tensor, target: Tensor, offset: tuple[int, int, int], what: Identity
+    step: Step,
+    source: Tensor,
+    target: Tensor,
+    offset: tuple[int, int, int],
+    what: Identity,
+    place: int = 0,
 ) -> None:
-    """Declare the tasks that pack planar channels, from an offset (z, y, x) on, into channel blocks."""
+    """Declare the tasks that pack planar channels, from an offset (z, y, x) on, into channel blocks.
+
+    `place`: where the address of an array that lies as `source` does is found at that time; 0: `source` is read itself.
+    """
     for batch in range(target.batch):
         for block in range(target.blocks):
             for low, high in plane_ranges(target, 2):
                 z, _, y, _ = target.box(low, high)
                 first, shift = block * target.lanes, offset[target.cut]
-                place = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
+                first_row = source.at(batch, first, z + offset[0], y + offset[1], offset[2])
                 channels = range(first, first + target.block_channels(block))
                 step.add(
                     pack_images,
                     {
-                        "source": place,
+                        "place": place,
+                        "source": first_row - (source.address if place else 0),
                         "source_z": source.z_stride,
                         "source_y": source.y_stride,
                         **rows_of(target, "target", batch, block, low),

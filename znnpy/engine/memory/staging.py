@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from struct import calcsize
@@ -31,17 +31,19 @@ class Staging:
     """Buffers of one microbatch that Python fills before a step is released and reads after its loss is known.
 
     Numbers are addresses. `inputs`: planar (batch, channel, z, y, x), used in place as the input nodes' activations,
-    padding included. `targets`, `weights`: by output node, where planar arrays are copied to. `places`: by output, two
-    int64 addresses from which its loss reads target and weight (0: all 1), side by side. `outputs`: by output, an
-    int64, the address of the planar array to which a forward pass copies its values (0: none). `results`: by output,
-    two float64, loss and error. All microbatches of a step have the rest in common. Side by side, as NUMBERS says:
-    `hyper`, `hyper_biases`, float64 numbers of the optimiser for filters and for all else; `iteration`, one int64;
-    `normalizers`, by output, two float32 by which the sums of losses and of wrong voxels are multiplied. `classes`: a
-    float32 weight for each channel of an output; `tables`: three int64 for each channel. `given`: the buffer that
-    stands for all that Python fills beside inputs.
+    padding included, or packed into these. `sources`: by input, an int64, the address of the planar array that is
+    packed: these or the caller's. `targets`, `weights`: by output node, where planar arrays are copied to. `places`: by
+    output, two int64 addresses from which its loss reads target and weight (0: all 1), side by side. `outputs`: by
+    output, an int64, the address of the planar array to which a forward pass copies its values (0: none). `results`:
+    by output, two float64, loss and error. All microbatches of a step have the rest in common. Side by side, as
+    NUMBERS says: `hyper`, `hyper_biases`, float64 numbers of the optimiser for filters and for all else; `iteration`,
+    one int64; `normalizers`, by output, two float32 by which the sums of losses and of wrong voxels are multiplied.
+    `classes`: a float32 weight for each channel of an output; `tables`: three int64 for each channel. `given`: the
+    buffer that stands for all that Python fills beside inputs.
     """
 
     inputs: dict[str, Tensor]
+    sources: dict[str, int]
     targets: dict[str, int]
     weights: dict[str, int]
     places: dict[str, int]
@@ -107,6 +109,7 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
         places = reserve(4 * len(sizes))  # two addresses each
         return Staging(
             {node.name: _input(arena, layout, node, which) for node in network.inputs},
+            {node.name: reserve(2) for node in network.inputs},
             {name: reserve(size) for name, size in sizes.items()},
             {name: reserve(size) for name, size in sizes.items()},
             {name: places + 16 * index for index, name in enumerate(sizes)},
@@ -125,7 +128,8 @@ def reserve_staging(arena: Arena, layout: Layout, parity: int) -> list[Staging]:
 
 
 def _input(arena: Arena, layout: Layout, node: Node, which: tuple[int, int]) -> Tensor:
-    return new_tensor(
+    planar = layout.stays_planar(node.name)
+    tensor = new_tensor(
         arena,
         Name(STAGED, node.name, which),
         layout.batch,
@@ -134,6 +138,11 @@ def _input(arena: Arena, layout: Layout, node: Node, which: tuple[int, int]) -> 
         cut=layout.cut,
         lanes=1,
         # A packed input has its frame where it is packed to.
-        frame=layout.frame(node.name) if layout.stays_planar(node.name) else BARE,
+        frame=layout.frame(node.name) if planar else BARE,
         filled=Filled.OUTSIDE,
     )
+    if planar:
+        return tensor
+    # As the caller's arrays lie, which are packed in its place: sample by sample.
+    image = tensor.batch_stride
+    return replace(tensor, batch_stride=node.channels * image, block_stride=image)

@@ -14,6 +14,7 @@ from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
+from znnpy_kernels.direct import one_tap
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
@@ -322,9 +323,24 @@ def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
         return kernels(it.target.channels)
     if not more and _filters_rows(it):
         return rows.KERNELS[panel.count - 1]
+    if _has_one_tap(it):
+        return one_tap.KERNELS[panel.count - 1]
     # Kernels are compiled for the distance of neighbouring voxels: a constant is an immediate
     # operand.
     return forward_kernel(panel.count, it.words["source_x"])
+
+
+def _has_one_tap(it: Correlation) -> bool:
+    """Return whether each voxel of the target is made of one voxel of the source, at the same place."""
+    words, shape = it.words, it.source.shape
+    taps, lattices, origins, limits = (
+        tuple(words[f"{word}_{axis}"] for axis in "zyx")
+        for word in ("taps", "lattice", "origin", "limit")
+    )
+    same = shape == it.target.shape and taps == lattices == ONCE and origins == (0, 0, 0)
+    # Zeros around the source are left out elsewhere.
+    inside = all(limit >= size for limit, size in zip(limits, shape, strict=True))
+    return same and inside and words["source_lanes"] == words["source_x"] == LANES
 
 
 def _filters_rows(it: Correlation) -> bool:

@@ -32,6 +32,7 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.layers.types import BARE
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
@@ -205,6 +206,7 @@ def _slab_gradient(
     # Planar tensors have a block for each channel.
     source_block, block = piece.first_input // source.lanes, piece.first_output // gradient.lanes
     z0, z1, y0, y1 = gradient.box(low, high)
+    first_y, along = 0, gradient.shape[2]
     batch, gradient_z = samples.start, gradient.z_stride
     places = [buffer.address + 4 * piece.start for buffer in earlier]
     kernel, extra, most = _gradient_kernel(
@@ -216,6 +218,8 @@ def _slab_gradient(
         z1, gradient_z, words["source_z"] = len(samples), gradient.batch_stride, source.batch_stride
     if "vectors" in extra:
         del words["source_lanes"]
+    if _follows(edge, source, gradient):
+        first_y, y0, y1, along = y0, 0, 1, (y1 - y0) * along
     width = gradient.channels if few else piece.width
     flops = 2.0 * piece.floats / piece.width * width
     flops *= len(samples) * (high - low) * prod(gradient.shape) / gradient.extent
@@ -229,11 +233,11 @@ def _slab_gradient(
             kernel,
             {
                 **words,
-                "source": source.at(batch, source_block),
+                "source": source.at(batch, source_block, 0, first_y),
                 "channels": piece.inputs,
                 "tap_row0": first,
                 "tap_row1": last,
-                "gradient": gradient.at(batch, block),
+                "gradient": gradient.at(batch, block, 0, first_y),
                 "gradient_block": gradient.block_stride,
                 "gradient_z": gradient_z,
                 "gradient_y": gradient.y_stride,
@@ -241,7 +245,7 @@ def _slab_gradient(
                 "z1": z1,
                 "y0": y0,
                 "y1": y1,
-                "width": gradient.shape[2],
+                "width": along,
                 "target": place,
             },
             what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
@@ -257,6 +261,13 @@ def _slab_gradient(
             ],
             writes=[region.as_strand(first)],
         )
+
+
+def _follows(edge: Edge, source: Tensor, gradient: Tensor) -> bool:
+    """Return whether filters of one tap see rows that lie one behind the other in both: one long row."""
+    alike = edge.size == edge.stride == ONCE and source.shape == gradient.shape
+    dense = all(it.lanes == LANES and it.y_stride == it.row for it in (source, gradient))
+    return alike and dense and source.beyond == BARE
 
 
 def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:

@@ -1,0 +1,85 @@
+"""Inputs that are packed where the caller's arrays lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from model_settings import model_of
+
+from znnpy import load_network
+from znnpy.engine.memory_planning import planned_memory
+from znnpy.network.types import Network
+
+SHAPE = (3, 5, 19)
+
+
+def packed_input() -> Network:
+    """An input of more channels than lie planar."""
+    return load_network(
+        {
+            "nodes": {
+                "input": {"kind": "input", "channels": 37},
+                "a": {"kind": "transfer", "channels": 8, "function": "relu"},
+                "wide": {"kind": "transfer", "channels": 50, "function": "relu"},
+                "b": {"kind": "transfer", "channels": 9},
+            },
+            "edges": {
+                "first": {"kind": "conv", "from": "input", "to": "a", "size": 2},
+                "second": {"kind": "conv", "from": "a", "to": "wide", "size": 1},
+                "third": {"kind": "conv", "from": "wide", "to": "b", "size": 1},
+            },
+        }
+    )
+
+
+def inputs(samples: int, seed: int) -> np.ndarray:
+    shape = (samples, 37, *(size + 1 for size in SHAPE))
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("batch", "microbatch"), [(1, 1), (4, 2)])
+@pytest.mark.parametrize("training", [True, False])
+def test_arrays_of_any_strides(batch: int, microbatch: int, training: bool) -> None:
+    x = inputs(batch, 0)
+    with model_of(packed_input(), SHAPE, batch=batch, microbatch=microbatch, threads=2, seed=1,
+                  training=training) as model:  # fmt: skip
+        wanted = model.forward(x.copy())
+        turned = np.ascontiguousarray(x[..., ::-1])
+        np.testing.assert_array_equal(model.forward(turned[..., ::-1]), wanted)
+        assert not np.array_equal(model.forward(turned), wanted)
+        np.testing.assert_array_equal(model.forward(x), wanted)
+
+
+def test_what_is_staged_is_not_what_was_borrowed() -> None:
+    x, other = inputs(1, 0), inputs(1, 1)
+    with model_of(packed_input(), SHAPE, threads=2, seed=1, training=False) as model:
+        wanted = model.forward(x)
+        model.forward(other)
+        model.staged()["input"][...] = x
+        np.testing.assert_array_equal(model.run()["b"], wanted)
+
+
+@pytest.mark.parametrize("little", [False, True])
+def test_an_array_may_change_once_the_loss_is_known(little: bool) -> None:
+    """Where memory is so short that tasks are repeated for the backward pass, they must not pack it again."""
+    most, found = None, []
+    target = np.random.default_rng(5).standard_normal((1, 9, *SHAPE)).astype(np.float32)
+    if little:
+        with model_of(packed_input(), SHAPE, threads=2, loss="square") as model:
+            settings = replace(model._settings, max_memory=1)
+            most = planned_memory(model._layout, settings).bytes
+    for changed in (False, True):
+        with model_of(packed_input(), SHAPE, threads=2, seed=1, loss="square",
+                      max_memory=most) as model:  # fmt: skip
+            assert bool(model._engine._build.again) == little
+            for seed in range(4):
+                x = inputs(1, seed)
+                model.step(x, target)
+                assert bool(model._engine._staged[seed % 2]._parts[0]._borrowed) != little
+                x[...] = np.nan if changed else x
+            model.drain()
+            found.append(model.parameters)
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][name])
