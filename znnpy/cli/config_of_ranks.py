@@ -66,4 +66,6 @@ def _way_out(places: tuple[str, str]) -> str:
     """Say what to do, by the folders in which both run."""
     rest = "start all ranks with the same file and the same values"
     # Paths of a config count from its folder.
-    return f"; they run in {places[0]} and {places[1]}: {rest}" if len({*places}) > 1 else f"; {rest}"
+    return (
+        f"; they run in {places[0]} and {places[1]}: {rest}" if len({*places}) > 1 else f"; {rest}"
+    )
