@@ -59,6 +59,8 @@ def compile_all(kernels: Iterable[Kernel], processes: int, report: Report | None
         # Before it is asked what is missing: from now on no other process removes any of it.
         hold(kernel.function)
     missing = _missing(wanted)
+    if missing and cache.read_only():
+        raise cache.lacking([made.name for made in missing])
     if missing:
         _compile(missing, processes, report)
     # From disk now; and here what no process could compile, so that the error shows.

@@ -88,3 +88,14 @@ def test_the_key_that_differs_is_told_by_all(config: Path, other: list[str], sai
     found, _ = together((config, line), (config, line), (config, other))
     assert found == [found[0]] * 3
     assert f"rank 2 was started with another config than rank 0: {said}" in found[0]
+
+
+def test_ranks_in_other_folders_are_told_these(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "cwd", lambda: Path(f"/of-{threading.get_ident()}"))
+    line = ["run.directory=run"]
+    found, _ = together((config, line), (config, line))
+    assert found == [found[0]] * 2
+    assert "run.directory (rank 0 has" in found[0]
+    assert "; they run in /of-" in found[0]

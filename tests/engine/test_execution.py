@@ -39,3 +39,23 @@ def test_pages_go_back_once_kernels_are_linked(given, monkeypatch, training):
     assert len(given) == 2
     predict()
     assert len(given) == 2
+
+
+def test_what_one_thread_links_is_not_forgotten_by_another(given, monkeypatch):
+    """Another thread's model hands back while this one links, and links while this one hands back."""
+    compile_all = execution.compile_all
+
+    def linking(*wanted):
+        compile_all(*wanted)
+        execution._linked = False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Kernel, "loaded", property(lambda kernel: False))
+        patched.setattr(execution, "compile_all", linking)
+        small().close()
+    assert execution._linked
+    monkeypatch.setattr(
+        execution, "give_back_libraries", lambda: setattr(execution, "_linked", True)
+    )
+    predict()
+    assert execution._linked

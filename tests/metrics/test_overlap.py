@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from znnpy.metrics.agreement import IOUS, contingency, object_precision
+from znnpy.metrics.agreement import IOUS, contingency, object_precision, unassigned
 from znnpy.metrics.overlap import dice, hd95, iou
 
 RNG = np.random.default_rng(0)
@@ -50,17 +50,24 @@ def test_what_is_nowhere() -> None:
     assert type(dice(some, some)) is type(iou(some, some)) is float
 
 
+@pytest.mark.parametrize("left", [0, 0.2])
 @pytest.mark.parametrize("labels", [3, 8])
-def test_objects_are_matched_as_by_the_hungarian_method(labels: int) -> None:
+def test_objects_are_matched_as_by_the_hungarian_method(labels: int, left: float) -> None:
+    """Voxels that no object has are missed in those of the truth, and are no objects themselves."""
     truth = np.kron(RNG.integers(1, labels, (2, 4, 4)), np.ones((2, 3, 3), int))
     found = np.where(RNG.random(truth.shape) < 0.15, RNG.integers(1, 9, truth.shape), truth)
-    each = [[truth == n for n in np.unique(truth)], [found == n for n in np.unique(found)]]
+    found[RNG.random(truth.shape) < left] = 0
+    numbers = np.unique(found[found != 0])
+    each = [[truth == n for n in np.unique(truth)], [found == n for n in numbers]]
     overlap = np.array([[(a & b).sum() / (a | b).sum() for b in each[1]] for a in each[0]])
     wanted = []
     for level in IOUS:
         rows, columns = linear_sum_assignment(overlap > level, maximize=True)
         hits = int((overlap > level)[rows, columns].sum())
         wanted.append(hits / (len(each[0]) + len(each[1]) - hits))
-    assert object_precision(contingency(truth, found)) == pytest.approx(np.mean(wanted))
-    assert object_precision(contingency(truth, truth)) == 1
+    alone = unassigned(truth, found)
+    assert bool(alone) is bool(left)
+    table = contingency(truth, found)
+    assert object_precision(table, alone) == pytest.approx(np.mean(wanted))
+    assert object_precision(contingency(truth, truth), 0) == 1
     assert np.mean(wanted) > 0

@@ -185,7 +185,7 @@ def test_nothing_is_known(rows: Any, sets: tuple[str, ...]) -> None:
 
 def test_classes_have_a_shift_each() -> None:
     target = np.eye(3)[:, [0, 0, 0, 1, 2, 2]]
-    weight = np.array([[0.5], [4.0], [2.0]]) * np.ones_like(target)
+    weight = np.array([0.5, 4.0, 2.0]) @ target * np.ones_like(target)
     weights = "training.loss={kind: softmax, class_weights: [2, 1, 3]}"
     net = "network={layers: [{conv: {channels: 3, size: 1, function: softmax}}]}"
     sets = (net, "data.target={kind: labels, first: 0}", weights)

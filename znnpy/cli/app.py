@@ -102,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     adopt(wanted)
     words = predict.spelled_out(without(line))
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its fonts and folders are its affair
+    os.environ["MPLBACKEND"] = "agg"  # pictures are written: what shows a notebook's may be missing
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what matters becomes an error
     for stream in (sys.stdout, sys.stderr):  # names of files may be no text, and terminals ASCII
         if isinstance(stream, io.TextIOWrapper):

@@ -28,19 +28,20 @@ def config_of_ranks(path: Path, changed: Sequence[str], world: World) -> Config:
     if world.size == 1:
         return load_config(path, changed)
     own = None if world.rank and not path.exists() else load_config(path, changed)
-    words = [str(path), *changed]
+    words, folder = [str(path), *changed], str(Path.cwd())
     # Digests first: hundreds of ranks need not tell each other the same.
     digests = world.exchange(_digest(own))
     if len(set(digests)) == 1 and own is not None:
         return own
-    told = world.exchange([words, None if own is None else plain(own)])
+    told = world.exchange([words, None if own is None else plain(own), folder])
     first = config_from(told[0][1])
-    for rank, (others, values) in enumerate(told):
+    for rank, (others, values, place) in enumerate(told):
         # Without the file only the words of the line are left to compare.
         same = others == told[0][0] if values is None else digests[rank] == digests[0]
         if not same:
             other = None if values is None else config_from(values)
-            raise ConfigError(_refusal(rank, first, other, told[0][0], others))
+            places = (told[0][2], place)
+            raise ConfigError(_refusal(rank, first, other, told[0][0], others) + _way_out(places))
     return first if own is None else own
 
 
@@ -58,7 +59,13 @@ def _refusal(
         keys = differing(first, other, ("rank 0 has", f"rank {rank} has"))
         what = ", ".join(keys[:MOST])
         what += f" and {len(keys) - MOST} more" if len(keys) > MOST else ""
+    return f"rank {rank} was started with another config than rank 0: {what}"
+
+
+def _way_out(places: tuple[str, str]) -> str:
+    """Say what to do, by the folders in which both run."""
+    rest = "start all ranks with the same file and the same values"
+    # Paths of a config count from its folder.
     return (
-        f"rank {rank} was started with another config than rank 0: {what}; start all ranks with the same file and "
-        "the same values"
+        f"; they run in {places[0]} and {places[1]}: {rest}" if len({*places}) > 1 else f"; {rest}"
     )

@@ -49,7 +49,7 @@ def score(
 
     Splits and merges per object: parts beyond the first with a twentieth of its voxels, and other objects with a
     twentieth of one that both share. Volumes lie where their offsets say. Voxels with label 0 do not count; voxels
-    without an object count as objects of their own.
+    without an object count as objects of their own for the first three, and as none for the others.
     """
     import numpy as np
 

@@ -47,8 +47,11 @@ def _compile(
     # The plan knows all but those that add up several microbatches.
     kernels = {run_in_turn, *plan.kernels, *(task.kernel for step in steps for task in step)}
     tell = partial(report, COMPILING) if report else None
-    _linked = _linked or not all(kernel.loaded for kernel in kernels)
+    loaded = all(kernel.loaded for kernel in kernels)
     compile_all(kernels, max(1, settings.threads), tell)
+    # Afterwards, and never set to False here: other threads make models meanwhile and hand back.
+    if not loaded:
+        _linked = True
 
 
 class Graphs:
@@ -125,9 +128,10 @@ class Graphs:
         """
         global _linked
         if _linked and not self._build.layout.training:
+            # First, as other threads may link more while this one hands back.
+            _linked = not last
             give_back_libraries()
             give_back()
-            _linked = not last
 
     def run(self, name: str) -> None:
         """Run a graph of one step to its end, after everything that an interrupt left running."""

@@ -18,6 +18,7 @@ from znnpy.metrics.agreement import (
     contingency,
     object_precision,
     splits_and_merges,
+    unassigned,
     variation_of,
 )
 from znnpy.metrics.overlap import dice, hd95, iou
@@ -72,9 +73,10 @@ class Pair:
 
 def score_objects(pair: Pair) -> Row:
     """Return the scores of all objects: adapted Rand, VOI in bits, CREMI score, average precision over IoU."""
-    table = contingency(pair.labelled, pair.found)
+    truth = pair.labelled
+    table, alone = contingency(truth, pair.found), unassigned(truth, pair.found)
     rand, voi = adapted_rand_of(table), variation_of(table)
-    splits, merges = splits_and_merges(table)
+    splits, merges = splits_and_merges(table, alone)
     return {
         "adapted_rand_error": rand.error,
         "rand_precision": rand.precision,
@@ -83,7 +85,7 @@ def score_objects(pair: Pair) -> Row:
         "voi_split": voi.split,
         "voi_merge": voi.merge,
         "cremi_score": float(np.sqrt(voi.total * max(0.0, rand.error))),
-        "object_precision": object_precision(table),
+        "object_precision": object_precision(table, alone),
         "splits_per_object": float(splits.mean()),
         "merges_per_object": float(merges.mean()),
     }
@@ -103,11 +105,12 @@ def score_each(pair: Pair) -> Iterator[tuple[int, Row]]:
     truth = pair.labelled
     numbers, voxels = np.unique(truth[truth != 0], return_counts=True)
     table = contingency(truth, pair.found)
-    splits, merges = splits_and_merges(table)
+    alone = unassigned(truth, pair.found)
+    splits, merges = splits_and_merges(table, alone)
     pairs = table.tocoo()
     union = voxels[pairs.row] + table.sum(axis=0)[pairs.col] - pairs.data
-    best = np.zeros(len(numbers))
-    np.maximum.at(best, pairs.row, pairs.data / union)
+    best, assigned = np.zeros(len(numbers)), pairs.col < table.shape[1] - alone
+    np.maximum.at(best, pairs.row[assigned], (pairs.data / union)[assigned])
     for at in np.argsort(-voxels, kind="stable"):
         yield (
             int(numbers[at]),

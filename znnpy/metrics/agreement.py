@@ -1,7 +1,8 @@
 """Agreement of two segmentations: adapted Rand error, variation of information, objects found by their IoU.
 
 Voxels that the truth leaves unlabelled (0) do not count. Voxels that the segmentation leaves
-unassigned (0) count as objects of one voxel each, as in the SNEMI3D challenge.
+unassigned (0) count as objects of one voxel each for measures of pairs and of information, as in the
+SNEMI3D challenge; where objects are counted they are none.
 """
 
 from __future__ import annotations
@@ -80,22 +81,27 @@ def variation_of(table: Any) -> Variation:
     return Variation(split, _entropy(table.data, in_segmentation[table.col]))
 
 
-def object_precision(table: Any, thresholds: Sequence[float] = IOUS) -> float:
+def object_precision(table: Any, alone: int, thresholds: Sequence[float] = IOUS) -> float:
     """Return the mean over thresholds of TP / (TP + FP + FN), by the `contingency` of two segmentations.
 
-    An object is found (TP) where one of the segmentation has an intersection over union above the threshold, of
-    which there is at most one above 0.5. As in the Data Science Bowl 2018, for Cellpose and StarDist.
+    `alone`: its last columns, which are no objects but `unassigned` voxels. An object is found (TP) where one of the
+    segmentation has an intersection over union above the threshold, of which there is at most one above 0.5. As in
+    the Data Science Bowl 2018, for Cellpose and StarDist.
     """
     pairs = table.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
     union = in_truth[pairs.row] + in_segmentation[pairs.col] - pairs.data
-    found = [int(np.count_nonzero(pairs.data / union > it)) for it in thresholds]
-    objects = len(in_truth) + len(in_segmentation)
+    columns = len(in_segmentation) - alone
+    overlap = (pairs.data / union)[pairs.col < columns]
+    found = [int(np.count_nonzero(overlap > it)) for it in thresholds]
+    objects = len(in_truth) + columns
     return float(np.mean([n / (objects - n) for n in found]))
 
 
-def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def splits_and_merges(table: Any, alone: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return for each object of the truth its splits and merges, int64 (objects,), by the `contingency`.
+
+    `alone`: as for `object_precision`.
 
     Splits: the parts that have at least `PART` of its voxels, less one. Merges: the other objects of the truth that are
     in one of the segmentation with it, each with at least `PART` of the voxels of that one.
@@ -104,7 +110,8 @@ def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
     pairs = table.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
-    parts = pairs.row[pairs.data >= PART * in_truth[pairs.row]]
+    assigned = pairs.col < table.shape[1] - alone
+    parts = pairs.row[assigned & (pairs.data >= PART * in_truth[pairs.row])]
     splits = np.maximum(np.bincount(parts, minlength=len(in_truth)) - 1, 0)
     large = pairs.data >= PART * in_segmentation[pairs.col]
     ones = np.ones(np.count_nonzero(large), np.int64)
@@ -114,8 +121,16 @@ def splits_and_merges(table: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return splits, np.bincount(others, minlength=len(in_truth))
 
 
+def unassigned(truth: Array, segmentation: Array) -> int:
+    """Return how many labelled voxels of the truth the segmentation leaves unassigned."""
+    return int(np.count_nonzero((truth != 0) & (segmentation == 0)))
+
+
 def contingency(truth: Array, segmentation: Array) -> Any:
-    """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table."""
+    """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table.
+
+    The last columns are the `unassigned` voxels, one each.
+    """
     from scipy import sparse
 
     rows, columns = _prepared(truth, segmentation)
@@ -138,9 +153,12 @@ def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
         raise ShapeError("the truth holds no labelled voxel to compare with")
     rows = np.unique(truth[labelled], return_inverse=True)[1]
     assigned = segmentation[labelled]
-    columns = np.unique(assigned, return_inverse=True)[1]
+    numbers, columns = np.unique(assigned, return_inverse=True)
     alone = assigned == 0
-    columns[alone] = columns.max() + 1 + np.arange(np.count_nonzero(alone))
+    if alone.any():
+        # No column is left for 0 itself, which is no object.
+        columns -= columns > columns[alone][0]
+        columns[alone] = len(numbers) - 1 + np.arange(np.count_nonzero(alone))
     return rows, columns
 
 

@@ -17,6 +17,7 @@ from znnpy.metrics.agreement import (
     adapted_rand_of,
     contingency,
     object_precision,
+    unassigned,
     variation_of,
 )
 from znnpy.metrics.overlap import Triple64, dice, hd95, iou
@@ -69,6 +70,12 @@ class Compared:
         """Voxels of each object of the truth in each of the prediction (`contingency`)."""
         assert self.objects is not None
         return contingency(self.truth, self.objects)
+
+    @property
+    def alone(self) -> int:
+        """Labelled voxels that are in no object of the prediction."""
+        assert self.objects is not None
+        return unassigned(self.truth, self.objects)
 
     @cached_property
     def rand(self) -> AdaptedRand:
@@ -186,7 +193,7 @@ METRICS = Registry[Metric](
             name="object_precision",
             title="average precision over IoU",
             of="objects",
-            score=lambda it: object_precision(it.table),
+            score=lambda it: object_precision(it.table, it.alone),
             higher=True,
         ),
         Metric(

@@ -307,7 +307,8 @@ def _planner() -> Iterator[_Planner]:
     folder = kernel_cache.made()
     # Held while wisdom is read, plans are measured and wisdom is written: otherwise two processes
     # would measure at once, disturb each other and keep different plans.
-    with alone(folder / "fftw.lock", "plans FFTs"):
+    read_only = kernel_cache.read_only()
+    with contextlib.nullcontext() if read_only else alone(folder / "fftw.lock", "plans FFTs"):
         path = wisdom_path()
         planner = _Planner()
         # A damaged file is written again even if nothing new is planned.
@@ -315,6 +316,8 @@ def _planner() -> Iterator[_Planner]:
         yield planner
         global _latest
         _latest = _exported()
+        if planner.measured and read_only:
+            raise kernel_cache.lacking(["plan of FFTW"])
         if planner.measured:
             _export_wisdom(path)
 

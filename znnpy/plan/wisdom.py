@@ -83,6 +83,9 @@ def recall(key: str) -> Costs | None:
 def remember(key: str, costs: Costs) -> Costs:
     """Store a measurement unless another process was first; return what is stored."""
     cache.made()
+    # Costs that are not kept would be others in the next process, and so would its choice and its bits.
+    if cache.read_only():
+        raise cache.lacking(["measured layer (conv: auto)"])
     target = path()
     # Read, change and write under one lock: two processes that measure different layers both keep
     # theirs.

@@ -3,7 +3,8 @@
 numba stamps only the file that holds a cached function, not the functions that it calls, so the directory's name
 carries a hash over all of this package that the function reaches (`source_hash`). Finding that out takes a second,
 so the hashes are kept too, for each version of the package as a whole. numba's index is a pickle: files that others
-own or could have written are refused (`private_files`).
+own or could have written are refused (`private_files`). A cache that this user can only read (of root, in an image)
+serves what it has; what would have to be compiled is an error then.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,8 @@ def cached(function: Callable[..., Any], compiled: Callable[[Path], Compiled]) -
     anew. numba replaces files as a whole, so other processes may do the same at once.
     """
     folder = directory(function)
+    if read_only() and not files(function, "nbi"):
+        raise lacking([function.__name__])
     try:
         try:
             return compiled(folder)
@@ -61,15 +64,33 @@ def files(function: Callable[..., Any], ending: str = "nb?") -> list[Path]:
 
 @cache
 def directory(function: Callable[..., Any]) -> Path:
-    """Return the private cache directory of one function, created on first use."""
+    """Return the private cache directory of one function, created on first use but where the cache is read-only."""
     path = made() / label(function)
-    _make(path)
+    if read_only():
+        # All of it is looked at once more below; what is missing is told where it is needed.
+        if not os.path.lexists(path):
+            return path
+        if why := private_files.why_not(path):
+            raise _unusable(f"is not yours alone: {why}")
+    else:
+        _make(path)
     if found := private_files.foreign(path):
         raise _unusable(f"holds what is not yours alone: remove {found}")
     # Refused here once: numba would warn for each function that it cannot keep.
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _unusable("cannot be written to")
+    if not os.access(path, os.X_OK if read_only() else os.W_OK | os.X_OK):
+        raise _unusable("cannot be read" if read_only() else "cannot be written to")
     return path
+
+
+def read_only() -> bool:
+    """Return whether the cache is there to be read alone."""
+    return private_files.read_only(root())
+
+
+def lacking(names: Sequence[str]) -> CacheError:
+    """Return what to raise where a read-only cache lacks functions, of these names."""
+    others = f" and {len(names) - 1} more" if names[1:] else ""
+    return _unusable(f"is read-only and has no {names[0]}{others} of this version for this CPU")
 
 
 def label(function: Callable[..., Any]) -> str:
@@ -124,7 +145,10 @@ def hashes() -> dict[str, str]:
 
 
 def kept(name: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
-    """Return what `find` returns, kept on disk in a file of that name; CacheError if it cannot be kept."""
+    """Return what `find` returns, kept on disk in a file of that name, but where the cache is read-only.
+
+    CacheError if it cannot be kept.
+    """
     path = made() / name
     try:
         # As strictly as a pickle: what is read here decides which code is loaded.
@@ -135,6 +159,8 @@ def kept(name: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
     except (OSError, ValueError):
         pass  # cut short by a full disk: made again below
     found = find()
+    if read_only():
+        return found
     try:
         _replace(path, json.dumps(found))
     except OSError as error:
@@ -158,7 +184,8 @@ def _hash(data: bytes) -> str:
 
 def made() -> Path:
     """Return `root()`, created if missing; CacheError if it cannot be, or others could write there."""
-    _make(root())
+    if not read_only():
+        _make(root())
     return root()
 
 
@@ -183,16 +210,18 @@ def _unusable(why: str) -> CacheError:
 def root() -> Path:
     """Return the parent of all caches of this user and machine: `$ZNNPY_CACHE`, else `~/.cache/znnpy`.
 
-    Within a folder that is shared with others, it is one of this user's own. An existing folder is checked:
-    CacheError if others could have written it.
+    Within a folder that is shared with others, it is one of this user's own; a folder of root, which others can only
+    read, is taken as it is. An existing folder is checked: CacheError if others could have written it.
     """
     path = _named()
     try:
         if path.exists():
             path = path.resolve()
             # In a folder that others use, one of one's own: files beside it are none of ours to judge.
-            if private_files.shared(path):
-                path /= f"znnpy-{os.getuid()}"
+            own = path / f"znnpy-{os.getuid()}"
+            readable = private_files.read_only(path) and not os.path.lexists(own)
+            if private_files.shared(path) and not readable:
+                path = own
         why = private_files.why_not(path) if os.path.lexists(path) else ""
     except OSError as error:
         raise _unusable(f"cannot be used: {error.strerror}") from error

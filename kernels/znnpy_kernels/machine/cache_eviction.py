@@ -37,8 +37,11 @@ _held: dict[Path, int] = {}
 def hold(function: Callable[..., Any]) -> None:
     """Mark a function's cache directory as used, now and until this process ends.
 
-    It is made again if another process removed it meanwhile.
+    It is made again if another process removed it meanwhile. Nothing of a cache that can only be read is removed, nor
+    can it be marked.
     """
+    if cache.read_only():
+        return
     # A loop, as the directory may be removed between being made and being locked.
     while (folder := cache.directory(function)) not in _held:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -1,7 +1,8 @@
 """Checks that nobody else can have changed a folder or file, before cached data are read from it.
 
 numba's index is a pickle, so whoever writes into the cache runs code in every process that reads it. Owners and
-modes are checked and never mended: files that others could write until now cannot be trusted.
+modes are checked and never mended: files that others could write until now cannot be trusted. What root alone can
+write is as good as one's own, since root may change anything anyway.
 """
 
 from __future__ import annotations
@@ -11,6 +12,13 @@ import os
 import pwd
 import stat
 from pathlib import Path
+
+ROOT = 0
+
+
+def _trusted(found: os.stat_result) -> bool:
+    """Return whether a file or folder belongs to this user or to root."""
+    return found.st_uid in (ROOT, os.getuid())
 
 
 def others_write(found: os.stat_result) -> bool:
@@ -39,6 +47,13 @@ def shared(folder: Path) -> bool:
     return found.st_uid != os.getuid() or others_write(found)
 
 
+def read_only(folder: Path) -> bool:
+    """Return whether this user can read an existing folder but not write it, and nobody else could but root."""
+    if not folder.is_dir() or why_not(folder):
+        return False
+    return os.access(folder, os.R_OK | os.X_OK) and not os.access(folder, os.W_OK)
+
+
 def make(folder: Path) -> None:
     """Make a folder, and missing ones above it, for this user alone; OSError if that fails."""
     missing = []
@@ -54,21 +69,20 @@ def make(folder: Path) -> None:
 def why_not(path: Path) -> str:
     """Return why others could change a folder or file, or could have; "" if they could not.
 
-    It must be no link, belong to this user, and only this user may write into it. The same holds for all folders
+    It must be no link, belong to this user or root, and nobody else may write into it. The same holds for all folders
     above it, except folders of root and sticky ones, in which nobody can replace it.
     """
     # `lstat`: a link is refused, not followed.
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return f"{path} is a link"
-    if found.st_uid != os.getuid():
+    if not _trusted(found):
         return f"{path} belongs to another user"
     if others_write(found):
         return f"others can write into {path}"
     for folder in path.resolve().parents:
         above = folder.stat()
-        # Root may change anything anyway.
-        if above.st_uid not in (0, os.getuid()):
+        if not _trusted(above):
             return f"{folder} belongs to another user"
         # Sticky folders, such as /tmp: only owners can remove or rename what is theirs.
         if others_write(above) and not above.st_mode & stat.S_ISVTX:
@@ -77,12 +91,12 @@ def why_not(path: Path) -> str:
 
 
 def own_file(path: Path) -> bool:
-    """Return whether a file exists, is no link, belongs to this user, and nobody else can write it."""
+    """Return whether a file exists, is no link, belongs to this user or root, and nobody else can write it."""
     try:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not others_write(found)
+    return stat.S_ISREG(found.st_mode) and _trusted(found) and not others_write(found)
 
 
 def foreign(folder: Path) -> Path | None:
@@ -95,7 +109,7 @@ def foreign(folder: Path) -> Path | None:
     for above, folders, names in os.walk(folder):
         for name in (*folders, *names):
             found = (path := Path(above, name)).lstat()
-            if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
+            if stat.S_ISLNK(found.st_mode) or not _trusted(found):
                 return path
             if entered and others_write(found):
                 return path

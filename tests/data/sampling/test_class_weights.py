@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from znnpy.data.sampling.class_weights import count_patch, count_volume, rebalance
-from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, Target
+from znnpy.data.sampling.targets import AffinityTarget, BoundaryTarget, ClassesTarget, Target
 from znnpy.data.values import moments
 from znnpy.data.volume import ArrayVolume
 
@@ -28,6 +28,20 @@ def test_classes_weigh_the_same(target: np.ndarray, weight: np.ndarray) -> None:
         else:
             assert np.array_equal(out[image], weight[image])
     assert not out[weight == 0].any()
+
+
+CLASSES = arrays(np.int64, (2, 3, 4), elements=st.integers(0, 3))
+
+
+@given(CLASSES, arrays(np.bool_, (2, 3, 4)))
+def test_all_classes_weigh_the_same(labels: np.ndarray, known: np.ndarray) -> None:
+    """A voxel's weight is that of all channels, of which losses of classes read the first alone."""
+    target, weight = ClassesTarget(4).compute(labels[None], known)
+    out = rebalance(target, weight, count_patch(target, weight), exclusive=True)
+    assert (out == out[0]).all()
+    assert not out[0][~known].any()
+    sums = [out[0][known & (labels == number)].sum() for number in np.unique(labels[known])]
+    assert sums == pytest.approx([known.sum() / max(1, len(sums))] * len(sums), rel=1e-5)
 
 
 @pytest.mark.parametrize("target", [BoundaryTarget(2), AffinityTarget()])

@@ -11,11 +11,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from znnpy_kernels.compile import compile_all
 from znnpy_kernels.layers import reduction
-from znnpy_kernels.machine import cache
+from znnpy_kernels.machine import cache, private_files
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.memory import floats
 
@@ -249,8 +252,52 @@ def test_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monke
         anew(store).compile()
 
 
+def _read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a medium, or in root's folder, that this user can only read; root himself may write anywhere."""
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    for name in ("utime", "mkdir", "open"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, partial(_refused, real))
+    _forget()
+
+
+def _refused(real: Callable[..., Any], path: Any, *how: Any, **more: Any) -> Any:
+    flags = how[0] if real.__name__ == "open" else os.O_CREAT
+    if flags & (os.O_CREAT | os.O_RDWR | os.O_WRONLY):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+    return real(path, *how, **more)
+
+
+def test_a_cache_that_can_only_be_read_serves_what_it_has(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_all([anew(store)], 1)
+    _read_only(monkeypatch)
+    assert compile_all([made := anew(store)], 1) == 0
+    assert from_disk(made)
+    assert cache.kept("sources-x.json", lambda: {"a:b": "1"}) == {"a:b": "1"}
+    lacking = r"is read-only and has no wrong of this version.*ZNNPY_CACHE"
+    with pytest.raises(cache.CacheError, match=lacking):
+        anew(wrong).compile()
+    with pytest.raises(cache.CacheError, match=lacking):
+        compile_all([anew(store), anew(wrong)], 1)
+
+
+def test_a_cache_of_root_is_read_where_only_root_writes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anew(store).compile()
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    monkeypatch.setattr(private_files, "ROOT", owner)
+    _read_only(monkeypatch)
+    assert cache.root() == folder
+    assert from_disk(anew(store))
+
+
 def test_a_folder_of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: folder.parent.stat().st_uid + 1)
+    monkeypatch.setattr(private_files, "ROOT", folder.parent.stat().st_uid + 2)
     with pytest.raises(cache.CacheError, match="another user"):
         anew(store).compile()
 

@@ -1,4 +1,7 @@
-"""Class balancing: weights by which positive and negative voxels of each target channel count the same in total."""
+"""Class balancing: weights by which positive and negative voxels of each target channel count the same in total.
+
+Where channels are classes, of which each voxel has one, all of these count the same; a voxel has one weight then.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +60,21 @@ def count_volume(
     return total
 
 
-def rebalance(target: Float32, weight: Float32, counts: ClassCounts) -> Float32:
+def rebalance(
+    target: Float32, weight: Float32, counts: ClassCounts, *, exclusive: bool = False
+) -> Float32:
     """Return weights (K, z, y, x) times the factors that give both classes half of the counted total.
 
-    Where one class of a channel is absent from `counts`, the channel's weights stay as they are.
+    Where one class of a channel is absent from `counts`, the channel's weights stay as they are. `exclusive`: channels
+    are classes (`Target.exclusive`): each that is there gets an equal part of the total, and voxels that have shares
+    of several count by these.
     """
+    if exclusive:
+        there = counts.positive > 0
+        even = counts.positive.sum() / max(1, np.count_nonzero(there))
+        by_class = np.divide(even, counts.positive, out=np.ones_like(counts.positive), where=there)
+        of_voxels = np.tensordot(by_class, target, axes=1)
+        return (weight * of_voxels).astype(np.float32)
     both = (counts.positive > 0) & (counts.negative > 0)
     half = (counts.positive + counts.negative) / 2
     positive = np.divide(half, counts.positive, out=np.ones_like(half), where=both)

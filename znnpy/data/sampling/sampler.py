@@ -273,10 +273,11 @@ class Sampler:
         self, material: Material, position: Triple, turn: Turn, drawn: Drawn | None
     ) -> tuple[dict[str, Float32], dict[str, Float32]]:
         targets, weights = {}, {}
-        for node in self._placing.outputs:
+        for node, output in self._placing.outputs.items():
             value, weight = material.target(self._placing, node, position, turn, drawn)
             if self._rebalance != "none":
                 counts = material.counts.get(node) or count_patch(value, weight)
-                weight = rebalance(value, weight, counts)
+                exclusive = output.target.exclusive
+                weight = rebalance(value, weight, counts, exclusive=exclusive)
             targets[node], weights[node] = value, weight
         return targets, weights

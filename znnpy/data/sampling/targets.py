@@ -56,6 +56,11 @@ class Target(ABC):
         return False
 
     @property
+    def exclusive(self) -> bool:
+        """Whether its channels are classes, of which a voxel has one, or shares that sum to 1."""
+        return False
+
+    @property
     def by_zero(self) -> bool:
         """Whether all that it asks of a label is whether it is 0."""
         return False
@@ -215,6 +220,11 @@ class ImageTarget(Target):
         return self.taken.low == -np.inf
 
     @property
+    def exclusive(self) -> bool:
+        """Whether the loss takes shares of classes."""
+        return self.taken.shares
+
+    @property
     def segmentation(self) -> bool:  # type: ignore[override]
         """False: any values."""
         return False
@@ -326,6 +336,11 @@ class ClassesTarget(Target):
             return found
         lower = ((labels >= 0) & (labels < self.first)).any(axis=0)
         return np.asarray(found & ~lower)
+
+    @property
+    def exclusive(self) -> bool:
+        """True."""
+        return True
 
     @property
     def segmentation(self) -> bool:  # type: ignore[override]
