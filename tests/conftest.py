@@ -8,6 +8,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+# Before NumPy is loaded, here and in what tests start: threads of BLAS wait for each other by spinning, a fifth of the
+# processor time of what is compared with the reference.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

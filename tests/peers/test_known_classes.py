@@ -94,8 +94,7 @@ def test_an_update(name: str, tmp_path: Path) -> None:
         torch.optim.SGD(net.parameters(), lr=0.1).step()
         assert ours == pytest.approx(float(loss), rel=1e-6)
         after = known.taken(net.float(), tmp_path).parameters
-        assert model.parameters.keys() == after.keys()
+        moved = model.parameters
+        assert moved.keys() == after.keys()
         for key, array in after.items():
-            np.testing.assert_allclose(
-                model.parameters[key], array, rtol=1e-4, atol=1e-5, err_msg=key
-            )
+            np.testing.assert_allclose(moved[key], array, rtol=1e-4, atol=1e-5, err_msg=key)

@@ -117,13 +117,11 @@ def test_twenty_updates(kind: str, optimizer: Any, precision: Any) -> None:
             )
         peer.eval()
         near = 1e-9 if precision == "float64" else 2e-3
+        found = model.parameters
         for name, tensor in peer.named().items():
-            np.testing.assert_allclose(
-                model.parameters[name], tensor.detach().numpy(), rtol=near, atol=near
-            )
+            np.testing.assert_allclose(found[name], tensor.detach().numpy(), rtol=near, atol=near)
         values = peer(torch.tensor(x)).detach().numpy()
         np.testing.assert_allclose(model.forward(x), values, rtol=near, atol=near)
-        found = model.parameters
     with Model(
         network, OUT, batch=2, loss="square", hardware=Hardware(precision=precision), training=False
     ) as model:

@@ -98,11 +98,10 @@ def test_an_update(name: str) -> None:
         torch.optim.SGD(net.parameters(), lr=0.1).step()
         assert ours == pytest.approx(float(loss), rel=1e-6)
         after = described_module(net.eval(), image).parameters
-        assert model.parameters.keys() == after.keys()
+        moved = model.parameters
+        assert moved.keys() == after.keys()
         for key, array in after.items():
-            np.testing.assert_allclose(
-                model.parameters[key], array, rtol=1e-4, atol=1e-5, err_msg=key
-            )
+            np.testing.assert_allclose(moved[key], array, rtol=1e-4, atol=1e-5, err_msg=key)
 
 
 def test_outputs_of_different_size(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from finite_differences import loss_by_reference
 from random_networks import (
     SMOOTH,
     loss_of,
@@ -33,14 +34,17 @@ def test_gradients_of_random_networks_are_finite_differences(seed):
         loss_of(seed),
         random_masks(network, geometry, seed, batch=2),
     )
-    _, found = gradients(network, geometry, parameters, *data)
+    total, found = gradients(network, geometry, parameters, *data)
+    assert total == loss_by_reference(network, geometry, parameters, *data)
     rng = np.random.default_rng(seed)
     for name in learned(network):
         value = parameters[name]
         direction = rng.standard_normal(value.shape)
         direction *= 1e-6 / np.linalg.norm(direction)
-        above, _ = gradients(network, geometry, {**parameters, name: value + direction}, *data)
-        below, _ = gradients(network, geometry, {**parameters, name: value - direction}, *data)
+        above, below = (
+            loss_by_reference(network, geometry, {**parameters, name: moved}, *data)
+            for moved in (value + direction, value - direction)
+        )
         expected = np.vdot(found[name], 2 * direction)
         scale = np.linalg.norm(found[name]) * 2e-6
         assert abs(above - below - expected) <= 2e-4 * scale + 1e-13, name

@@ -38,10 +38,10 @@ def in_runs(tasks: Sequence[Declared], workers: int, microbatches: int = 1) -> l
     for task in tasks:
         times = 1 if task.what.serves is Pass.UPDATE else microbatches
         passes[_pass(task.what)] += task.cost * times
+    longest = {which: _longest(seconds, workers) for which, seconds in passes.items()}
     made, run = list[Declared](), _Run()
     for task in tasks:
-        most = _longest(passes[_pass(task.what)], workers)
-        if not run.takes(task, most):
+        if not run.takes(task, longest[_pass(task.what)]):
             made += run.task()
             run = _Run()
         run.add(task)
@@ -124,28 +124,44 @@ def _joins(task: Declared) -> bool:
 
 
 class _Regions:
-    """Regions by key and strand, joined with the one before where they touch."""
+    """Regions by key and strand, joined with the one before where they touch.
+
+    Written for many leaves of few regions: no objects are made that are not kept.
+    """
 
     def __init__(self) -> None:
         self._strands: dict[Key, dict[int, list[tuple[int, int]]]] = {}
 
     def add(self, region: Region) -> None:
         """Add a region."""
-        ranges = self._strands.setdefault(region.key, {}).setdefault(region.strand, [])
-        low, high = region.low, region.high
-        if ranges and low <= ranges[-1][1] and ranges[-1][0] <= high:
-            ranges[-1] = min(low, ranges[-1][0]), max(high, ranges[-1][1])
+        buffer, low, high, section, strand = region
+        key = buffer, section
+        if (strands := self._strands.get(key)) is None:
+            strands = self._strands[key] = {}
+        if (ranges := strands.get(strand)) is None:
+            strands[strand] = [(low, high)]
+            return
+        first, last = ranges[-1]
+        if low <= last and first <= high:
+            ranges[-1] = (low if low < first else first, high if high > last else last)
         else:
             ranges.append((low, high))
 
     def holds(self, region: Region) -> bool:
         """Return whether one range holds all of a region."""
-        ranges = self._strands.get(region.key, {}).get(region.strand, ())
-        return any(low <= region.low and region.high <= high for low, high in ranges)
+        buffer, low, high, section, strand = region
+        if (strands := self._strands.get((buffer, section))) is None:
+            return False
+        # Not by `any`, whose generator takes as long again.
+        for first, last in strands.get(strand, ()):  # noqa: SIM110
+            if first <= low and high <= last:
+                return True
+        return False
 
     def meets(self, region: Region) -> bool:
         """Return whether a region may overlap one of these."""
-        return region.key in self._strands and any(map(region.overlaps, self._of(region.key)))
+        key = region.key
+        return key in self._strands and any(map(region.overlaps, self._of(key)))
 
     def _of(self, key: Key) -> Iterator[Region]:
         for strand, ranges in self._strands[key].items():
