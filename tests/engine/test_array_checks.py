@@ -209,7 +209,7 @@ def test_all_of_a_target_is_looked_at_and_nothing_beside_it(precision):
         between[..., ::2] = 0.1
         assert np.isfinite(model.step(x, between[..., ::2]))
         assert np.isfinite(model.step(x, between[..., ::2].copy()))
-        last = np.full(between.shape, 0.1, precision)
+        last = np.zeros(between.shape, precision)
         last[0, 2, 2, 2, 4] = np.nan
         for target in (last[..., ::2], last[..., ::2].copy()):
             with pytest.raises(ZnnpyError, match="target"):
