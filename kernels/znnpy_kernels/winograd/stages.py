@@ -39,6 +39,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
+from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -161,7 +162,8 @@ def _columns(taps: Triple) -> Kernel:
         _, start = compiled_room(blocks, outputs)
         # Filters of a point lie by pairs of vectors of outputs: those before the task's own, and all others.
         before_own = first * inputs * VECTOR_BYTES
-        others = (args[at.blocks] - outputs) * inputs * VECTOR_BYTES
+        step = compiled_point_bytes(inputs, args[at.blocks])
+        others = step - outputs * inputs * VECTOR_BYTES
         total, many, plane = rows * tiles, form.points_y, compiled_plane(form)
         point = compiled_odd_bytes(total)
         before = compiled_odd_bytes(seen_rows(form, rows) * tiles)
@@ -170,8 +172,7 @@ def _columns(taps: Triple) -> Kernel:
             for block in range(blocks):
                 source = args[at.source] + (block * plane + number) * before
                 to_points(form, source, tiles, total, points + block * many * point, point)
-            filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
-            filters += before_own
+            filters = args[at.filters] + number * many * step + before_own
             multiply(many, inputs, outputs, total, filters, points, point, start, others, None)
             for block in range(outputs):
                 target = args[at.target] + ((first + block) * plane + number) * behind

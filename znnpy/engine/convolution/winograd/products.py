@@ -20,10 +20,10 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.plan.algorithms.winograd import panel_parts
 from znnpy.plan.partition import evenly
 
-TOGETHER = 1
-"""Blocks of inputs whose products are added to sums in the L2 cache at a time: more leave no room for their filters.
+TOGETHER = 16 // LANES
+"""Blocks of inputs, 16 in all, whose products are added to sums in the L2 cache at a time: more leave no room for filters.
 
-320 -> 320 channels on 8^3 take 9.3 ms with one and 11.2 with two.
+Of 16 lanes: 320 -> 320 channels on 8^3 take 9.3 ms with one block and 11.2 with two.
 """
 AGAIN = 0.04
 """What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
