@@ -63,7 +63,7 @@ PLANE = POINTS * POINTS * SLOT
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
 SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
-# From this step on, points lie an odd number of groups apart: in steps of whole pages, as 320 -> 320 channels have them,
+# From this step on, points lie an odd number of groups apart: in steps of whole pages, as 320 -> 320 channels have,
 # those that are written side by side would fall on one set of the caches.
 ODD_FROM = 4096
 
