@@ -22,11 +22,13 @@ from called import status_of
 from children import WRITE, forked
 from failing import NEVER, WORDS, arm_once, preloaded
 from killing import content, remove
+from matplotlib.figure import Figure
 from small_run import SHORT, final, write_config
 
 from znnpy.cli.app import main as znnpy
 from znnpy.data.writing.destination import journal_of
 from znnpy.infer.log import log_of
+from znnpy.pictures import panels
 from znnpy.train import progress, run_writer
 from znnpy.train.progress import Quiet
 from znnpy.train.run_directory import PATCHES
@@ -130,6 +132,7 @@ class Prediction:
 def main(folder: Path, what: str, mode: str, step: int) -> None:
     progress.choose_reporter = lambda **_: Quiet()
     run_writer.TIMING_INTERVAL = 0.0  # every update has its line
+    panels.figure_of = lambda *_: Figure((1, 1))  # drawn in no time, and written as any other
     command: Command = Training(folder) if what == "train" else Prediction(folder, what)
     here(command.words)  # kernels are compiled and loaded
     whole = command.result()

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import resource
 import subprocess
@@ -23,6 +24,13 @@ def run(capsys, *words):
 
 def test_version(capsys):
     assert run(capsys, "--version") == (0, f"znnpy {znnpy.__version__}\n", "")
+
+
+def test_what_shows_pictures_elsewhere_does_not_matter(monkeypatch):
+    """A notebook's environment names what its commands' need not have, and matplotlib refuses to begin without it."""
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    assert status_of("--version") == 0
+    assert os.environ["MPLBACKEND"] == "agg"
 
 
 def test_without_words_the_commands_are_listed(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import h5py
@@ -54,6 +55,48 @@ def test_image_and_labels_are_cut_alike(tmp_path: Path, memory: str) -> None:
             assert scene.corner(volume) == (0, 0, 0)
     finally:
         scene.close()
+
+
+def _placed(folder: Path, slices: str, below: int, deep: int, **offset: tuple[float, ...]) -> Path:
+    """Labels of so many slices, of which the first is that of number `below` of the image."""
+    path = _config(folder, slices)
+    with h5py.File(folder / "raw.h5", "a") as file:
+        del file["labels"]
+        file["labels"] = np.arange(below, below + deep)[:, None, None] + np.zeros((deep, 6, 6), int)
+        for name, at in offset.items():
+            file[name].attrs["offset"] = at
+    return path
+
+
+@pytest.mark.parametrize(
+    ("slices", "found"), [("[2, 8]", [4, 5, 6, 7]), ("[5, 8]", [5, 6, 7]), ("[0, 5]", [4])]
+)
+def test_labels_that_begin_elsewhere_are_cut_where_they_lie(
+    tmp_path: Path, slices: str, found: list[int]
+) -> None:
+    config = load_config(_placed(tmp_path, slices, 4, 4, labels=(4.0, 0.0, 0.0)))
+    with closing(open_scene(config.data.train[0], config.data, trained_network(config))) as scene:
+        (labels,) = set(scene.labels.values())
+        first = scene.reference.read_all()[0, :, 0, 0]
+        assert labels.read_all()[0, :, 0, 0].tolist() == found
+        z, y, x = scene.corner(labels)
+        assert (y, x) == (0, 0)
+        assert first[z : z + len(found)].tolist() == found
+
+
+def test_labels_of_more_slices_than_the_image(tmp_path: Path) -> None:
+    """Cut alike both would have equally many, of other places."""
+    config = load_config(_placed(tmp_path, "[0, 6]", -3, 13, raw=(3.0, 0.0, 0.0), labels=(0, 0, 0)))
+    with closing(open_scene(config.data.train[0], config.data, trained_network(config))) as scene:
+        (labels,) = set(scene.labels.values())
+        assert labels.read_all()[0, :, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
+        assert scene.corner(labels) == (0, 0, 0)
+    config = load_config(_placed(tmp_path, "[0, 6]", 0, 13))
+    with pytest.raises(VolumeError, match=r"must be equal, or `offset` attributes"):
+        open_scene(config.data.train[0], config.data, trained_network(config))
+    config = load_config(_placed(tmp_path, "[0, 3]", 4, 4, labels=(4.0, 0.0, 0.0)))
+    with pytest.raises(VolumeError, match=r"none of the slices \[0, 3\]"):
+        open_scene(config.data.train[0], config.data, trained_network(config))
 
 
 def test_beyond_the_volume(tmp_path: Path) -> None:

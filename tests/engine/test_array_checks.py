@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from small_models import data, small
 
-from znnpy import Model
-from znnpy.errors import ZnnpyError
+from znnpy import Hardware, Model, load_network
+from znnpy.errors import ShapeError, ZnnpyError
 
 NET = {"layers": [{"conv": {"channels": 3, "size": 3}}]}
 OTHER = {
@@ -170,3 +170,47 @@ def test_a_learning_rate_may_be_numpys(model, rate):
 def test_an_iteration_that_is_none_is_refused(model, number):
     with pytest.raises(ZnnpyError, match="iteration: must be a whole number"):
         model.iteration = number
+
+
+def test_float32_of_another_shape_is_refused():
+    with trained("square") as model:
+        x, target = np.ones((1, 1, 5, 5, 5), np.float32), np.ones((1, 3, 3, 3, 3), np.float32)
+        for wrong in (x[..., :4], np.ones((1, 1, 5, 5, 6), np.float32)):
+            with pytest.raises(ShapeError, match="input"):
+                model.forward(wrong)
+        with pytest.raises(ShapeError, match="target"):
+            model.step(x, target[:, :2])
+
+
+def test_one_array_is_none_for_two_outputs_of_its_shape():
+    conv = {"kind": "conv", "source": "input", "size": 1}
+    node = {"kind": "transfer", "channels": 1}
+    nodes = {"input": {"kind": "input", "channels": 1}, "a": node, "b": node}
+    net = load_network(
+        {"nodes": nodes, "edges": {f"to_{it}": conv | {"target": it} for it in "ab"}}
+    )
+    one = np.ones((1, 1, 3, 3, 3), np.float32)
+    with Model(net, 3, loss="square", threads=1, conv="direct") as model:
+        with pytest.raises(ShapeError):
+            model.step(one, one)
+        assert np.isfinite(model.step(one, {"a": one, "b": one}))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_all_of_a_target_is_looked_at_and_nothing_beside_it(precision):
+    layer = {"channels": 3, "size": 3, "function": "logistic"}
+    with Model(
+        {"layers": [{"conv": layer}]}, 3, loss="dice", threads=1, conv="direct",
+        hardware=Hardware(precision=precision),
+    ) as model:  # fmt: skip
+        x = np.ones((1, 1, 5, 5, 5), precision)
+        # Read as float32, half of a float64 may be any number.
+        between = np.full((1, 3, 3, 3, 6), np.nan, precision)
+        between[..., ::2] = 0.1
+        assert np.isfinite(model.step(x, between[..., ::2]))
+        assert np.isfinite(model.step(x, between[..., ::2].copy()))
+        last = np.zeros(between.shape, precision)
+        last[0, 2, 2, 2, 4] = np.nan
+        for target in (last[..., ::2], last[..., ::2].copy()):
+            with pytest.raises(ZnnpyError, match="target"):
+                model.step(x, target)

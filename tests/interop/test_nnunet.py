@@ -18,6 +18,7 @@ from znnpy.errors import ModelFileError, RunError
 from znnpy.interop.run import write_run
 from znnpy.interop.source import is_model, read_model
 from znnpy.network import parameter_shapes, trained_network
+from znnpy.train import checkpoint
 from znnpy.train.members import members_of
 from znnpy.train.progress import Quiet
 from znnpy.train.start import read_run
@@ -228,6 +229,31 @@ def test_weights_that_are_refused_leave_nothing(name: str, tmp_path: Path) -> No
     with pytest.raises(ModelFileError, match=words):
         write_run(model, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("failure", [RunError("the disk is full"), KeyboardInterrupt()])
+def test_a_run_that_ends_between_its_members_is_none(
+    failure: BaseException, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would predict by the members that it has, without a word; the same command goes on."""
+    model, run = read_model(folder_of(PLAIN, tmp_path / "m")), tmp_path / "run"
+    if before:
+        write_run(model, run)
+    save = checkpoint.save
+
+    def failing(directory: Path, *rest: Any) -> Path:
+        if "members" in directory.parts:
+            raise failure
+        return save(directory, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "save", failing)
+        with pytest.raises(type(failure)):
+            write_run(model, run, overwrite=before)
+    assert [path.name for path in run.glob("*")] == (["lock"] if before else [])
+    write_run(model, run)
+    assert len(members_of(read_run(run, Quiet()))) == 2
 
 
 def test_checkpoints_that_are_none(tmp_path: Path) -> None:

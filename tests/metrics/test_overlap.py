@@ -57,6 +57,9 @@ def test_objects_are_matched_as_by_the_hungarian_method(labels: int, left: float
     truth = np.kron(RNG.integers(1, labels, (2, 4, 4)), np.ones((2, 3, 3), int))
     found = np.where(RNG.random(truth.shape) < 0.15, RNG.integers(1, 9, truth.shape), truth)
     found[RNG.random(truth.shape) < left] = 0
+    # One that is found whole, of the largest number, and one of a single voxel.
+    truth[0, :3, :3] = found[0, :3, :3] = 30
+    truth[1, 0, 0], found[1, 0, 0] = 20, 0 if left else 20
     numbers = np.unique(found[found != 0])
     each = [[truth == n for n in np.unique(truth)], [found == n for n in numbers]]
     overlap = np.array([[(a & b).sum() / (a | b).sum() for b in each[1]] for a in each[0]])

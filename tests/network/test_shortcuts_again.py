@@ -41,6 +41,19 @@ def block(channels: int = 16, late: bool = False, **first: Any) -> Network:
     return Network(nodes, edges)
 
 
+def deeper() -> Network:
+    """Return the block behind another layer than the first."""
+    nodes, (first, *edges) = block().nodes, block().edges
+    before, to_it = Node("before", "transfer", 1), Edge("zeroth", "conv", "input", "before", **SAME)
+    return Network((nodes[0], before, *nodes[1:]), (to_it, replace(first, source="before"), *edges))
+
+
+def twofold() -> Network:
+    """Return the block behind a layer that two convolutions make."""
+    network = block()
+    return Network(network.nodes, (*network.edges, Edge("too", "conv", "input", "stem", **SAME)))
+
+
 def drawn(network: Network) -> dict[str, Any]:
     rng = np.random.default_rng(1)
     shapes = parameter_shapes(network)
@@ -86,6 +99,9 @@ def test_bits_are_the_same_in_less_memory() -> None:
         block(late=True),
         block(channels=4),
         block(kind="conv_transpose"),
+        block(stride=(2, 2, 2)),
+        deeper(),
+        twofold(),
         shortcuts_again(block()).network,
     ],
 )

@@ -36,7 +36,7 @@ SCRIPT = """
             plan[edge] = {which: name if takes else "direct" for which in PASSES}
             if takes and tile:
                 plan[edge] |= {f"{which}_tile": tile for which in PASSES}
-        with Model({"layers": layers}, 6, threads=2, plan=plan) as model:
+        with Model({"layers": layers}, 6, threads=0, plan=plan) as model:
             x = np.random.default_rng(0).standard_normal((1, 1, *model.input_shape)).astype("f4")
             target = (np.random.default_rng(1).random((1, 2, 6, 6, 6)) < 0.3).astype("f4")
             values = digest(model.forward(x))

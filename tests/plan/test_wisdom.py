@@ -92,6 +92,13 @@ def test_what_decides_bits_is_known_without_a_cache(monkeypatch):
     assert wisdom.version() == known
 
 
+def test_what_a_cache_cannot_keep_is_not_chosen_by(monkeypatch):
+    monkeypatch.setattr(cache, "read_only", lambda: True)
+    with pytest.raises(cache.CacheError, match="is read-only and has no measured layer"):
+        wisdom.remember("layer", COSTS)
+    assert wisdom.recall("layer") is None
+
+
 def test_files_name_method_and_part():
     """The form that files on users' disks have."""
     wisdom.remember("layer", COSTS)

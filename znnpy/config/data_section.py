@@ -122,8 +122,8 @@ class VolumeSection(Strict):
     )
     slices: Slices = Field(
         default=None,
-        description="Slices along z that are used, [first, after the last], of image, labels and mask alike (default: "
-        "all). So one volume serves for training and, by other slices, for validation.",
+        description="Slices along z that are used, [first, after the last], of the image, and of labels and mask where "
+        "these lie (default: all). So one volume serves for training and, by other slices, for validation.",
     )
 
 

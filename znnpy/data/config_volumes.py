@@ -40,7 +40,7 @@ from znnpy.data.values.normalization import Clip, Fixed, Mode, normalisation
 from znnpy.data.values.own_statistics import Own
 from znnpy.data.values.scaling import Normalisation
 from znnpy.data.volume import ArrayVolume, Volume
-from znnpy.errors import ConfigError
+from znnpy.errors import ConfigError, VolumeError
 from znnpy.learning.loss import Objective
 from znnpy.network import blamed_on_loss, losses_of, training_losses
 from znnpy.network.objectives import refuse_untrainable
@@ -70,7 +70,7 @@ def open_scene(section: VolumeSection, data: DataSection, network: Network) -> S
             shared: dict[Source, Volume] = {}
             for node, source in _by_node(what, sources, nodes).items():
                 if source not in shared:
-                    shared[source] = open_source(source, data, role, section.slices)  # type: ignore[arg-type]
+                    shared[source] = open_source(source, data, role, section)  # type: ignore[arg-type]
                     opened.append(shared[source])
                 group[node] = shared[source]
             groups.append(group)
@@ -125,7 +125,7 @@ def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> 
     if section.mask is None:
         return scene
     try:
-        mask = open_source(next(iter(section.mask.values())), data, "labels", section.slices)
+        mask = open_source(next(iter(section.mask.values())), data, "labels", section)
         return Scene(scene.images, {}, {"mask": mask})
     except BaseException:
         scene.close()
@@ -133,9 +133,24 @@ def open_inputs(section: VolumeSection, data: DataSection, network: Network) -> 
 
 
 def open_source(
-    source: Source, data: DataSection, role: Role, slices: tuple[int, int] | None = None
+    source: Source, data: DataSection, role: Role, section: VolumeSection | None = None
 ) -> Volume:
-    """Open one file, or some `slices` of it, as the data section says: in memory or not, with which voxel size."""
+    """Open one file as the data section says: in memory or not, with which voxel size.
+
+    Of a `section` with slices those that lie where these are in its first image.
+    """
+    volume = _opened(source, data, role)
+    if section is not None and section.slices is not None:
+        first = next(iter(section.image.values()))
+        if role == "raw" and source == first:
+            volume = Slices(volume, *section.slices)
+        else:
+            with _opened(first, data, "raw") as image:
+                volume = _cut(volume, section.slices, image)
+    return load(volume, _KEEP[data.in_memory])
+
+
+def _opened(source: Source, data: DataSection, role: Role) -> Volume:
     volume = open_volume(
         source.path,
         source.dataset,
@@ -146,9 +161,33 @@ def open_source(
     )
     if role == "raw" and volume.unnamed and data.axes != STORED:
         volume = _reordered(volume, data.axes)
-    if slices is not None:
-        volume = Slices(volume, *slices)
-    return load(volume, _KEEP[data.in_memory])
+    return volume
+
+
+def _cut(volume: Volume, slices: tuple[int, int], image: Volume) -> Slices:
+    """Return the slices of a volume that lie where those of an image do, both of them whole; it closes the volume.
+
+    Raises VolumeError where it has none there, or nothing says where it lies.
+    """
+    start, stop = slices
+    try:
+        below, *beside = Scene({"": image}, {"": (whole := spread(volume, image))}).corner(whole)
+        if below == 0:
+            return Slices(volume, start, stop)
+        first, last = max(0, start - below), min(volume.extent[0], stop - below)
+        if first >= last:
+            raise VolumeError(
+                f"{volume.name} has none of the slices [{start}, {stop}] of {image.name}: it begins at {below}"
+            )
+    except BaseException:
+        volume.close()
+        raise
+    # As if the image began at `start`, which keeps its offset.
+    steps = (first + below - start, *beside)
+    z, y, x = (
+        at + n * size for at, n, size in zip(image.offset, steps, image.resolution, strict=True)
+    )
+    return Slices(volume, first, last, (z, y, x))
 
 
 def _reordered(volume: Volume, axes: str) -> Volume:

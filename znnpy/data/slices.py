@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from znnpy.data.volume import Array, Triple, Volume
+from znnpy.data.volume import Array, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
 
 class Slices(Volume):
     """Slices `start` to `stop` (after the last) along z of a volume, which it closes.
 
-    It keeps the offset of the whole volume, so that volumes cut alike lie to each other as the whole ones do. Raises
-    VolumeError for a range that leaves the volume.
+    It keeps the offset of the whole volume, so that volumes cut alike lie to each other as the whole ones do, or has
+    the one that is `placed`. Raises VolumeError for a range that leaves the volume.
     """
 
-    def __init__(self, volume: Volume, start: int, stop: int) -> None:
+    def __init__(
+        self, volume: Volume, start: int, stop: int, placed: Triple64 | None = None
+    ) -> None:
         channels, depth, height, width = volume.shape
         if stop > depth:
             volume.close()
@@ -21,7 +23,9 @@ class Slices(Volume):
                 f"{volume.name} has {depth} slices along z, from 0 on; slices [{start}, {stop}] go beyond"
             )
         shape = (channels, stop - start, height, width)
-        super().__init__(volume.name, shape, volume.dtype, volume.resolution, volume.placed)
+        super().__init__(
+            volume.name, shape, volume.dtype, volume.resolution, placed or volume.placed
+        )
         self.neighbours, self.directions = volume.neighbours, volume.directions
         self.unnamed = volume.unnamed
         self._volume, self._start = volume, start

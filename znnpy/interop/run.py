@@ -60,14 +60,18 @@ def write_run(
     with RunDirectory.open(path, overwrite=overwrite) as run:
         if run.started:
             raise ModelFileError(f"{path} holds a run already; choose another, or add --overwrite")
-        run.begin(dump(config), versions(config.training.seed))
-        if model.origin is not None:
-            write_json(path / ORIGIN, model.origin)
-        checkpoints.save(run.checkpoints, _beginning(weights, contents, config), 1)
-        for number, read in enumerate(others, start=1):
-            folder = member_folder(path, number)
-            folder.mkdir(parents=True, exist_ok=True)
-            checkpoints.save(folder, _beginning(read(), contents, config), 1)
+
+        def fill() -> None:
+            if model.origin is not None:
+                write_json(path / ORIGIN, model.origin)
+            checkpoints.save(run.checkpoints, _beginning(weights, contents, config), 1)
+            for number, read in enumerate(others, start=1):
+                folder = member_folder(path, number)
+                folder.mkdir(parents=True, exist_ok=True)
+                checkpoints.save(folder, _beginning(read(), contents, config), 1)
+
+        # A run with some of its members would predict as if there were no others.
+        run.begin(dump(config), versions(config.training.seed), fill)
     return config
 
 

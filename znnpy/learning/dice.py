@@ -21,7 +21,9 @@ class OverlapKeys(LossKeys):
 
     smooth: Positive = Field(default=1e-5, description="Added to both sides of each fraction.")
     batch: Bool = Field(
-        default=False, description="One fraction over all patches of a batch, not one for each."
+        default=False,
+        description="One fraction over all patches of a batch, of each microbatch where there are several, not one for "
+        "each patch.",
     )
     include_background: Bool = Field(default=True, description="Whether the first channel counts.")
 

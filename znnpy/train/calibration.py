@@ -98,8 +98,6 @@ def _sums(
     objective: Objective, target: NDArray[np.float32], weight: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     """Return for each channel weight and number of ones, weight and number of zeros, and number of other targets."""
-    if objective.reading.whole_voxels:
-        weight = weight[:1]  # all that the loss reads
     weight = np.broadcast_to(weight, target.shape)
     counts, axes = weight > 0, (1, 2, 3)
     groups = [target == 1, target == 0]

@@ -123,10 +123,16 @@ class RunDirectory(Closing):
         """Whether a run has begun here that is to be resumed."""
         return not self._anew and (self.path / CONFIG).exists()
 
-    def begin(self, config_text: str, versions: dict[str, Any]) -> None:
+    def begin(
+        self,
+        config_text: str,
+        versions: dict[str, Any],
+        fill: Callable[[], None] | None = None,
+    ) -> None:
         """Write what identifies a new run; the config comes last, as it makes the directory a run.
 
-        Removes the run that was here before, if it was opened to be overwritten.
+        Removes the run that was here before, if it was opened to be overwritten. `fill` writes what the run has from
+        the first, such as weights: if it fails or is interrupted, nothing stays.
         """
         if self._anew:
             self._clear()
@@ -138,7 +144,16 @@ class RunDirectory(Closing):
                 sync(folder.absolute().parent)
         # Before the config: a directory with a config is a run, and must have all that one has.
         write_json(self / VERSIONS, versions)
-        write_text(self / CONFIG, config_text, RunError)
+        try:
+            if fill is not None:
+                self._make_checkpoints()
+                fill()
+            write_text(self / CONFIG, config_text, RunError)
+        except BaseException:
+            if fill is not None:
+                with contextlib.suppress(RunError):  # of a disk that fails, which is said
+                    self._clear()
+            raise
         self._make_checkpoints()
 
     def refresh(self, config_text: str) -> None:

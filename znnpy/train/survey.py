@@ -87,7 +87,7 @@ def _each(
     for key, source in _sources(section):
         try:
             role = "raw" if key.startswith("image") else "labels"
-            opened = open_source(source, config.data, role, section.slices)  # type: ignore[arg-type]
+            opened = open_source(source, config.data, role, section)  # type: ignore[arg-type]
             with kept_no_longer(), opened as volume:
                 finite = role == "raw" and not config.data.replace_nonfinite
                 seen, mode = glance(volume, finite=finite), mode_of(config.data)

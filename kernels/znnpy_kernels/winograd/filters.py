@@ -14,8 +14,8 @@ Argument words. Addresses in bytes; strides in floats; all else counts.
     target, target_point        the first vector at the first point, 64-byte aligned; from point to point
     scratch, scratch_worker     64-byte aligned; worker w owns `SCRATCH_FLOATS` from w * scratch_worker on
 
-Points are ordered [z][x][y], each [input][output lane]; those of exchanged filters, which are flipped as well,
-[output][input lane]. Tasks over disjoint targets may run concurrently.
+Points are ordered [z][x][y], `point_bytes` from each other, each [input][output lane]; those of exchanged filters,
+which are flipped as well, [output][input lane]. Tasks over disjoint targets may run concurrently.
 
 Axis z goes first, a plane of points after the other: nothing but taps is read twice, and what lies between stays in
 registers. The points of a plane, which lie far apart, are collected in the L1 cache for a group of vectors and written
@@ -63,6 +63,18 @@ PLANE = POINTS * POINTS * SLOT
 # Room for two blocks of inputs side by side, so that exchanged filters are written in neighbouring lines, too.
 TILE = 2 * LANES * VECTOR_BYTES  # from tap to tap of vectors whose lanes lay apart
 SCRATCH_FLOATS = (PLANE + TAPS**3 * TILE) // 4
+# From this step on, points lie an odd number of groups apart: in steps of whole pages, as 320 -> 320 channels have,
+# those that are written side by side would fall on one set of the caches.
+ODD_FROM = 4096
+
+
+def point_bytes(inputs: int, blocks: int) -> Any:
+    """Return the bytes from point to point of filters between so many inputs and vectors of outputs."""
+    bytes_ = inputs * blocks * VECTOR_BYTES
+    return bytes_ if bytes_ < ODD_FROM else ((bytes_ + SLOT - 1) // SLOT | 1) * SLOT
+
+
+compiled_point_bytes = inlined(point_bytes)
 
 
 def plane_tap(b: ir.IRBuilder, deep: Axis, factors: Value, start: Value, step: Value) -> Value:

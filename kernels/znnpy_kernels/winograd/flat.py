@@ -18,6 +18,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, store
+from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.line_transforms import (
     asking_of,
     dense_source_plane_of,
@@ -162,12 +163,13 @@ def flat_march(form: Any, args: Any, filters: int, places: Any, count: int, scra
     inputs, outputs, many = args[AT.inputs], args[AT.blocks], form.points_y * form.points_x
     products = scratch + _loose_bytes(form)
     points = products + POINT
+    skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
     for tile in range(args[AT.y0], args[AT.y1]):
         y = origin(tile, args[AT.dilation_y], form.new_y)
         if y < args[AT.target_size_y]:
             _transform(form, args, places, count, y - args[AT.before_y], scratch, points)
             # Nothing is asked for meanwhile: whole planes are what a CPU sees coming by itself.
             multiply_blocks(
-                many, inputs, outputs, count, filters, points, POINT, _block_bytes(form), -POINT, 0, None
+                many, inputs, outputs, count, filters, points, POINT, _block_bytes(form), -POINT, skipped, None
             )  # fmt: skip
             _finish(form, args, places, count, y, scratch, products)

@@ -31,6 +31,7 @@ from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
+from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.flat import FLAT, flat_bytes, flat_march
 from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
@@ -157,12 +158,14 @@ def _columns(
     seen = y + form.points_y * args[AT.dilation_y] - args[AT.before_y]
     pieces = pieces_a_turn(form, args)
     many, block_step, ring_step = form.points_y, form.points_y * POINT, _ring(form)
+    step = compiled_point_bytes(args[AT.inputs], args[AT.blocks])
+    skipped = step - args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
     # Column by column, so that what one needs stays in the L1 cache: points of all blocks, then the filters of
     # its 6 points.
     for number in range(compiled_plane(form)):
         here = ring + number * _column(form)
         # Filters are [z][x][y], so the points of a column lie one behind the other.
-        weights = filters + number * many * args[AT.inputs] * args[AT.blocks] * VECTOR_BYTES
+        weights = filters + number * many * step
         before = number * many * turns_of(args[AT.blocks])
         early = (form, args, places, seen, y, before, pieces[0], pieces[1])
         if _within_ring(form, args[AT.blocks]):
@@ -177,8 +180,8 @@ def _columns(
                 by = tile * VECTOR_BYTES
                 source_depth(form, source + by, first, SLOT, target + by, POINT)
         multiply(
-            many, args[AT.inputs], args[AT.blocks], count, weights, points, POINT, start, 0, early
-        )
+            many, args[AT.inputs], args[AT.blocks], count, weights, points, POINT, start, skipped, early
+        )  # fmt: skip
         # In the place of their first rows: what came from there is in `points` by now.
         for block in range(args[AT.blocks]):
             source, target = points + (start + block) * block_step, here + block * ring_step

@@ -91,7 +91,8 @@ def _seen_points(form: Any, args: Any, depth: int, first: int, count: int, targe
             into = target + (x * count + block) * form.points_y * point
             for image in range(images):
                 source = args[at.source] + image * args[at.source_image] + number * step
-                to_points(form, source, tiles, total, into + image * total * VECTOR_BYTES, point)
+                own = into + image * total * VECTOR_BYTES
+                to_points(form, source, tiles, rows, tiles, (1, tiles), own, point)
 
 
 @inlined
@@ -190,7 +191,8 @@ def _finished(form: Any, args: Any, sums: int) -> None:
             number = block * compiled_plane(form) + args[at.depth0] * wide + column
             for image in range(images):
                 target = args[at.target] + image * args[at.target_image] + number * behind
-                to_rows(form, start + image * total * VECTOR_BYTES, point, tiles, total, target)
+                own = start + image * total * VECTOR_BYTES
+                to_rows(form, own, point, tiles, rows, tiles, (1, tiles), target)
             start += form.points_y * point
 
 

@@ -22,11 +22,16 @@ Of `winograd_columns`: addresses in bytes, 64-byte aligned; counts.
     filters                     of `filters`
     block0, block1              vectors of output channels of this task, an even one first
     tiles, rows                 along z and x that begin inside; along y
+    wide                        of these along x, in each layer of tiles along z
+    lone_z, lone_y, lone_x      1: the last tiles along this axis see one voxel, their first, and zeros
     column0, column1            columns of this task
     scratch, scratch_worker     worker w owns `columns_floats` from w * scratch_worker on: [block][point][tile][lane]
 
 Tasks of one stage may run concurrently if their blocks, rows or columns are disjoint; those that sum bias gradients of
 one block take all of its rows.
+
+*Lone voxels.* Zeros around a gradient of 4 k + 3 voxels leave one to its last tile along an axis, whose points are that
+voxel at the place 0, and zeros at all others. Of such tiles only points that are not zero are multiplied.
 """
 
 from __future__ import annotations
@@ -38,7 +43,9 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import planes
+from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -56,7 +63,7 @@ from znnpy_kernels.winograd.planes import (
 from znnpy_kernels.winograd.products import (
     compiled_odd_bytes,
     compiled_room,
-    multiply,
+    multiply_blocks,
     odd_bytes,
     room,
 )
@@ -64,7 +71,8 @@ from znnpy_kernels.winograd.tiles import origin
 
 AT = words(planes.AT, "rows row0 row1 planes")
 COLUMNS = words(
-    "source target inputs blocks filters tiles rows column0 column1 block0 block1 scratch scratch_worker"
+    "source target inputs blocks filters tiles rows wide lone_z lone_y lone_x column0 column1 block0 block1 "
+    "scratch scratch_worker"
 )
 
 
@@ -128,23 +136,64 @@ def _planes(taps: Triple) -> Kernel:
 
 
 @inlined
-def to_points(form: Any, source: int, tiles: int, total: int, target: int, point: int) -> None:
-    """Rows of one column and block, `tiles` wide, to points of `total` tiles, along y."""
+def to_points(
+    form: Any, source: int, tiles: int, rows: int, wide: int, taken: Any, target: int, point: int
+) -> None:
+    """Rows of one column and block, of `tiles` in layers of `wide`, to points of `rows` tiles along y.
+
+    `taken`: layers of them, and tiles along x of each, that are taken; the others are not.
+    """
     row = tiles * VECTOR_BYTES
-    for tile in range(total):
-        # Tiles along y begin their new rows apart: `tile` counts a row's tiles, so as many rows less one more for
-        # each row before.
-        here = source + tile * VECTOR_BYTES + tile // tiles * (form.new_y - 1) * row
-        source_depth(form, here, 0, row, target + tile * VECTOR_BYTES, point)
+    for y in range(rows):
+        for layer in range(taken[0]):
+            here = source + y * form.new_y * row + layer * wide * VECTOR_BYTES
+            for _ in range(taken[1]):
+                source_depth(form, here, 0, row, target, point)
+                here, target = here + VECTOR_BYTES, target + VECTOR_BYTES
 
 
 @inlined
-def to_rows(form: Any, source: int, point: int, tiles: int, total: int, target: int) -> None:
-    """Points of `total` tiles of one block to rows of a column, `tiles` wide, along y."""
+def to_rows(
+    form: Any, source: int, point: int, tiles: int, rows: int, wide: int, taken: Any, target: int
+) -> None:
+    """Points of one block back to rows of a column, along y, as `to_points` takes them; zeros where none were taken."""
     row = tiles * VECTOR_BYTES
-    for tile in range(total):
-        there = target + tile * VECTOR_BYTES + tile // tiles * (form.new_y - 1) * row
-        target_depth(form, source + tile * VECTOR_BYTES, point, there, 0, row)
+    for y in range(rows):
+        for tile in range(tiles):
+            there = target + y * form.new_y * row + tile * VECTOR_BYTES
+            if tile < taken[0] * wide and (taken[1] == wide or tile % wide < taken[1]):
+                target_depth(form, source, point, there, 0, row)
+                source += VECTOR_BYTES
+            else:
+                for made in range(form.new_y):
+                    store(there + made * row, splat(0.0))
+
+
+@inlined
+def _multiplied(
+    form: Any, args: Any, count: int, filters: int, step: int, points: int, point: int, start: int
+) -> None:
+    """Products of a column's points of `count` tiles a row; zeros where those of the last row are.
+
+    `step`: bytes from point to point of the filters.
+    """
+    at, many, inputs, rows = COLUMNS, form.points_y, args[COLUMNS.inputs], args[COLUMNS.rows]
+    outputs, block, lone = args[at.block1] - args[at.block0], many * point, args[at.lone_y]
+    others, first = step - outputs * inputs * VECTOR_BYTES, 0
+    while first < many:
+        # The first point has all rows.
+        last, total = (1, rows) if lone and first == 0 else (many, rows - lone)
+        here, weights = points + first * point, filters + first * step
+        multiply_blocks(
+            last - first, inputs, outputs, total * count, weights, here, point, block, start * block, others, None
+        )  # fmt: skip
+        first = last
+    if lone:
+        for output in range(outputs):
+            for number in range(1, many):
+                made = points + (start + output) * block + number * point
+                for tile in range((rows - 1) * count, rows * count):
+                    store(made + tile * VECTOR_BYTES, splat(0.0))
 
 
 def _columns(taps: Triple) -> Kernel:
@@ -161,22 +210,24 @@ def _columns(taps: Triple) -> Kernel:
         _, start = compiled_room(blocks, outputs)
         # Filters of a point lie by pairs of vectors of outputs: those before the task's own, and all others.
         before_own = first * inputs * VECTOR_BYTES
-        others = (args[at.blocks] - outputs) * inputs * VECTOR_BYTES
-        total, many, plane = rows * tiles, form.points_y, compiled_plane(form)
-        point = compiled_odd_bytes(total)
+        step = compiled_point_bytes(inputs, args[at.blocks])
+        many, plane, wide = form.points_y, compiled_plane(form), args[at.wide]
+        point = compiled_odd_bytes(rows * tiles)
         before = compiled_odd_bytes(seen_rows(form, rows) * tiles)
         behind = compiled_odd_bytes(form.new_y * rows * tiles)
         for number in range(args[at.column0], args[at.column1]):
+            deep = tiles // wide - (args[at.lone_z] if number >= form.points_x else 0)
+            taken = deep, wide - (args[at.lone_x] if number % form.points_x else 0)
             for block in range(blocks):
                 source = args[at.source] + (block * plane + number) * before
-                to_points(form, source, tiles, total, points + block * many * point, point)
-            filters = args[at.filters] + number * many * inputs * args[at.blocks] * VECTOR_BYTES
-            filters += before_own
-            multiply(many, inputs, outputs, total, filters, points, point, start, others, None)
+                into = points + block * many * point
+                to_points(form, source, tiles, rows, wide, taken, into, point)
+            filters = args[at.filters] + number * many * step + before_own
+            _multiplied(form, args, deep * taken[1], filters, step, points, point, start)
             for block in range(outputs):
                 target = args[at.target] + ((first + block) * plane + number) * behind
                 source = points + (start + block) * many * point
-                to_rows(form, source, point, tiles, total, target)
+                to_rows(form, source, point, tiles, rows, wide, taken, target)
 
     return winograd_columns
 

@@ -26,10 +26,21 @@ def test_what_numpy_writes(tmp_path: Path, dtype: str, shape: tuple[int, ...], o
     with open_volume(tmp_path / "a.npy") as volume:
         assert volume.shape == wanted.shape
         assert volume.unnamed == (len(shape) == 4)
-        shown = {"?": "u1", "f2": "f4"}.get(dtype, dtype)
+        shown = {"f2": "f4"}.get(dtype, dtype)
         assert volume.dtype == np.dtype(shown).newbyteorder("=")
         assert np.array_equal(volume.read_all(), wanted)
         assert np.array_equal(volume.read((0, 1, 2), (1, 5, 4)), wanted[:, :1, 1:5, 2:4])
+
+
+def test_a_mask_is_one_whatever_its_bytes_are(tmp_path: Path) -> None:
+    """Of bytes of 0 and 1, 1 would be a probability of a 255th."""
+    np.save(tmp_path / "a.npy", np.zeros((2, 3, 4), np.bool_))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(data[:-3] + bytes([1, 2, 0]))
+    with open_volume(tmp_path / "a.npy") as volume:
+        found = volume.read_all()
+    assert found.dtype == np.bool_
+    assert found.reshape(-1).view(np.uint8).tolist() == [0] * 21 + [1, 1, 0]
 
 
 def test_one_label_for_each_slice(tmp_path: Path) -> None:

@@ -223,6 +223,19 @@ def test_rebalance(mode: str) -> None:
         assert np.allclose(patch.weights["out"], expected)
 
 
+@pytest.mark.parametrize("mode", ["patch", "volume"])
+def test_rebalance_of_classes(mode: str) -> None:
+    """Losses of classes read one weight a voxel."""
+    labels = np.random.default_rng(0).choice(3, (4, 6, 6), p=[0.7, 0.2, 0.1])
+    scene = Scene({"in": ArrayVolume(labels)}, {"out": ArrayVolume(labels)})
+    output = {"out": OutputPatch((4, 6, 6), ClassesTarget(3))}
+    made = Sampler([scene], {"in": InputPatch((4, 6, 6))}, output, rebalance=mode)
+    patch = made.sample(0)
+    target, weight = patch.targets["out"], patch.weights["out"]
+    assert (weight == weight[0]).all()
+    assert (weight * target).sum((1, 2, 3)) == pytest.approx([labels.size / 3] * 3, rel=1e-5)
+
+
 def test_images_are_normalised_per_volume() -> None:
     volumes = [scene(), scene((6, 6, 6), 1000)]
     output = {"out": OutputPatch((1, 1, 1), ImageTarget())}

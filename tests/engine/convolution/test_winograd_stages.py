@@ -15,7 +15,7 @@ from znnpy.profile.report import CONVOLUTION
 # Thin volumes are cut along y, where lattices share planes; others along z, where rows of tiles do.
 LAYERS = [
     ((3, 5, 2), ONE, (1, 1, 1), 1),
-    ((17, 16, 33), ONE, (9, 18, 7), 2),
+    ((17, 16, 33), ONE, (7, 19, 11), 2),
     ((10, 12, 3), (2, 3, 2), (11, 26, 13), 1),
     ((5, 20, 4), (1, 2, 3), (3, 33, 9), 1),
     ((33, 40, 18), ONE, (17, 30, 6), 1),

@@ -48,6 +48,24 @@ def at_once(layout: Layout) -> dict[str, tuple[Edge, ...]]:
     return {e.source: (e,) for e in layout.network.edges if is_early(layout, e)}
 
 
+def test_it_is_at_once_where_that_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small image stands beside both its source and the sum for no more than them."""
+    small = NODES | {"half": NODES["half"] | {"channels": 8}}
+    network, found = load_network({"nodes": small, "edges": EDGES}), list[Any]()
+
+    def seen(layout: Layout) -> Any:
+        found.append((feature_maps_early(layout), at_once(layout)))
+        return found[-1][0]
+
+    feature_maps_early = feature_maps.early_edges
+    monkeypatch.setattr(feature_maps, "early_edges", seen)
+    lean = Execution(lean=True)
+    with Model(network, SHAPE, conv="direct", training=False, threads=1, execution=lean):
+        assert found
+    for early, first in found:
+        assert early == first
+
+
 def test_less_memory_and_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     network = load_network({"nodes": NODES, "edges": EDGES})
     x = np.random.default_rng(0).standard_normal((1, 1, *SHAPE), np.float32)

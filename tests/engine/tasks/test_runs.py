@@ -168,3 +168,9 @@ def test_memory_is_handed_over_between_runs(monkeypatch):
     writers = [n for n, task in enumerate(made) if B in {it.buffer for it in task.writes}]
     assert writers
     assert all(n == reader or reader in reach[n] for n in writers)
+
+
+def test_a_leaf_may_read_all_that_the_one_before_wrote():
+    first = declared("layer", writes=[A.region(0, 2)])
+    second = declared("layer", reads=[A.region(0, 2)], writes=[B.region(0, 1)])
+    assert [calls(task) for task in joined([first, second])] == [2]

@@ -281,6 +281,8 @@ def test_a_cache_that_can_only_be_read_serves_what_it_has(
         anew(wrong).compile()
     with pytest.raises(cache.CacheError, match=lacking):
         compile_all([anew(store), anew(wrong)], 1)
+    with pytest.raises(cache.CacheError, match=r"has no \w+ and 1 more of this version"):
+        compile_all([anew(reduction.sum_vectors), anew(wrong)], 1)
 
 
 def test_a_cache_of_root_is_read_where_only_root_writes(

@@ -41,11 +41,15 @@ FLAT = [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 3, 1), (1, 1, 3)]
 
 
 class Pass:
-    """A whole pass: blocked source and target, transformed filters, and the words that all kernels have."""
+    """A whole pass: blocked source and target, transformed filters, and the words that all kernels have.
 
-    def __init__(self, images: Any, filters: Any, dilation: Triple) -> None:
+    `zeros`: so many lie around the images.
+    """
+
+    def __init__(self, images: Any, filters: Any, dilation: Triple, zeros: int = 0) -> None:
         self.taps = filters.shape[2:]
-        extents = valid(images.shape[1:], self.taps, dilation)
+        around = [extent + 2 * zeros for extent in images.shape[1:]]
+        extents = valid(around, self.taps, dilation)
         self.source, self.target = Blocked.of(images), Blocked(filters.shape[0], extents)
         self.points, self.inputs, self.outputs = points_of(filters), len(images), len(filters)
         self.extents, self.dilation = extents, dilation
@@ -55,7 +59,7 @@ class Pass:
             **{f"source_size_{axis}": n for axis, n in zip("zyx", images.shape[1:], strict=True)},
             **{f"target_size_{axis}": n for axis, n in zip("zyx", extents, strict=True)},
             **{f"dilation_{axis}": n for axis, n in zip("zyx", dilation, strict=True)},
-            **{f"before_{axis}": 0 for axis in "zyx"}, "accumulate": 0,
+            **{f"before_{axis}": zeros for axis in "zyx"}, "accumulate": 0,
         }  # fmt: skip
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from znnpy_kernels.direct.packed_filters import output_groups, pack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
+from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS, point_bytes
 
 
 def points_of_tile(taps: Any) -> int:
@@ -22,11 +22,19 @@ def aligned(floats: int) -> Any:
     return room[-address(room) % 64 // 4 :][:floats]
 
 
+def without_gaps(points: Any, inputs: int, outputs: int) -> Any:
+    """Points of filters, of so many channels, without what lies between them, which must be untouched."""
+    floats = inputs * -(-outputs // LANES) * LANES
+    rows = points.reshape(-1, point_bytes(inputs, -(-outputs // LANES)) // 4)
+    assert np.isnan(rows[:, floats:]).all()
+    return rows[:, :floats].reshape(-1)
+
+
 def points_of(filters: Any) -> Any:
     """Filters as `winograd` reads them, by the kernel."""
     outputs, inputs, *taps = filters.shape
     packed, blocks = pack_filters(filters), -(-outputs // LANES)
-    step = inputs * blocks * LANES
+    step = point_bytes(inputs, blocks) // 4
     made, room, start, into = aligned(points_of_tile(taps) * step), aligned(SCRATCH_FLOATS), 0, 0
     for vectors in output_groups(outputs):
         for first in range(0, inputs, LANES):
@@ -48,7 +56,7 @@ def points_of(filters: Any) -> Any:
 def exchanged_points_of(filters: Any) -> Any:
     """Filters as `winograd` reads them for the data gradient: those of `filters` flipped and exchanged."""
     outputs, inputs, *taps = filters.shape
-    packed, step = pack_filters(filters), outputs * -(-inputs // LANES) * LANES
+    packed, step = pack_filters(filters), point_bytes(outputs, -(-inputs // LANES)) // 4
     made, room, start, low = aligned(points_of_tile(taps) * step), aligned(SCRATCH_FLOATS), 0, 0
     for width in (vectors * LANES for vectors in output_groups(outputs)):
         for first in range(0, inputs, 2 * LANES):

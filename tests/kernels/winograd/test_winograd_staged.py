@@ -39,16 +39,20 @@ class Group:
     tiles: int
     rows: int
     words: dict[str, Any]
+    lone: dict[str, int]
 
     def floats(self, *, seen: bool) -> int:
         return waiting_floats(self.given.taps, self.rows, self.tiles, seen=seen)
 
 
 def run(
-    images: Any, filters: Any, dilation: Triple, deep: int, rows: int, products: Products
-) -> Blocked:
-    """The output by groups of `deep` layers of tiles along z and `rows` along y; blocks one by one."""
-    given = Pass(images, filters, dilation)
+    images: Any, filters: Any, dilation: Triple, deep: int, rows: int, products: Products, zeros: int = 0
+) -> Blocked:  # fmt: skip
+    """The output by groups of `deep` layers of tiles along z and `rows` along y; blocks one by one.
+
+    `zeros` lie around images of 4 k + 3 voxels: two of them, so that the last tiles see one voxel.
+    """
+    given, lone = Pass(images, filters, dilation, zeros), int(zeros > 0)
     (z, y, x), form = given.extents, FORMS[given.taps]
     slabs = -(-z // (form.new_z * dilation[0]))
     for slab in range(0, slabs, deep):
@@ -60,7 +64,10 @@ def run(
             for row in range(0, line, rows):
                 many = min(rows, line - row)
                 words = {"z0": z0, "z1": z1, "y0": row * dilation[1] + lattice, "y1": 0}
-                emit(Group(given, tiles, many, words | {"rows": many}), products)
+                last = {"lone_z": lone * (z1 == slabs), "lone_y": lone * (row + many == line)}
+                layers = inside(range(z0, z1), dilation[0], form.new_z, z)
+                seen = {"wide": tiles // layers, **last, "lone_x": lone}
+                emit(Group(given, tiles, many, words | {"rows": many}, seen), products)
     return given.target
 
 
@@ -97,7 +104,7 @@ def read(group: Group, before: Any, behind: Any) -> None:
         COLUMNS_OF[given.taps].run(
             source=before, target=behind, inputs=given.inputs, blocks=last,
             block0=first, block1=min(first + 2, last),
-            filters=given.filters, tiles=group.tiles, rows=group.rows, column0=column, column1=column + 1,
+            filters=given.filters, **group.lone, tiles=group.tiles, rows=group.rows, column0=column, column1=column + 1,
             scratch=scratch, scratch_worker=0,
         )  # fmt: skip
 
@@ -166,6 +173,19 @@ def test_correlates(
     found = run(images, filters, dilation, deep, rows, way(filters, exchanged, deep))
     assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert (found.pad() == 0).all()
+    assert found.gaps_intact()
+
+
+@pytest.mark.parametrize(("deep", "rows"), [(1, 1), (2, 3), (9, 9)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(LANES + 3, 5), (3, 3 * LANES + 1)])
+def test_points_of_lone_voxels_are_left_out(
+    inputs: int, outputs: int, deep: int, rows: int
+) -> None:
+    images, filters = operands(inputs, outputs, (7, 11, 15))
+    around = np.pad(images, [(0, 0), (2, 2), (2, 2), (2, 2)])
+    expected = correlated(around, filters, (1, 1, 1))
+    found = run(images, filters, (1, 1, 1), deep, rows, read, zeros=2)
+    assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert found.gaps_intact()
 
 

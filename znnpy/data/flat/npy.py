@@ -51,8 +51,9 @@ def open_npy(path: Path, trust: Trust, *, labels: bool) -> Volume:
         path=path,
         start=head.tell(),
         shape=_shape(shape, path, labels),
-        # A mask's bytes are 0 and 1.
+        # Read as bytes, since a file may hold others than 0 and 1.
         dtype=np.dtype(np.uint8) if dtype.kind == "b" else dtype,
+        logical=dtype.kind == "b",
         reversed=fortran,
         unnamed=len(shape) == 4,
     )

@@ -35,7 +35,7 @@ class Layout:
     `start`: byte of `path`, decompressed if it is `packed`, at which they begin. `shape` (C, Z, Y, X); stored in this
     order, or, `interleaved`, with the channels of a voxel together, or, `reversed`, the other way round. `dtype`: as
     stored. A value is `slope` times what is stored plus `intercept`; `packed_start`: the byte at which compressed
-    data begin. `unnamed`: as of `Volume`.
+    data begin. `unnamed`: as of `Volume`. `logical`: bytes are true where they are not 0.
     """
 
     path: Path
@@ -50,10 +50,13 @@ class Layout:
     packed: Packed = ""
     packed_start: int = 0
     unnamed: bool = False
+    logical: bool = False
 
     @property
     def shown(self) -> np.dtype[Any]:
         """The type of the values: of scaled ones, and of half floats, floats that hold them."""
+        if self.logical:
+            return np.dtype(np.bool_)
         plain = (self.slope, self.intercept) == (1.0, 0.0)
         if plain and self.dtype != np.float16:
             return self.dtype.newbyteorder("=")
@@ -75,6 +78,8 @@ class Layout:
 
     def values(self, stored: Array) -> Array:
         """Return the values of what is stored."""
+        if self.logical:
+            return np.asarray(stored != 0)
         if (self.slope, self.intercept) == (1.0, 0.0):
             return stored.astype(self.shown, copy=False)
         exact = stored.astype(np.float64)

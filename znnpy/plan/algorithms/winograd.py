@@ -54,6 +54,7 @@ STAGED_RATE = 100e9  # flop/s of products, with the transforms along y
 STREAMED_RATE = 33e9  # bytes/s of transformed filters that a group reads once, as they lie
 # The same where filters are transformed on the way, and seconds of a point of a pair of channels for that.
 PANELS_RATE, POINT_SECONDS = 82e9, 0.09e-9
+FEWER_LANES_RATE, FEWER_LANES_SECONDS = 68e9, 0.24e-9  # these two of vectors of fewer lanes
 SINGLE_SECONDS = 0.055e-9  # the same of few tiles, which are added to sums at once
 # Of a task's sums, which stay in an L2 cache; channels that it has at least, if a part of its planes will do.
 SUMS_BYTES, WIDE_PANEL = 1 << 19, 64
@@ -148,12 +149,15 @@ def stage_seconds(shape: ConvShape, tiles: float, *, made: bool) -> tuple[float,
     )
 
 
-def makes_filters(shape: ConvShape) -> bool:
-    """Return whether stages transform filters on the way: for so few tiles that this is less than to read them."""
+def makes_filters(shape: ConvShape, lanes: int = LANES_COUNTED) -> bool:
+    """Return whether stages transform filters on the way: for so few tiles that this is less than to read them.
+
+    Plans do not depend on the vectors' `lanes`; which way a pass takes may, as both give the same values.
+    """
     tiles = tile_count(shape)
     # Each image reads all filters, and images share those that are made.
     read = shape.batch * _column_seconds(shape, tiles) + _changed_seconds(shape)
-    return _way_seconds(shape, shape.batch * tiles) < read
+    return _way_seconds(shape, shape.batch * tiles, lanes) < read
 
 
 def panel_parts(shape: ConvShape, tiles: int) -> tuple[int, int]:
@@ -262,10 +266,13 @@ def _column_seconds(shape: ConvShape, tiles: float) -> float:
     return bytes_ / 4 * 2.0 * tiles / STAGED_RATE + bytes_ / STREAMED_RATE
 
 
-def _way_seconds(shape: ConvShape, tiles: float) -> float:
+def _way_seconds(shape: ConvShape, tiles: float, lanes: int = LANES_COUNTED) -> float:
     """Return the seconds of a group's products with filters that are transformed on the way."""
-    made = SINGLE_SECONDS if tiles <= FEW_TILES else POINT_SECONDS
-    return points_bytes(shape) / 4 * (2.0 * tiles / PANELS_RATE + made)
+    rate, made = PANELS_RATE, POINT_SECONDS
+    if lanes < LANES_COUNTED:
+        rate, made = FEWER_LANES_RATE, FEWER_LANES_SECONDS
+    made = SINGLE_SECONDS if tiles <= FEW_TILES else made
+    return points_bytes(shape) / 4 * (2.0 * tiles / rate + made)
 
 
 def _making_seconds(shape: ConvShape) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS
+from znnpy_kernels.winograd.filters import EXCHANGING, FILTERS, SCRATCH_FLOATS, point_bytes
 from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panel_filters import PAIR
 
@@ -21,6 +21,7 @@ from znnpy.network.types import Edge
 from znnpy.plan import PASSES, ConvShape
 from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, is_staged, makes_filters
 from znnpy.plan.algorithms.winograd_tiles import points_of_tile, tile_count
+from znnpy.plan.cost import LANES_COUNTED
 
 POINTS = Use("transformed filters")
 SET_TILES = 64
@@ -48,7 +49,9 @@ def goes_staged(layout: Layout, shape: ConvShape) -> bool:
 def on_the_way(layout: Layout, shape: ConvShape) -> bool:
     """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks."""
     seen = _remade(shape, changing=layout.filters_pass)
-    if not (goes_staged(layout, shape) and makes_filters(seen)):
+    # Lean layouts have the memory that their plan has counted.
+    lanes = LANES_COUNTED if layout.lean else LANES
+    if not (goes_staged(layout, shape) and makes_filters(seen, lanes)):
         return False
     sets = -(-shape.batch * tile_count(shape) // SET_TILES)
     tasks = FORMS[shape.size].points_z * -(-shape.outputs // (PAIR * LANES)) * sets
@@ -145,7 +148,7 @@ def _seconds(edge: Edge, vectors: int) -> float:
 def _point_floats(build: Build, edge: Edge, *, backward: bool) -> int:
     images, others = build.parameters[edge.name].shape[:2]
     lanes, terms = (others, images) if backward else (images, others)
-    return terms * -(-lanes // LANES) * LANES
+    return int(point_bytes(terms, -(-lanes // LANES))) // 4
 
 
 def points_of(build: Build, edge: Edge, *, backward: bool) -> Buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
@@ -20,10 +21,10 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.plan.algorithms.winograd import panel_parts
 from znnpy.plan.partition import evenly
 
-TOGETHER = 1
+TOGETHER = 16 // LANES
 """Blocks of inputs whose products are added to sums in the L2 cache at a time: more leave no room for their filters.
 
-320 -> 320 channels on 8^3 take 9.3 ms with one and 11.2 with two.
+Of 16 lanes: 320 -> 320 channels on 8^3 take 9.3 ms with one block and 11.2 with two.
 """
 AGAIN = 0.04
 """What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
@@ -37,6 +38,7 @@ class Waiting(NamedTuple):
     images: int
     tiles: int  # along z and x that begin inside
     rows: int  # of them along y
+    lone: Mapping[str, int]  # argument words of columns: which of them see one voxel
     floats: tuple[int, int]  # of a block of an image: before and behind
 
 
@@ -54,6 +56,7 @@ def emit_columns(
         "filters": points.address,
         "tiles": waiting.tiles,
         "rows": waiting.rows,
+        **waiting.lone,
         **ends.build.worker_scratch(columns_floats(size, source.channels, target.channels, tiles)),
     }
     columns, blocks = int(plane(FORMS[size])), target.blocks

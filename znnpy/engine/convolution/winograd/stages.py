@@ -22,7 +22,7 @@ from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds
-from znnpy.plan.algorithms.winograd_tiles import new_voxels, tile_layers
+from znnpy.plan.algorithms.winograd_tiles import NEW, new_voxels, tile_layers
 from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
 
@@ -112,7 +112,8 @@ class _Stages:
         for image, member in enumerate(members):
             self._emit_planes(self.groups[member], image, before, planes)
         floats = group.floats(seen=True), group.floats(seen=False)
-        waiting = Waiting(before, behind, images, group.tiles, group.rows, floats)
+        lone = _lone(self.ends, group)
+        waiting = Waiting(before, behind, images, group.tiles, group.rows, lone, floats)
         if self.points:
             emit_columns(self.step, self.ends, waiting, self.points, products, len(self.sets))
         else:
@@ -223,6 +224,23 @@ class _Stages:
                     *self.finish.leaves_behind(number, blocks),
                 ],
             )
+
+
+def _lone(ends: Ends, group: _Group) -> dict[str, int]:
+    """Return the argument words that say which tiles of a group see one voxel, their first, and zeros otherwise."""
+    if ends.dilation != (1, 1, 1) or ends.edge.size != (3, 3, 3):
+        return {"wide": group.tiles, "lone_z": 0, "lone_y": 0, "lone_x": 0}
+    tiles = [tile_layers(extent, 1, NEW) for extent in ends.target.shape]
+    last = (group.z1 == tiles[0], group.y0 + group.rows == tiles[1], True)
+    lone = {
+        f"lone_{axis}": int(
+            ends_here and NEW * (count - 1) - ends.words[f"before_{axis}"] == extent - 1
+        )
+        for axis, count, extent, ends_here in zip(
+            "zyx", tiles, ends.source.shape, last, strict=True
+        )
+    }
+    return {"wide": tiles[2], **lone}
 
 
 def _sets(groups: Sequence[_Group]) -> list[list[int]]:
