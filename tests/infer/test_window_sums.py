@@ -20,12 +20,14 @@ def said(window: np.ndarray) -> np.ndarray:
     return np.stack([window[0] + window.mean(), window[-1] * window.std()])
 
 
-@pytest.mark.parametrize("spread", ["even", "steps"])
+@pytest.mark.parametrize(
+    ("spread", "blend"), [("even", "gaussian"), ("steps", "gaussian"), ("steps", "constant")]
+)
 @pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 9, 9)])
 @pytest.mark.parametrize("extent", [(9, 14, 20), (9, 9, 9), (23, 10, 9)])
-def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any) -> None:
+def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any, blend: Any) -> None:
     array = np.random.default_rng(0).standard_normal((2, *extent)).astype(np.float32)
-    windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", extent, spread=spread)
+    windows = Windows(size, (0.5, 0.5, 0.5), blend, extent, spread=spread)
     found = list(mean_planes(array, windows, 2, [said]))
     sums, total = np.zeros((2, *extent)), np.zeros(extent)
     for window in windows.meeting(Region((0, 0, 0), extent)):

@@ -10,6 +10,7 @@ from direct_cases import (
     Case,
     Epilogue,
     Tensor,
+    Triple,
     cuts,
     random_values,
     reference_data_gradient,
@@ -21,6 +22,7 @@ from znnpy_kernels.direct.correlation import VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
 from znnpy_kernels.direct.few_channels_gradient import FEW_INPUTS, FEW_OUTPUTS
+from znnpy_kernels.direct.few_channels_spread import spread_kernel, spread_scratch_floats
 from znnpy_kernels.direct.forward import gradient_halo
 from znnpy_kernels.direct.packed_filters import (
     block_offset,
@@ -83,6 +85,55 @@ def check_few_data_gradient(case: Case, rng: np.random.Generator, slope: float =
         )
         np.testing.assert_allclose(found[0], expected[image].sum(), rtol=1e-4, atol=1e-3)
         assert found[1] == GUARD
+
+
+def check_few_spread(
+    case: Case, rng: np.random.Generator, slope: float = 1.0, crop: Triple = (0, 0, 0)
+) -> None:
+    """Few planar outputs from many blocked inputs, each of which meets them a stride apart: a case's data gradient.
+
+    `crop`: voxels that are never made, on both sides.
+    """
+    source = Tensor(case.outputs, case.size, LANES, np.nan)
+    values = random_values(rng, case.outputs, *case.size)
+    source.write(values)
+    filters = random_values(rng, case.outputs, case.inputs, *case.taps)
+    z, y, x = (n - 2 * c for n, c in zip(case.source_size, crop, strict=True))
+    target = Tensor(case.inputs, (z, y, x), 1, GUARD)
+    places = full_words(case.stride, case.sparsity, crop, case.size, halo=False)
+    places |= tap_words(places, (source.z, source.y, source.x))
+    epilogue = Epilogue(case.inputs, slope, rng)
+    floats = spread_scratch_floats(case.inputs, case.outputs, case.taps, x, places)
+    kernel = spread_kernel(case.inputs)
+    for (z0, z1), (y0, y1) in product(cuts(z, rng), cuts(y, rng)):
+        words = {
+            **places,
+            **PLAIN,
+            **epilogue.words(0, case.inputs),
+            "source": source.address,
+            "source_block": source.block,
+            "source_z": source.z,
+            "source_y": source.y,
+            "channels": case.outputs,
+            **{f"taps_{axis}": n for axis, n in zip("zyx", case.taps, strict=True)},
+            "filters": pack_filters(filters, 1),
+            "target": target.address,
+            "target_block": target.block,
+            "target_z": target.z,
+            "target_y": target.y,
+            "z0": z0,
+            "z1": z1,
+            "y0": y0,
+            "y1": y1,
+            "width": x,
+            "scratch": np.full(floats, np.nan, np.float32),
+            "scratch_worker": 0,
+        }
+        kernel.run(**{name: words[name] for name in kernel.fields})
+    target.check_guards()
+    inside = tuple(slice(c, c + n) for c, n in zip(crop, (z, y, x), strict=True))
+    expected = epilogue.apply(reference_data_gradient(case, values, filters)[:, *inside])
+    np.testing.assert_allclose(target.read(), expected, rtol=1e-4, atol=2e-4)
 
 
 def _run(

@@ -23,6 +23,7 @@ from znnpy.engine.layers import (
     resizing,
     upsampling,
 )
+from znnpy.engine.layers.activation import repeat_slope
 from znnpy.engine.layers.constrained_filters import (
     average_gradient,
     clear_gradient,
@@ -158,6 +159,7 @@ def emit_values(step: Step, build: Build, node: Node) -> None:
         padding.fill(step, build, node.name)
         _emit_early(step, build, node)
         return
+    repeat_slope(step, build, node)
     for edge in build.layout.network.incoming(node.name):
         if not is_early(build.layout, edge):
             _emit_edge_forward(step, build, edge)

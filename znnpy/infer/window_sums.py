@@ -46,6 +46,7 @@ def mean_planes(
     rows of windows, which begin at one plane, before the next one has them.
     """
     weight, (depth, *plane) = windows.weight, windows.extent
+    shares = None if (weight == 1).all() else weight
     planes = kept_planes(windows, rows)
     sums = np.zeros((channels, planes, *plane), np.float32)
     total = np.zeros((planes, *plane), np.float32)
@@ -63,12 +64,15 @@ def mean_planes(
                 if number == 0:
                     total[here] += weight
                 # No name is given to the values: they would live while the next ones are made.
-                _add(run(array[:, z, y, x]), weight, sums[:, *here])
+                _add(run(array[:, z, y, x]), shares, sums[:, *here])
     yield from _taken(sums, total, depth - first)
 
 
-def _add(values: Float32, weight: Float32, sums: Float32) -> None:
-    """Add values times their weights to sums, plane by plane, so that no product of all is in memory."""
+def _add(values: Float32, weight: Float32 | None, sums: Float32) -> None:
+    """Add values times their weights (None: 1) to sums, plane by plane, so that no product of all is in memory."""
+    if weight is None:
+        sums += values
+        return
     for plane, share in enumerate(weight):
         sums[:, plane] += values[:, plane] * share
 

@@ -38,7 +38,7 @@ Argument words. Addresses in bytes; steps and strides in floats; all else counts
     halo                        1: zeros stand round the rows of the source (`gradient_halo`); 0: no
                                 voxel outside of them is read
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer
-    bias, slope, output*, bias_gradient     see `direct.epilogue`
+    bias, slope, slopes, output*, bias_gradient     see `direct.epilogue`
 
 In the data gradient `source` is voxel (0, 0, 0) of the output gradient (the halo lies before it) and
 `channels` counts the layer's output channels. Nothing but the target rows is written. Tasks may run

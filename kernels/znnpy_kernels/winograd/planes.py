@@ -10,7 +10,7 @@ Along an axis of one tap (`forms`) a plane is one vector wide, and stays as it i
     target, target_block, target_z, target_y        voxel (0, 0, 0) of the first block
     blocks, target_size_*       vectors of output channels and voxels of the target
     z0, z1, y0, y1              tiles of this task along z and y; all along x
-    bias, slope, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
+    bias, slope, slopes, output, output_block, output_z, output_y, bias_gradient    see `direct.epilogue`
     scratch, scratch_worker     64-byte aligned; worker w owns what a kernel needs from w * scratch_worker on
     before_*                    voxels before the source that the target's first ones see, all zeros
     accumulate                  0: overwrite the target; 1: add to it before bias and transfer
@@ -32,7 +32,7 @@ from znnpy_kernels.winograd.tiles import origin, tiles_along
 AT = words(
     "source source_block source_z source_y inputs source_size_z source_size_y source_size_x "
     "dilation_z dilation_y dilation_x target target_block target_z target_y blocks "
-    "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float output scratch "
+    "target_size_z target_size_y target_size_x z0 z1 y0 y1 bias slope:float slopes output scratch "
     "scratch_worker before_z before_y before_x output_block output_z output_y bias_gradient accumulate",
 )
 # Tiles ahead whose voxels are asked for, and the lines of outputs and of the values whose signs a data gradient needs.

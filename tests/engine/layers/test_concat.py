@@ -28,6 +28,18 @@ def level(skip, below, padding=((1, 1),) * 3, border="zeros", **more):
     )  # fmt: skip
 
 
+def strided(skip, below, border="zeros"):
+    """A level whose skip is read among padding, by the layer below, and whose concat is read without."""
+    relu, padding = {"function": "relu"}, {"padding": ((1, 1),) * 3}
+    return network(
+        [("input", "input", 2), ("skip", "transfer", skip, relu), ("b", "transfer", below, relu),
+         ("k", "concat", skip + below), ("c", "transfer", 3)],
+        [("conv", "input", "skip", {"size": (3, 3, 3), **padding}),
+         ("conv", "skip", "b", {"size": (3, 3, 3), "border": border, **padding}),
+         ("identity", "skip", "k"), ("identity", "b", "k"), ("conv", "k", "c", {"size": (2, 1, 2)})],
+    )  # fmt: skip
+
+
 def moved(net, **options):
     with Model(net, 5, conv="direct", **options) as model:
         found = identities(model.task_graph)
@@ -41,12 +53,19 @@ def test_nothing_is_moved_where_parts_fill_blocks(training):
     assert moved(level(3, LANES), training=training)
 
 
+def test_zeros_around_a_part_do_no_harm_where_the_concat_needs_none():
+    assert not moved(strided(LANES, LANES), training=False)
+    assert moved(strided(LANES, LANES, "reflect"), training=False)
+
+
 CASES = [
     level(2 * LANES, LANES),
     level(LANES, 5, ((2, 0), (1, 1), (0, 1))),
     level(LANES, LANES, border="reflect"),
     level(LANES, 2 * LANES, padding=((0, 0), (0, 0), (1, 1)), sparsity=(2, 1, 1)),
     level(5, LANES),
+    strided(LANES, 5),
+    strided(LANES, LANES, "replicate"),
 ]
 
 

@@ -9,6 +9,8 @@ import pytest
 from model_settings import model_of
 
 from znnpy import Optimizer, load_network
+from znnpy.engine.tasks import fusion
+from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.errors import ConfigError
 from znnpy.network import network_to_section, parameter_shapes
 from znnpy.network.types import Network
@@ -83,6 +85,40 @@ def test_updates_as_in_float64_and_the_same_bits_for_any_number_of_workers() -> 
         np.testing.assert_allclose(
             array, found["float64"][name], rtol=2e-3, atol=2e-4, err_msg=name
         )
+
+
+@pytest.mark.parametrize("conv", ["direct", "winograd"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_predictions_apply_it_in_passing(
+    conv: Any, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits as a pass of its own; bands of groups have one slope."""
+    own = {"function": "prelu", "tied": True, "bias": True, "size": 3}
+    layers = [
+        {"conv": {"channels": 32, **own}},
+        {"conv": {"channels": 32, **own, "groups": groups}},
+    ]
+    net = load_network({"input": 2, "layers": layers})
+
+    def values(precision: Any = "float32") -> tuple[np.ndarray, int]:
+        how: Any = {"conv": conv} if precision == "float32" else {}
+        with model_of(net, OUT, training=False, precision=precision, loss="square", **how) as model:
+            rng = np.random.default_rng(1)
+            model.set_parameters(
+                {name: rng.normal(size=it.shape) / 5 for name, it in model.parameters.items()}
+            )
+            given = np.random.default_rng(2).normal(size=(1, 2, *model.input_shape))
+            tasks = [] if how == {} else identities(model.task_graph)
+            return model.forward(given), sum(it.part is Part.FUNCTION for it in tasks)
+
+    found, passes = values()
+    wanted, _ = values("float64")
+    assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
+    monkeypatch.setattr(fusion, "_sloped", lambda layout, node: node.function)
+    apart, more = values()
+    assert found.tobytes() == apart.tobytes()
+    assert passes == 0
+    assert more > 0
 
 
 def test_it_is_said_in_configs_and_refused_elsewhere() -> None:

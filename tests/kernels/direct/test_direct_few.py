@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 from direct_cases import Case
-from few_cases import check_few_data_gradient, check_few_forward, check_few_gradient
+from few_cases import (
+    check_few_data_gradient,
+    check_few_forward,
+    check_few_gradient,
+    check_few_spread,
+)
 from znnpy_kernels.direct.few_channels import FEW
+from znnpy_kernels.direct.few_channels_spread import MOST
 
 MANY = (1, 3, 16, 17, 33, 40)
 
@@ -42,6 +48,23 @@ def test_data_gradient(few, slope):
 def test_data_gradient_with_sparsity_beyond_the_image(sparsity):
     case = Case(1, 3, (2, 3, 17), (2, 2, 3), sparsity=sparsity)
     check_few_data_gradient(case, np.random.default_rng(3))
+
+
+@pytest.mark.parametrize("few", range(1, MOST + 1))
+@pytest.mark.parametrize("seed", range(6))
+def test_spread(few, seed):
+    rng = np.random.default_rng(10 * seed + few)
+    stride = (*(int(n) for n in rng.integers(1, 4, 2)), int(rng.integers(2, 5)))
+    case = layer(rng, few, int(rng.choice(MANY)), stride=stride)
+    crop = tuple(int(rng.integers((n + 1) // 2)) for n in case.source_size)
+    check_few_spread(case, rng, (1.0, 0.0, 0.1)[seed % 3], crop)
+
+
+@pytest.mark.parametrize("width", range(1, 60))
+def test_spread_at_every_width(width):
+    few = 1 + width % MOST
+    case = Case(few, 17, (2, 3, width), (3, 3, 3), stride=(2, 2, 2))
+    check_few_spread(case, np.random.default_rng(width), crop=(1, 1, 1))
 
 
 @pytest.mark.parametrize("few", range(1, FEW + 1))

@@ -9,7 +9,8 @@ from znnpy_kernels.layers.tied_slopes import repeat_number
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.memory.regions import Region
+from znnpy.engine.tasks.fusion import is_tied, repeated_slope
 from znnpy.engine.tasks.step import Step, counts, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import NetworkError
@@ -17,8 +18,6 @@ from znnpy.layers.activation_functions import function_of
 from znnpy.network.types import Node
 from znnpy.plan.cost import MEMORY_RATE
 from znnpy.registry import resolved
-
-TIED_SLOPES = Use("tied slopes", SMALL)
 
 
 def softmax_forward(step: Step, build: Build, node: Node) -> None:
@@ -85,20 +84,15 @@ def shape_words(build: Build, node: Node, block: int) -> dict[str, float]:
 
 def _slopes(build: Build, node: Node, block: int) -> int:
     if node.tied:
-        return _repeated(build, node).address
+        return repeated_slope(build, node).address
     return build.values_address(f"{node.name}.slopes", LANES * block)
-
-
-def _repeated(build: Build, node: Node) -> Buffer:
-    """Return where a tied slope lies once for each lane."""
-    return build.scratch(Name(TIED_SLOPES, node.name), LANES)
 
 
 def repeat_slope(step: Step, build: Build, node: Node) -> None:
     """Declare the task that repeats a tied slope, of nodes that have one, for kernels that read one for each lane."""
-    if not node.tied or node.function != "prelu":
+    if not is_tied(node):
         return
-    name, target = f"{node.name}.slopes", _repeated(build, node)
+    name, target = f"{node.name}.slopes", repeated_slope(build, node)
     step.add(
         repeat_number,
         {"source": build.values_address(name, 0), "target": target.address},
@@ -112,7 +106,7 @@ def repeat_slope(step: Step, build: Build, node: Node) -> None:
 def slopes_read(build: Build, node: Node) -> list[Region]:
     """Return the regions that a task reads if it uses `shape_words`."""
     if node.tied:
-        return [_repeated(build, node).region()]
+        return [repeated_slope(build, node).region()]
     return build.values_read(f"{node.name}.slopes")
 
 

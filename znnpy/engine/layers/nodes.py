@@ -12,7 +12,6 @@ from znnpy.engine.convolution.passes import summed_elsewhere
 from znnpy.engine.layers import max_pooling
 from znnpy.engine.layers.activation import (
     kernels_of,
-    repeat_slope,
     shape_words,
     slopes_read,
     softmax_backward,
@@ -81,7 +80,6 @@ def converge_forward(step: Step, build: Build, node: Node) -> None:
             return
         case _:
             assert_never(node.kind)
-    repeat_slope(step, build, node)
     # A convolution may have applied bias and function in passing.
     if node.norm is not None and node.norm.of_voxels:
         normalise(step, build, node)

@@ -195,8 +195,9 @@ class Layout:
         for edge in self.network.outgoing(node):
             whole = [*self.frames(edge.target)][:1]
             # In the memory of two concat nodes at once it cannot lie: the first edge wins. Its
-            # frame must be of the same kind as theirs.
-            if self.handed(edge) is not None and (not own or own == whole):
+            # frame must be of the same kind as theirs; where they need none, zeros may be wider than it asks for.
+            alike = not own or own == (whole or ["zeros"])
+            if self.handed(edge) is not None and alike:
                 return edge
         return None
 

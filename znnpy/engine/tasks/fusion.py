@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.simd.lanes import LANES
+
+from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.layers.activation_functions import FunctionName
 from znnpy.layers.edges import edge_kind
 from znnpy.layers.types import BARE
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
+
+TIED_SLOPES = Use("tied slopes", SMALL)
 
 
 def slope_of(node: Node) -> float:
     """Return the slope of a node's activation function where its values are not positive."""
     # All three functions that kernels apply in passing are x or slope * x.
     return {"linear": 1.0, "relu": 0.0}.get(node.function, node.slope)
+
+
+def function_words(build: Build, node: Node) -> dict[str, float]:
+    """Return the words of `direct.epilogue` for a node's function: its slope, or where a tied one lies."""
+    slopes = repeated_slope(build, node).address if is_tied(node) else 0
+    return PLAIN | {"slope": slope_of(node), "slopes": slopes}
+
+
+def function_reads(build: Build, node: Node) -> list[Region]:
+    """Return what a task reads for that."""
+    return [repeated_slope(build, node).region()] if is_tied(node) else []
+
+
+def is_tied(node: Node) -> bool:
+    """Return whether a node's function has one slope for all channels, which is learned."""
+    return node.tied and node.function == "prelu"
+
+
+def repeated_slope(build: Build, node: Node) -> Buffer:
+    """Return where a tied slope lies once for each lane."""
+    # Bands of a layer have it in common.
+    return replace(build, band=-1).scratch(Name(TIED_SLOPES, node.name), LANES)
 
 
 def is_plain(node: Node) -> bool:
@@ -30,7 +62,15 @@ def applied_forward(layout: Layout, edge: Edge) -> Node | None:
         # the sum.
         known = ()
     alone = len(layout.network.incoming(node.name)) == 1
-    return node if alone and is_plain(node) and node.function in known else None
+    return node if alone and is_plain(node) and _sloped(layout, node) in known else None
+
+
+def _sloped(layout: Layout, node: Node) -> FunctionName:
+    """Return a node's function as a forward pass applies it.
+
+    In prediction one slope for all channels is that of leaky_relu, which lies elsewhere; training keeps the sum.
+    """
+    return "leaky_relu" if is_tied(node) and not layout.training else node.function
 
 
 def applied_backward(layout: Layout, edge: Edge) -> Node | None:

@@ -18,7 +18,7 @@ from znnpy_kernels.direct import one_tap
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
-from znnpy_kernels.direct.few_channels_spread import spread_kernel
+from znnpy_kernels.direct.few_channels_spread import spread_kernel, spread_scratch_floats
 from znnpy_kernels.direct.forward import forward_kernel
 from znnpy_kernels.direct.packed_filters import block_offset, group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
@@ -31,7 +31,12 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Planes, Row, Tensor, in_rows, met_range, source_range
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
-from znnpy.engine.tasks.fusion import applied_backward, applied_forward, slope_of
+from znnpy.engine.tasks.fusion import (
+    applied_backward,
+    applied_forward,
+    function_reads,
+    function_words,
+)
 from znnpy.engine.tasks.step import Step, by_rows, floats_of
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
@@ -225,9 +230,10 @@ def _emit(
         "channels": channels,
         "accumulate": int(more),
     }
+    kernel = _kernel(it, panel, more=bool(more))
     step.add(
-        _kernel(it, panel, more=bool(more)),
-        _words(it, words, panel, batch, planes),
+        kernel,
+        _words(build, kernel, it, words, panel, batch, planes),
         what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
         cost=leaf.seconds * channels / whole.channels,
         reads=[
@@ -319,8 +325,7 @@ def _filters(
 def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
     """Return the kernel of a panel; `more`: it adds to what lies at the target."""
     if it.target.lanes == 1:
-        kernels = few_kernel if it.words["lattice_x"] == 1 else spread_kernel
-        return kernels(it.target.channels)
+        return (spread_kernel if _spreads(it) else few_kernel)(it.target.channels)
     if not more and _filters_rows(it):
         return rows.KERNELS[panel.count - 1]
     if _has_one_tap(it):
@@ -343,6 +348,11 @@ def _has_one_tap(it: Correlation) -> bool:
     return same and inside and words["source_lanes"] == words["source_x"] == LANES
 
 
+def _spreads(it: Correlation) -> bool:
+    """Return whether few planar outputs lie on lattices along x."""
+    return it.target.lanes == 1 and it.words["lattice_x"] > 1
+
+
 def _filters_rows(it: Correlation) -> bool:
     """Return whether voxels along x are made by minimal filtering, with two fifths of the products.
 
@@ -358,6 +368,8 @@ def _filters_rows(it: Correlation) -> bool:
 
 
 def _words(
+    build: Build,
+    kernel: Kernel,
     it: Correlation,
     words: Mapping[str, float],
     panel: _Panel,
@@ -367,10 +379,19 @@ def _words(
     """Return all argument words of one task."""
     target = _target_words(it.target, batch, panel.first, planes)
     found = {**words, **target}
-    if it.target.lanes == 1:
-        # The kernels of few channels read their source by blocks of LANES alone.
-        del found["source_x"], found["source_lanes"]
-    return found
+    if it.target.lanes > 1:
+        return found
+    if _spreads(it):
+        found |= build.worker_scratch(_spread_floats(it))
+    # Kernels of few channels read their source by blocks of LANES alone, and know fewer passes.
+    return {name: found[name] for name in kernel.fields}
+
+
+def _spread_floats(it: Correlation) -> int:
+    words, target = it.words, it.target
+    taps = words["taps_z"], words["taps_y"], words["taps_x"]
+    channels = it.source.channels
+    return spread_scratch_floats(target.channels, channels, taps, target.shape[2], words)
 
 
 def _applied(build: Build, edge: Edge, which: PassName) -> Node | None:
@@ -390,10 +411,13 @@ def _epilogue(
     """Return the words of what is done with finished sums, and what that reads; `samples`: of a target's `Row`."""
     if node is None:
         return PLAIN, []
-    slope = PLAIN | {"slope": slope_of(node)}
+    function = function_words(build, node)
     if which == "forward":
         bias = build.bias_address(node.name, panel.first * LANES)  # planar channels are one panel
-        return slope | {"bias": bias}, build.bias_reads(node.name)
+        return function | {"bias": bias}, [
+            *build.bias_reads(node.name),
+            *function_reads(build, node),
+        ]
     output = build.maps.activations[node.name]
     output = in_rows(output, samples) if samples else output
     words = {
@@ -402,7 +426,7 @@ def _epilogue(
         "output_z": output.z_stride,
         "output_y": output.y_stride,
     }
-    return slope | words, blocks_of(output, batch, panel.first, panel.count, *planes)
+    return function | words, blocks_of(output, batch, panel.first, panel.count, *planes)
 
 
 def _sum_biases(

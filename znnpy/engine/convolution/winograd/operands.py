@@ -23,7 +23,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
 from znnpy.engine.memory.tensors import Planes, Tensor, firsts
 from znnpy.engine.tasks.bias_gradients import sum_bias, sum_planar_bias
-from znnpy.engine.tasks.fusion import slope_of
+from znnpy.engine.tasks.fusion import function_reads, function_words
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Node, Triple
@@ -106,7 +106,7 @@ class Finish:
         if not self.node:
             return dict(PLAIN)
         # PLAIN: every kernel reads all words; 0 where nothing is to be done.
-        words = PLAIN | {"slope": slope_of(self.node)}
+        words = function_words(self.build, self.node)
         if self.bias:
             words["bias"] = self.build.bias_address(self.bias, blocks.start * LANES)
         if self.values:
@@ -119,6 +119,7 @@ class Finish:
     def reads(self, batch: int, blocks: range, planes: Planes) -> list[Region]:
         """Return what such a task reads for it, of some planes or rows of them."""
         found = self.build.bias_reads(self.bias) if self.bias else []
+        found += function_reads(self.build, self.node) if self.node else []
         if self.values:
             found += [it for block in blocks for it in self.values.met(batch, block, *planes)]
         return found
