@@ -337,15 +337,13 @@ def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
 
 def _has_one_tap(it: Correlation) -> bool:
     """Return whether each voxel of the target is made of one voxel of the source, at the same place."""
-    words, shape = it.words, it.source.shape
-    taps, lattices, origins, limits = (
-        tuple(words[f"{word}_{axis}"] for axis in "zyx")
-        for word in ("taps", "lattice", "origin", "limit")
+    # Such filters have no reach, and so no padding.
+    words, alike = it.words, it.source.shape == it.target.shape
+    taps, lattices = (
+        tuple(words[f"{word}_{axis}"] for axis in "zyx") for word in ("taps", "lattice")
     )
-    same = shape == it.target.shape and taps == lattices == ONCE and origins == (0, 0, 0)
-    # Zeros around the source are left out elsewhere.
-    inside = all(limit >= size for limit, size in zip(limits, shape, strict=True))
-    return same and inside and words["source_lanes"] == words["source_x"] == LANES
+    dense = words["source_lanes"] == words["source_x"] == LANES
+    return alike and dense and taps == lattices == ONCE
 
 
 def _spreads(it: Correlation) -> bool:

@@ -32,7 +32,6 @@ from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor, source_range
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.layers.types import BARE
 from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
@@ -267,7 +266,7 @@ def _follows(edge: Edge, source: Tensor, gradient: Tensor) -> bool:
     """Return whether filters of one tap see rows that lie one behind the other in both: one long row."""
     alike = edge.size == edge.stride == ONCE and source.shape == gradient.shape
     dense = all(it.lanes == LANES and it.y_stride == it.row for it in (source, gradient))
-    return alike and dense and source.beyond == BARE
+    return alike and dense
 
 
 def _few_inputs(build: Build, edge: Edge, source: Tensor) -> bool:
