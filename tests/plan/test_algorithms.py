@@ -81,6 +81,13 @@ def test_wide_layers_of_few_voxels_do_not_read_transformed_filters(images, exten
     assert min(seconds, key=seconds.__getitem__) == "winograd"
 
 
+@pytest.mark.parametrize(("extent", "lanes"), [(8, (16, 8, 4)), (12, (16,)), (20, ())])
+def test_fewer_lanes_read_transformed_filters_for_fewer_tiles(extent, lanes):
+    """Measured, 256 -> 256 images onto 12^3 with 8 lanes: read with their making 24 ms, made on the way 31."""
+    shape = padless((256, 256), extent)
+    assert tuple(it for it in (16, 8, 4) if winograd.makes_filters(shape, it)) == lanes
+
+
 @pytest.mark.parametrize(
     ("images", "extent", "staged"),
     [(36, 64, False), (48, 20, True), (64, 16, True), (64, 64, False), (128, 16, True)],

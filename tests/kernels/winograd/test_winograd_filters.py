@@ -11,6 +11,7 @@ from correlations import FLAT
 from filter_points import exchanged_points_of, points_of, without_gaps
 from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.filters import point_bytes
 from znnpy_kernels.winograd.line_transforms import TARGET_SCALES, filter_matrix
 
 
@@ -66,3 +67,8 @@ def test_those_of_the_data_gradient_are_flipped_and_exchanged(
         without_gaps(it, outputs, inputs) for it in (exchanged_points_of(filters), points_of(other))
     )
     assert np.array_equal(found, same)
+
+
+@pytest.mark.parametrize("channels", [64, 128, 256, 320])
+def test_points_do_not_lie_whole_pages_apart(channels: int) -> None:
+    assert point_bytes(channels, channels // LANES) // 128 % 2
