@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -28,3 +29,40 @@ def test_volumes_that_have_changed_are_told_once(tmp_path: Path) -> None:
     assert "trained on until now" not in told(5)
     (tmp_path / "run" / "volumes.json").unlink()  # as of runs of before
     assert "trained on until now" not in told(6)
+
+
+def test_voxels_of_another_size_than_trained_on_are_told(tmp_path: Path) -> None:
+    config, run = write_config(tmp_path), tmp_path / "run"
+    with h5py.File(tmp_path / "data.h5", "r+") as file:
+        for name in file:
+            file[name].attrs["resolution"] = [40.0, 4.0, 4.0]
+        image = file["raw"][...]
+    sets = ("--set", "training.iterations=2", "--set", "data.validation=[]")
+    assert znnpy("train", config, *sets).returncode == 0
+
+    def told(size: list[float] | None) -> str:
+        with h5py.File(tmp_path / "other.h5", "w") as file:
+            file["raw"] = image
+            if size:
+                file["raw"].attrs["resolution"] = size
+        words = (
+            "--input",
+            f"{tmp_path / 'other.h5'}:raw",
+            "--output",
+            tmp_path / "out.h5",
+            "--dry-run",
+        )
+        found = znnpy("predict", run, *words)
+        assert found.returncode == 0, found.stderr
+        return found.stderr
+
+    assert (
+        "other.h5:raw are 4 x 4 x 4 nm (z, y, x), and this run was trained on 40 x 4 x 4:"
+        in told([4, 4, 4])
+    )
+    assert "was trained on" not in told([40, 4.1, 4])
+    assert "was trained on" not in told(None)
+    known = json.loads((run / "volumes.json").read_text())
+    del known["0 voxels"]  # as of runs of before
+    (run / "volumes.json").write_text(json.dumps(known))
+    assert "was trained on" not in told([4, 4, 4])

@@ -252,6 +252,7 @@ def _predict(
     from znnpy.data.config_volumes import open_inputs
     from znnpy.data.writing.preflight import refuse_loss
     from znnpy.infer.job import plan_job
+    from znnpy.train.known_volumes import other_voxels
     from znnpy.train.run_directory import remember, remembered
 
     weights = saved.weights
@@ -267,7 +268,8 @@ def _predict(
             attributes_of(saved, request.node.name),
             patches,
         )
-        for text in filter(None, (*job.notes, nothing_wanted(job))):
+        other = other_voxels(saved.path, scene)
+        for text in filter(None, (*job.notes, nothing_wanted(job), other)):
             note(text)
         if dry_run:
             print_job(job, destination)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from znnpy.data.volume import Triple, Triple64, Volume
+from znnpy.data.volume import UNSET, Triple, Triple64, Volume
 from znnpy.errors import VolumeError
 
 SAME = 1e-5  # by which voxel sizes may differ, relatively: headers hold them as float32
 TURNED = 1e-3  # by which parts of directions may differ
-_UNSET: Triple64 = (1.0, 1.0, 1.0)
 _NOWHERE: Triple64 = (0.0, 0.0, 0.0)
 
 
@@ -76,7 +75,7 @@ class Scene:
 
 
 def _check_resolution(first: Volume, volume: Volume) -> None:
-    sizes = {first.resolution, volume.resolution} - {_UNSET}
+    sizes = {first.resolution, volume.resolution} - {UNSET}
     if len(sizes) > 1 and not np.allclose(first.resolution, volume.resolution, rtol=SAME, atol=0):
         raise VolumeError(
             f"{volume.name} has voxels of {volume.resolution} nm (z, y, x), {first.name} of "

@@ -19,6 +19,8 @@ Shape4 = tuple[int, int, int, int]
 Directions = tuple[Triple64, Triple64, Triple64]
 Array = NDArray[Any]
 Slices = tuple[slice, ...]
+UNSET: Triple64 = (1.0, 1.0, 1.0)
+"""The voxel size of volumes whose files say none."""
 
 
 class Volume(Closing, ABC):
@@ -40,7 +42,7 @@ class Volume(Closing, ABC):
         name: str,
         shape: Shape4,
         dtype: np.dtype[Any],
-        resolution: Triple64 = (1.0, 1.0, 1.0),
+        resolution: Triple64 = UNSET,
         offset: Triple64 | None = None,
     ) -> None:
         if min(shape) < 1:
@@ -143,7 +145,7 @@ class ArrayVolume(Volume):
         self,
         array: Array,
         name: str = "array",
-        resolution: Triple64 = (1.0, 1.0, 1.0),
+        resolution: Triple64 = UNSET,
         offset: Triple64 | None = None,
     ) -> None:
         if array.ndim not in (3, 4):

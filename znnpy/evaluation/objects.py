@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.scene import Scene
-from znnpy.data.volume import Triple, Volume
+from znnpy.data.volume import UNSET, Triple, Volume
 from znnpy.errors import VolumeError
 from znnpy.metrics.agreement import (
     adapted_rand_of,
@@ -26,7 +26,6 @@ from znnpy.metrics.overlap import dice, hd95, iou
 Array = NDArray[Any]
 Row = dict[str, float | None]
 VOXEL = 100  # bytes a voxel at the peak: both arrays, their numbers anew, and the table of pairs
-UNSET = (1.0, 1.0, 1.0)  # the voxel size of volumes that do not say it
 TITLES = {
     "adapted_rand_error": "adapted Rand error",
     "rand_precision": "  precision (low: merged)",

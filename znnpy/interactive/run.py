@@ -25,6 +25,7 @@ from znnpy.interactive.sources import Image, Images
 from znnpy.network.types import Network, Node
 from znnpy.train.display.comparison import compare, figure_of_runs
 from znnpy.train.final_evaluation import evaluate_run, evaluate_scenes, held_out, why_none
+from znnpy.train.known_volumes import other_voxels
 from znnpy.train.log import Record, up_to
 from znnpy.train.progress import Notes
 from znnpy.train.run_directory import LOG, remember, remembered
@@ -143,7 +144,7 @@ class Run:
         weights = replace(saved.weights, config=_bordered(saved.config, borders))
         patches = remembered(saved.path, NOTES.note)
         job = plan_job(weights, scene, request, None, patches=patches)
-        for note in job.notes:
+        for note in filter(None, (*job.notes, other_voxels(saved.path, scene))):
             NOTES.note(f"note: {note}")
         if job.usual:
             remember(saved.path, job.usual, NOTES.note)

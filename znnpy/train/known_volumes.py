@@ -1,20 +1,29 @@
-"""What a run was trained on, in short, so that volumes which have changed since are told when it goes on."""
+"""What a run was trained on, in short: other volumes are told when it goes on, other voxels when it predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
+
+import numpy as np
 
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.samples.image_labels import stored
 from znnpy.data.scene import Scene
+from znnpy.data.volume import UNSET, Triple64
 from znnpy.errors import RunError
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import VOLUMES, RunDirectory, read_object, write_json
 
 Known = dict[str, str]
-"""By scene, kind and node: shape, type and samples of a volume; not its place or time, as runs move."""
+"""By scene, kind and node: shape, type and samples of a volume; not its place or time, as runs move.
+
+By scene, where files say it: the voxel size z, y, x in nanometres.
+"""
 MOST = 200  # volumes that are looked at, 27 places each
+SIZE = "voxels"
+ALIKE = 0.05  # by which voxel sizes may differ, relatively: structures of a size look the same
 
 
 def known(scenes: Sequence[Scene]) -> Known:
@@ -29,7 +38,9 @@ def known(scenes: Sequence[Scene]) -> Known:
         )
         for node, volume in volumes.items()
     )
-    return {name: fingerprint(stored(volume), None) for name, volume in islice(every, MOST)}
+    found = {name: fingerprint(stored(volume), None) for name, volume in islice(every, MOST)}
+    sizes = ((f"{number} {SIZE}", scene.resolution) for number, scene in enumerate(scenes))
+    return found | {name: _words(size) for name, size in islice(sizes, MOST) if size != UNSET}
 
 
 def tell_changed(run: RunDirectory, now: Known, reporter: Reporter) -> None:
@@ -51,6 +62,37 @@ def tell_changed(run: RunDirectory, now: Known, reporter: Reporter) -> None:
             f"warning: volumes are not what this run was trained on until now: {few}{more}; it goes on with them as "
             "they are"
         )
+
+
+def other_voxels(run: Path, scene: Scene) -> str | None:
+    """Return what to tell of an image whose voxels have another size than all that a run was trained on, else None."""
+    try:
+        values = read_object(run / VOLUMES) or {}
+    except RunError:
+        return None  # told when the run goes on
+    sizes = {str(it): _size(str(it)) for name, it in values.items() if name.endswith(SIZE)}
+    own = scene.resolution
+    if own == UNSET or not sizes:
+        return None
+    if any(np.allclose(own, it, rtol=ALIKE, atol=0) for it in sizes.values() if it):
+        return None
+    return (
+        f"voxels of {scene.reference.name} are {_words(own)} nm (z, y, x), and this run was trained on "
+        f"{' and '.join(sorted(sizes))}: it knows structures by their size in voxels; resample the image, or say "
+        "`resolution` if its own is wrong"
+    )
+
+
+def _words(size: Triple64) -> str:
+    return " x ".join(f"{it:g}" for it in size)
+
+
+def _size(words: str) -> list[float]:
+    """Return the numbers of a voxel size that was written down; none of anything else."""
+    try:
+        return [float(it) for it in words.split(" x ")]
+    except ValueError:
+        return []
 
 
 def keep(run: RunDirectory, now: Known) -> None:
