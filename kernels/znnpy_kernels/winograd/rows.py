@@ -44,6 +44,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.stack import stack_room
 from znnpy_kernels.simd.vectors import below, fma, load, load_masked, splat, store
 
 TAPS, NEW = 5, 4
@@ -62,6 +63,7 @@ _FILTERS, _RING, _SUMS = (
     SLOTS * MOST_ROWS * POINTS * LANES,
     POINTS * LANES * 2 * LANES,
 )
+_ROOM = LINE + _FILTERS + _RING + _SUMS  # one behind the other; all is written before it is read
 
 
 def filter_matrix() -> Any:
@@ -115,22 +117,6 @@ def target_line(b: ir.IRBuilder, m: Sequence[Value]) -> list[Value]:
             total = b.fmul(part, factor) if total is None else multiply_add(b, part, factor, total)
         found.append(total)
     return found
-
-
-@intrinsic
-def _room(typingctx: Any) -> Any:
-    """Address of a task's line, filters, ring and sums, one behind the other, on the kernel's stack."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        floats = LINE + _FILTERS + _RING + _SUMS
-        # Not by `alloca_once`, which fills it with zeros for each task, for 0.8 of 2.8 to 20 us: all is written before
-        # it is read.
-        with builder.goto_entry_block():
-            place = builder.alloca(ir.ArrayType(VECTOR, floats // LANES))
-        place.align = 64
-        return builder.ptrtoint(place, ir.IntType(64))
-
-    return types.int64(), codegen
 
 
 @intrinsic
@@ -354,7 +340,7 @@ def _of(outputs: int) -> Kernel:
     @kernel(AT, name=f"winograd_rows_{outputs}")
     def winograd_rows(args: Any, worker: int) -> None:
         """All rows of a group of output blocks. Words: see the module."""
-        _rows(outputs, args, _room())
+        _rows(outputs, args, stack_room(_ROOM))
 
     return winograd_rows
 

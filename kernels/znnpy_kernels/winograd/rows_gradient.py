@@ -35,7 +35,6 @@ from numba.extending import intrinsic
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
-    VECTOR,
     ZERO_VECTOR,
     Value,
     add_outer,
@@ -49,6 +48,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.stack import stack_room
 from znnpy_kernels.simd.vectors import fma, load, splat, store
 from znnpy_kernels.winograd.rows import (
     FACTORS,
@@ -80,6 +80,7 @@ _RING, _GRADIENTS, _SUMS = (
     POINTS * ROWS * LANES * 2 * LANES,
     POINTS * MOST_ROWS * 2 * LANES,
 )
+_ROOM = LINE + _RING + _GRADIENTS + _SUMS  # one behind the other; all is written before it is read
 
 
 def gradient_line(b: ir.IRBuilder, y: Sequence[Value]) -> list[Value]:
@@ -91,21 +92,6 @@ def gradient_line(b: ir.IRBuilder, y: Sequence[Value]) -> list[Value]:
         odd = multiply_add(b, y[3], constant(place**2), y[1])
         found += [multiply_add(b, odd, constant(sign * place), even) for sign in (1, -1)]
     return [*found, y[3]]
-
-
-@intrinsic
-def _room(typingctx: Any) -> Any:
-    """Address of a task's line, ring, gradients and sums, one behind the other, on the kernel's stack."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        floats = LINE + _RING + _GRADIENTS + _SUMS
-        # Without zeros, as in `rows`: all is written before it is read.
-        with builder.goto_entry_block():
-            place = builder.alloca(ir.ArrayType(VECTOR, floats // LANES))
-        place.align = 64
-        return builder.ptrtoint(place, ir.IntType(64))
-
-    return types.int64(), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -263,7 +249,7 @@ def _of(outputs: int) -> Kernel:
     @kernel(AT, name=f"winograd_rows_gradient_{outputs}")
     def winograd_rows_gradient(args: Any, worker: int) -> None:
         """All taps of all input channels and a group of output blocks. Words: see the module."""
-        room = _room()
+        room = stack_room(_ROOM)
         sums = room + 4 * (LINE + _RING + _GRADIENTS)
         rows = args[AT.channels] * args[AT.taps_y]
         for number in range(POINTS * rows * outputs):
