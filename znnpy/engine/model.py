@@ -334,7 +334,8 @@ class Model(Closing):
     def non_finite_layer(self) -> str | None:
         """The first node or parameter, in the order of the data, that holds NaN or Inf.
 
-        Of all ranks, which must ask together.
+        By one more forward pass of the last call's inputs, which other calls than `submit` do not copy: as they are
+        now. Of all ranks, which must ask together.
         """
         own, party = self._engine.first_non_finite(), self._settings.party
         # Ranks see different samples, and one of them may have met NaN first.
