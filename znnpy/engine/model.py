@@ -302,7 +302,11 @@ class Model(Closing):
         weight: Arrays | None = None,
         learning_rate: float = 0.01,
     ) -> float:
-        """One update; returns the loss before it. The update itself may still be running."""
+        """One update; returns the loss before it. The update itself may still be running.
+
+        Arrays are read where they lie until the loss is known: if this is interrupted, they must stay as they are until
+        `drain` returns.
+        """
         ticket = self._submit(x, target, weight, learning_rate, borrow=True)
         return self._engine.result(ticket).loss
 
