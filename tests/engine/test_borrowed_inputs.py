@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,17 @@ def test_what_is_staged_is_not_what_was_borrowed() -> None:
         model.forward(other)
         model.staged()["input"][...] = x
         np.testing.assert_array_equal(model.run()["b"], wanted)
+
+
+def test_what_was_borrowed_is_let_go_once_others_are_staged() -> None:
+    x, target = inputs(1, 0), np.zeros((1, 9, *SHAPE), np.float32)
+    kept = weakref.ref(x)
+    with model_of(packed_input(), SHAPE, threads=2, loss="square") as model:
+        model.forward(x)
+        del x
+        assert kept() is not None
+        model.submit(inputs(1, 1), target)
+        assert kept() is None
 
 
 @pytest.mark.parametrize("little", [False, True])

@@ -302,7 +302,11 @@ class Model(Closing):
         weight: Arrays | None = None,
         learning_rate: float = 0.01,
     ) -> float:
-        """One update; returns the loss before it. The update itself may still be running."""
+        """One update; returns the loss before it. The update itself may still be running.
+
+        Arrays are read where they lie until the loss is known: if this is interrupted, they must stay as they are until
+        `drain` returns.
+        """
         ticket = self._submit(x, target, weight, learning_rate, borrow=True)
         return self._engine.result(ticket).loss
 
@@ -334,7 +338,8 @@ class Model(Closing):
     def non_finite_layer(self) -> str | None:
         """The first node or parameter, in the order of the data, that holds NaN or Inf.
 
-        Of all ranks, which must ask together.
+        By one more forward pass of the last call's inputs, which other calls than `submit` do not copy: as they are
+        now. Of all ranks, which must ask together.
         """
         own, party = self._engine.first_non_finite(), self._settings.party
         # Ranks see different samples, and one of them may have met NaN first.

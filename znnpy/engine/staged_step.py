@@ -150,6 +150,7 @@ class _Part:
             else:
                 self.inputs[name][...] = array
                 self._sources[name][0] = self._rooms[name]
+                self._borrowed.pop(name, None)
 
     def take(self) -> None:
         """Let a step read what lies in `inputs`."""
