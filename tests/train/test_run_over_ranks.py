@@ -87,7 +87,10 @@ def test_check_looks_on_every_rank_and_speaks_once(config):
     assert done.stderr.count("available to each of 2 ranks of this host") == 2
     line = mpiexec(2, sys.executable, "-c", LACKS, config, *split)
     done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS)
-    assert (done.returncode, done.stdout, done.stderr.count("znnpy: ")) == (1, "", 1)
+    # On a busy machine mpiexec ends the others before they end by themselves: with its own code and frame of words.
+    assert done.returncode != 0
+    assert not done.stdout or "BAD TERMINATION" in done.stdout
+    assert done.stderr.count("znnpy: ") == 1
     assert "znnpy: rank 1 (pid " in done.stderr
 
 

@@ -22,7 +22,7 @@ from znnpy.engine.step_tasks import Settings
 from znnpy.engine.tasks.step import added, added_pairs
 from znnpy.errors import PlanError
 from znnpy.learning.loss import Objective
-from znnpy.learning.optimizers import AVERAGE, adapted
+from znnpy.learning.optimizers import AVERAGE, adapted, average_share
 from znnpy.network import learned, parameter_shapes
 from znnpy.network.objectives import total_factor
 from znnpy.network.types import Edge
@@ -310,7 +310,7 @@ class DoubleEngine:
         value -= learning_rate * step
         if optimizer.ema is not None:
             average = self._states[f"{name}/{AVERAGE}"]
-            average += optimizer.share(update) * (value - average)
+            average += average_share(optimizer.ema, update) * (value - average)
 
 
 def _wrong(
