@@ -49,9 +49,10 @@ def shared(folder: Path) -> bool:
 
 def read_only(folder: Path) -> bool:
     """Return whether this user can read an existing folder but not write it, and nobody else could but root."""
-    if not folder.is_dir() or why_not(folder):
+    # First what costs least: this is asked several times for each kernel, of folders that can be written to.
+    if os.access(folder, os.W_OK) or not folder.is_dir() or why_not(folder):
         return False
-    return os.access(folder, os.R_OK | os.X_OK) and not os.access(folder, os.W_OK)
+    return os.access(folder, os.R_OK | os.X_OK)
 
 
 def make(folder: Path) -> None:
