@@ -139,15 +139,17 @@ def open_source(
 
     Of a `section` with slices those that lie where these are in its first image.
     """
-    volume = _opened(source, data, role)
-    if section is not None and section.slices is not None:
-        first = next(iter(section.image.values()))
-        if role == "raw" and source == first:
-            volume = Slices(volume, *section.slices)
-        else:
-            with _opened(first, data, "raw") as image:
-                volume = _cut(volume, section.slices, image)
-    return load(volume, _KEEP[data.in_memory])
+    return load(_part(source, data, role, section), _KEEP[data.in_memory])
+
+
+def _part(source: Source, data: DataSection, role: Role, section: VolumeSection | None) -> Volume:
+    if section is None or section.slices is None:
+        return _opened(source, data, role)
+    first = next(iter(section.image.values()))
+    if role == "raw" and source == first:
+        return Slices(_opened(source, data, role), *section.slices)
+    with _opened(first, data, "raw") as image:
+        return _cut(_opened(source, data, role), section.slices, image)
 
 
 def _opened(source: Source, data: DataSection, role: Role) -> Volume:
