@@ -18,7 +18,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 from guard import Guard
-from shares import slow_cases
+from shares import left_out, slow_cases
 
 from znnpy import locks
 
@@ -81,7 +81,15 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what tests leave out of their quick share, before pytest chooses by marks."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests that run a share; mark as slow what others leave out of their quick share.
+
+    Before pytest chooses by marks.
+    """
+    if not os.environ.get("ZNNPY_CASES"):
+        others = left_out(items, "share")
+        config.hook.pytest_deselected(items=others)
+        named = {item.nodeid for item in others}
+        items[:] = [item for item in items if item.nodeid not in named]
     for item in slow_cases(items):
         item.add_marker(pytest.mark.slow)

@@ -1,8 +1,9 @@
-"""Which cases of a parametrised test are its quick share, and how many examples of a property."""
+"""Which cases of a parametrised test are run, which of them are quick, and how many examples of a property."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 
 import pytest
 from hypothesis import settings
@@ -19,28 +20,42 @@ def examples(count: int) -> settings:
 
 
 def slow_cases(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Cases that their test's `quick(count)` leaves out, of tests that are marked so.
+    """Cases that their test's `quick(count)` leaves out, of tests that are marked so."""
+    return left_out(items, "quick")
 
-    Cases are taken in turn, each time the first of those that show most values of parameters not
-    shown yet: a grid's diagonal comes first, and every value stands in some quick case while `count` allows it.
+
+def left_out(items: Iterable[pytest.Item], mark: str) -> list[pytest.Item]:
+    """Cases that are not among the `count` of their test's mark, of tests that are marked so.
+
+    Cases are taken in turn, each time the first of those that show most values of parameters not shown yet, and of
+    these the one with most pairs of values: a grid's diagonal comes first, and every value stands in some case while
+    `count` allows it.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("quick"):
+        if item.get_closest_marker(mark):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return [item for found in cases.values() for item in _left_out(found)]
+    return [item for found in cases.values() for item in _left_out(found, mark)]
 
 
-def _left_out(cases: list[pytest.Item]) -> list[pytest.Item]:
-    (count,) = cases[0].get_closest_marker("quick").args
-    left, shown = list(cases), set[tuple[str, int]]()
+def _left_out(cases: list[pytest.Item], mark: str) -> list[pytest.Item]:
+    (count,) = cases[0].get_closest_marker(mark).args
+    left, shown, pairs = list(cases), set[_Value](), set[tuple[_Value, ...]]()
     for _ in range(min(count, len(left))):
-        new = max(left, key=lambda case: len(_values(case) - shown))
+        new = max(left, key=lambda case: (len(_values(case) - shown), len(_pairs(case) - pairs)))
         shown |= _values(new)
+        pairs |= _pairs(new)
         left.remove(new)
     return left
 
 
-def _values(case: pytest.Item) -> set[tuple[str, int]]:
+_Value = tuple[str, int]
+
+
+def _values(case: pytest.Item) -> set[_Value]:
     """A case's parameters, by the number of their values."""
     return set(case.callspec.indices.items())
+
+
+def _pairs(case: pytest.Item) -> set[tuple[_Value, ...]]:
+    return set(combinations(sorted(_values(case)), 2))

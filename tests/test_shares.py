@@ -39,6 +39,14 @@ def test_so_many_cases_are_quick(count: int, left: int) -> None:
     assert len(quick(cases)) == left
 
 
+def test_pairs_of_values_come_after_values() -> None:
+    """Of three parameters with three values each nine cases are enough for all pairs."""
+    cases = [case("grid", 9, a=a, b=b, c=c) for a, b, c in product(range(3), repeat=3)]
+    shown = [found.callspec.indices for found in quick(cases)]
+    for one, other in ("ab", "ac", "bc"):
+        assert len({(row[one], row[other]) for row in shown}) == 9
+
+
 def test_others_are_left_alone() -> None:
     """Tests without the mark, and each test by itself."""
     cases = [case(name, count, a=a) for name, count in (("x", None), ("y", 2)) for a in range(3)]

@@ -8,8 +8,11 @@ or volume can name one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 
 from znnpy.errors import ZnnpyError
 
@@ -39,11 +42,27 @@ def load() -> None:
 
 def _named() -> Iterator[tuple[str, str]]:
     """Yield modules and who names them: installed packages first, sorted by name, then ZNNPY_PLUGINS."""
-    from importlib.metadata import entry_points  # slow to import
-
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.module, point.name)):
-        package = point.dist.name if point.dist else "a package"
-        yield point.module, f"{package} (entry points {GROUP})"
+    yield from _installed(tuple((path, _changed(path)) for path in sys.path))
     for name in os.environ.get(VARIABLE, "").split(","):
         if name.strip():
             yield name.strip(), VARIABLE
+
+
+@lru_cache(maxsize=1)  # each look opens files of all packages, and a process may run many commands
+def _installed(_places: tuple[tuple[str, int], ...]) -> Sequence[tuple[str, str]]:
+    """Return what installed packages name; `_places`: the folders that they lie in, and when these changed."""
+    from importlib.metadata import entry_points  # slow to import
+
+    points = sorted(entry_points(group=GROUP), key=lambda point: (point.module, point.name))
+    packages = [point.dist.name if point.dist else "a package" for point in points]
+    return [
+        (point.module, f"{package} (entry points {GROUP})")
+        for point, package in zip(points, packages, strict=True)
+    ]
+
+
+def _changed(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0

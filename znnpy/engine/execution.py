@@ -69,7 +69,10 @@ class Graphs:
         self._exchange = settings.exchange
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
-        _compile(self._steps(self.main), plan, settings, report)
+        # The plan knows the kernels of a single microbatch: tasks are declared for who asks for them, which for many
+        # models is a forward pass or gradients alone.
+        known = len(plan.layout.numbers) == 1 and not settings.party
+        _compile(() if known else self._steps(self.main), plan, settings, report)
         # Before parameters are set, which may take the most memory.
         self._give_back()
         self._executors: dict[str, Executor | SerialExecutor] = {}
