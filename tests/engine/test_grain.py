@@ -62,6 +62,7 @@ def computed(network, output, monkeypatch, grain, joined, **how):
         return dict(gradients) | updated
 
 
+@pytest.mark.share(8)
 @pytest.mark.quick(2)
 @pytest.mark.lanes
 @pytest.mark.parametrize("algorithm", ["direct", "winograd", "spectral", "fft"])
@@ -85,6 +86,7 @@ def flat(layer):
     return {"conv": layer["conv"] | {"size": [1, 3, 3]}}
 
 
+@pytest.mark.share(14)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_networks_of_all_kinds(seed, monkeypatch):
     network, output = rn.random_network(seed)

@@ -27,6 +27,7 @@ def test_random_networks_equal_the_reference(seed):
     check(seed, ("direct", *tiled), rn.loss_of(seed))
 
 
+@pytest.mark.share(24)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8, 50))
 def test_more_random_networks(seed):

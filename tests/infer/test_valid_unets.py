@@ -109,6 +109,7 @@ def possible(network: Any, shape: tuple[int, int, int]) -> Any:
         return None
 
 
+@pytest.mark.share(6)
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "auto"])
 @pytest.mark.parametrize("mirror", [False, True])

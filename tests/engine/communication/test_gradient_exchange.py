@@ -131,6 +131,7 @@ def made(
     return Rank(connect(steps).build(), exchange.outbox.transfers)
 
 
+@pytest.mark.share(15)
 @pytest.mark.quick(7)
 @pytest.mark.parametrize("how", WAYS, ids=lambda how: f"{how.name} {how.colors} {how.chunk}")
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_bands_beside_the_oracle(algorithm: str, case: tuple[int, int, dict[str,
     assert max(found.values()) < 5e-4, found
 
 
+@pytest.mark.share(60)
 @pytest.mark.quick(6)
 @pytest.mark.parametrize("seed", range(96))
 def test_drawn_bands_beside_the_oracle(seed: int) -> None:

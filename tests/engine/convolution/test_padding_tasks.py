@@ -68,6 +68,7 @@ PASSES = [
 ]
 
 
+@pytest.mark.share(18)
 @pytest.mark.quick(4)
 @pytest.mark.parametrize(("way", "border", "padding"), PASSES)
 def test_all_passes(way, border, padding):

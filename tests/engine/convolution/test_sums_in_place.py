@@ -77,6 +77,7 @@ def staged(request, monkeypatch):
         monkeypatch.setattr(module, "on_the_way", lambda layout, shape: way == "on the way")
 
 
+@pytest.mark.share(20)
 @pytest.mark.parametrize("size", [FLAT, CUBE])
 @pytest.mark.parametrize(
     "by",

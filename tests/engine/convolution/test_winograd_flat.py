@@ -48,6 +48,7 @@ class Drawn:
         self.tiles = int(rng.choice([0, 1, 9, 64]))
 
 
+@pytest.mark.share(60)
 @pytest.mark.quick(12)
 @pytest.mark.parametrize("seed", range(96))
 def test_values_and_gradients(staged, seed):
@@ -66,6 +67,7 @@ def near(net, output, plan, batch):
     return any(max(found.values()) < 3e-5 for found in draws)
 
 
+@pytest.mark.share(12)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("which", ["forward", "gradient", "weight"])
 @pytest.mark.parametrize("size", SIZES)
@@ -74,6 +76,7 @@ def test_each_pass_alone(size, which):
     assert near(net, (7, 9, 6), winograd_plan(net, (which,)), 2)
 
 
+@pytest.mark.share(6)
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("tiles", [0, 9])
 @pytest.mark.parametrize("size", SIZES)
@@ -88,6 +91,7 @@ def test_bits_do_not_depend_on_threads(staged, size, tiles):
         assert len(found) == 1
 
 
+@pytest.mark.share(9)
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("tiles", [1, 9, 64])
 @pytest.mark.parametrize("size", SIZES)

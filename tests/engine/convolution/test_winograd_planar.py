@@ -47,6 +47,7 @@ class Drawn:
         self.net = winograd_chain(images, size=size, padding=padding)
 
 
+@pytest.mark.share(100)
 @few
 @pytest.mark.quick(8)
 @pytest.mark.parametrize("seed", range(200))

@@ -7,7 +7,7 @@ from against_reference import drawn_case, errors
 from chains import ONE, winograd_chain, winograd_plan
 
 from znnpy import Execution, Model
-from znnpy.engine.tasks.task_identity import Part, Pass, identities
+from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.plan.algorithms import winograd
 from znnpy.profile.command import flops_by_task
 from znnpy.profile.report import CONVOLUTION
@@ -41,6 +41,7 @@ def stages(request, monkeypatch):
     return apply
 
 
+@pytest.mark.share(12)
 @pytest.mark.quick(5)
 @pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS)
 def test_values_and_gradients(stages, images, sparsity, output, batch):
@@ -63,11 +64,15 @@ def bits(net, output, batch, threads=1):
         parameters, x, target, _, _ = drawn_case(net, output, "square", batch, 0)
         model.set_parameters(parameters)
         found = {"forward": model.forward(x)} | model.loss_and_gradients(x, target)[1]
-        return {name: array.tobytes() for name, array in found.items()}, identities(
-            model.task_graph
-        )
+        return {name: array.tobytes() for name, array in found.items()}, parts_of(model)
 
 
+def parts_of(model):
+    """Of the forward pass, which is a quarter of an update's tasks."""
+    return {it.part for it in identities(model._engine._graphs.executor("forward").graph)}
+
+
+@pytest.mark.share(12)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS)
 def test_bits_are_those_of_slabs(stages, images, sparsity, output, batch):
@@ -76,13 +81,13 @@ def test_bits_are_those_of_slabs(stages, images, sparsity, output, batch):
     stages(staged=False)
     expected, _ = bits(net, output, batch)
     stages()
-    found, what = bits(net, output, batch)
+    found, parts = bits(net, output, batch)
     biases = {node.name for node in net.nodes}
     assert {name for name in found if found[name] != expected[name]} <= biases
-    parts = {it.part for it in what if it.serves is Pass.FORWARD}
     assert {Part.TILES, Part.WINOGRAD, Part.INVERSE} <= parts
 
 
+@pytest.mark.share(8)
 @pytest.mark.quick(2)
 @pytest.mark.parametrize(("images", "sparsity", "output", "batch"), LAYERS[1:])
 def test_bits_do_not_depend_on_threads(stages, images, sparsity, output, batch):

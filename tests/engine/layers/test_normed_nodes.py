@@ -67,6 +67,7 @@ def assert_near(found: Any, wanted: Any, scale: float = 0.0) -> None:
     assert np.abs(found - wanted).max() <= 1e-5 * max(scale, np.abs(wanted).max())
 
 
+@pytest.mark.share(30)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize(
     ("kind", "function"),

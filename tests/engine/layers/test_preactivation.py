@@ -74,6 +74,7 @@ def copied(model: Model) -> set[str]:
     return {it.owner for it in identities(model.task_graph) if it.part is Part.COPY}
 
 
+@pytest.mark.share(16)
 @pytest.mark.parametrize("skip", [True, False])
 @pytest.mark.parametrize(
     "reader",

@@ -21,6 +21,7 @@ def described(step):
     ]  # fmt: skip
 
 
+@pytest.mark.share(10)
 @pytest.mark.parametrize("microbatch", [2, 1])
 @pytest.mark.parametrize("seed", range(8))
 def test_of_random_networks(seed, microbatch):

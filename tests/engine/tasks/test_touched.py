@@ -86,6 +86,7 @@ def check(net, output, arrays, **options):
         return seen
 
 
+@pytest.mark.share(12)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("conv", ["direct", "fft", "spectral"])
 @pytest.mark.parametrize("seed", range(6))

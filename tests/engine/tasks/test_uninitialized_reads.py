@@ -171,6 +171,7 @@ def test_all_that_tasks_of_a_loss_read_is_written(loss, function):
     check(logits_network(network, keys), (4, 4, 4), planned(network), keys)
 
 
+@pytest.mark.share(40)
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("method", METHODS, ids=str)
 @pytest.mark.parametrize("seed", range(12))

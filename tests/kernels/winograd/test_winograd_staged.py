@@ -189,6 +189,7 @@ def test_points_of_lone_voxels_are_left_out(
     assert found.gaps_intact()
 
 
+@pytest.mark.share(54)
 @pytest.mark.quick(6)
 @pytest.mark.parametrize("exchanged", [None, False, True])
 @pytest.mark.parametrize(("deep", "rows"), [(1, 1), (2, 3), (9, 9)])
