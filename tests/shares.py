@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 
@@ -27,9 +28,9 @@ def slow_cases(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 def left_out(items: Iterable[pytest.Item], mark: str) -> list[pytest.Item]:
     """Cases that are not among the `count` of their test's mark, of tests that are marked so.
 
-    Cases are taken in turn, each time the first of those that show most values of parameters not shown yet, and of
-    these the one with most pairs of values: a grid's diagonal comes first, and every value stands in some case while
-    `count` allows it.
+    Cases are taken in turn, each time the first of those that show most values of parameters not shown yet, of these
+    most pairs of values, and of these the values that were shown least: a grid's diagonal comes first, every value
+    stands in some case while `count` allows it, and none in many more than another.
     """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -40,11 +41,20 @@ def left_out(items: Iterable[pytest.Item], mark: str) -> list[pytest.Item]:
 
 def _left_out(cases: list[pytest.Item], mark: str) -> list[pytest.Item]:
     (count,) = cases[0].get_closest_marker(mark).args
-    left, shown, pairs = list(cases), set[_Value](), set[tuple[_Value, ...]]()
+    left, shown, pairs = list(cases), Counter[_Value](), set[tuple[_Value, ...]]()
+
+    def news(case: pytest.Item) -> tuple[int, int, int]:
+        values = _values(case)
+        return (
+            len(values - shown.keys()),
+            len(_pairs(values) - pairs),
+            -sum(shown[it] for it in values),
+        )
+
     for _ in range(min(count, len(left))):
-        new = max(left, key=lambda case: (len(_values(case) - shown), len(_pairs(case) - pairs)))
-        shown |= _values(new)
-        pairs |= _pairs(new)
+        new = max(left, key=news)
+        shown.update(_values(new))
+        pairs |= _pairs(_values(new))
         left.remove(new)
     return left
 
@@ -53,9 +63,9 @@ _Value = tuple[str, int]
 
 
 def _values(case: pytest.Item) -> set[_Value]:
-    """A case's parameters, by the number of their values."""
-    return set(case.callspec.indices.items())
+    """A case's parameters, by their values, which all cases share; pytest's own numbers of them count cases."""
+    return {(name, id(value)) for name, value in case.callspec.params.items()}
 
 
-def _pairs(case: pytest.Item) -> set[tuple[_Value, ...]]:
-    return set(combinations(sorted(_values(case)), 2))
+def _pairs(values: set[_Value]) -> set[tuple[_Value, ...]]:
+    return set(combinations(sorted(values), 2))

@@ -16,7 +16,7 @@ def case(name: str, count: int | None, **values: int) -> Any:
     mark = None if count is None else SimpleNamespace(args=(count,))
     return SimpleNamespace(
         nodeid=f"{name}{list(values.values())}",
-        callspec=SimpleNamespace(indices=values),
+        callspec=SimpleNamespace(params=values),
         get_closest_marker=lambda kind: mark if kind == "quick" else None,
     )
 
@@ -28,7 +28,7 @@ def quick(cases: list[Any]) -> list[Any]:
 
 def test_a_diagonal_shows_every_value() -> None:
     cases = [case("grid", 5, a=a, b=b, c=c) for a, b, c in product(range(5), range(3), range(2))]
-    shown = [found.callspec.indices for found in quick(cases)]
+    shown = [found.callspec.params for found in quick(cases)]
     assert len(shown) == 5
     assert [{row[key] for row in shown} for key in "abc"] == [{*range(5)}, {*range(3)}, {0, 1}]
 
@@ -42,9 +42,27 @@ def test_so_many_cases_are_quick(count: int, left: int) -> None:
 def test_pairs_of_values_come_after_values() -> None:
     """Of three parameters with three values each nine cases are enough for all pairs."""
     cases = [case("grid", 9, a=a, b=b, c=c) for a, b, c in product(range(3), repeat=3)]
-    shown = [found.callspec.indices for found in quick(cases)]
+    shown = [found.callspec.params for found in quick(cases)]
     for one, other in ("ab", "ac", "bc"):
         assert len({(row[one], row[other]) for row in shown}) == 9
+
+
+def test_no_value_is_shown_more_often_than_need_be() -> None:
+    cases = [case("grid", 6, a=a, b=b) for a, b in product(range(6), range(2))]
+    shown = [found.callspec.params for found in quick(cases)]
+    assert [sum(row["b"] == b for row in shown) for b in range(2)] == [3, 3]
+
+
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("a", [2, 3, 4])
+@pytest.mark.parametrize("b", [2, 3, 4])
+def test_the_diagonal_of_a_grid_is_quick(request: pytest.FixtureRequest, a: int, b: int) -> None:
+    """As pytest makes cases of stacked grids, where it has made all of them."""
+    all_cases = (
+        sum(getattr(item, "function", None) is request.function for item in request.session.items)
+        == 9
+    )
+    assert (request.node.get_closest_marker("slow") is None) == (a == b) or not all_cases
 
 
 def test_others_are_left_alone() -> None:

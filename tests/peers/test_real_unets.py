@@ -91,7 +91,8 @@ def test_outputs_and_gradients(real: Real) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.share(4)
+@pytest.mark.parametrize("name", [*[*WIDE][1::2], *[*WIDE][::2]])  # residual nets and batch norm
 def test_full_width(name: str) -> None:
     """float32 tasks beside PyTorch in float64."""
     real = _made(name, WIDE)
@@ -151,6 +152,7 @@ def _compare_gradients(
 
 
 @pytest.mark.slow
+@pytest.mark.share(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", MOVED)
 def test_twenty_updates_of_smooth_twins(name: str, optimizer: str) -> None:
@@ -161,12 +163,14 @@ def test_twenty_updates_of_smooth_twins(name: str, optimizer: str) -> None:
     _compared(real, optimizer, "float32", *DRIFT[optimizer])
 
 
+@pytest.mark.share(6)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", [name for name in REAL if name not in LARGE])
 def test_twenty_updates_in_float64(name: str, optimizer: str) -> None:
     _compared(_made(name), optimizer, "float64", 1e-5)
 
 
+@pytest.mark.share(8)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_ten_updates_in_float32(real: Real, optimizer: str) -> None:
     """Fewer: a voxel that rounding decides moves all that follows, by Adam a variance by a tenth in twenty."""
