@@ -41,31 +41,26 @@ def left_out(items: Iterable[pytest.Item], mark: str) -> list[pytest.Item]:
 
 def _left_out(cases: list[pytest.Item], mark: str) -> list[pytest.Item]:
     (count,) = cases[0].get_closest_marker(mark).args
-    left, shown, pairs = list(cases), Counter[_Value](), set[tuple[_Value, ...]]()
+    left, shown = {number: _shows(case) for number, case in enumerate(cases)}, Counter[_Shown]()
 
-    def news(case: pytest.Item) -> tuple[int, int, int]:
-        values = _values(case)
+    def news(number: int) -> tuple[int, int, int]:
+        values, pairs = left[number]
         return (
             len(values - shown.keys()),
-            len(_pairs(values) - pairs),
+            len(pairs - shown.keys()),
             -sum(shown[it] for it in values),
         )
 
     for _ in range(min(count, len(left))):
-        new = max(left, key=news)
-        shown.update(_values(new))
-        pairs |= _pairs(_values(new))
-        left.remove(new)
-    return left
+        values, pairs = left.pop(max(left, key=news))
+        shown.update(values | pairs)
+    return [cases[number] for number in left]
 
 
-_Value = tuple[str, int]
+_Shown = tuple[object, ...]
 
 
-def _values(case: pytest.Item) -> set[_Value]:
-    """A case's parameters, by their values, which all cases share; pytest's own numbers of them count cases."""
-    return {(name, id(value)) for name, value in case.callspec.params.items()}
-
-
-def _pairs(values: set[_Value]) -> set[tuple[_Value, ...]]:
-    return set(combinations(sorted(values), 2))
+def _shows(case: pytest.Item) -> tuple[set[_Shown], set[_Shown]]:
+    """A case's parameters and pairs of them, by their values, which all cases share: pytest's numbers count cases."""
+    values = sorted((name, id(value)) for name, value in case.callspec.params.items())
+    return set(values), set(combinations(values, 2))

@@ -58,6 +58,7 @@ def predicted(net, plan, workers, policy="critical-path", threads=0):
         return np.asarray(it.forward(x)), it.task_graph
 
 
+@pytest.mark.share(2)
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("pool", ["max_pool", "avg_pool"])
 def test_the_same_bits_in_any_order(pool, short):
@@ -149,6 +150,7 @@ def test_who_needs_a_part_waits_for_it(pool, short):
             assert np.array_equal(memory[found], expected)
 
 
+@pytest.mark.share(2)
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("function", ["silu", "relu"])
 def test_gradients_in_any_order(function, short):

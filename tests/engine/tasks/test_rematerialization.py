@@ -140,6 +140,7 @@ def check(network, output, conv, threads):
     return least
 
 
+@pytest.mark.share(8)
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("conv", ["direct", "spectral", "fft"])
 @pytest.mark.parametrize("name", NETS)

@@ -61,7 +61,6 @@ def tiles(shape: Triple, taps: Triple, cut: bool) -> list[dict[str, int]]:
     return [{"z0": a, "z1": a + 1, "y0": b, "y1": b + 1} for a in range(z) for b in range(y)]
 
 
-@pytest.mark.share(80)
 @pytest.mark.quick(6)
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("images", IMAGES)
@@ -110,7 +109,6 @@ def check(source: Any, filters: Any, before: Triple, shape: Triple, cut: bool) -
     assert scratch.kept()
 
 
-@pytest.mark.share(120)
 @pytest.mark.quick(6)
 @pytest.mark.parametrize("around", [0, 1])
 @pytest.mark.parametrize("cut", [False, True])
