@@ -141,9 +141,10 @@ def _bytes(array: NDArray[Any]) -> Bytes:
 
 def _refuse_writes_outside(name: str, room: Room) -> None:
     what = f"kernel {name} wrote %s {room.word}, an array of {_told(room.array)}"
-    # The guard before is looked at from its end: the byte nearest to the array comes first.
-    for guard, side in ((room.before[::-1], "before"), (room.behind, "behind")):
-        if (written := np.flatnonzero(guard != GUARD)).size:
+    for guard, side in ((room.before, "before"), (room.behind, "behind")):
+        if guard.min(initial=GUARD) != GUARD:  # a tenth of the time of a comparison byte by byte
+            # The guard before is looked at from its end: the byte nearest to the array comes first.
+            written = np.flatnonzero((guard if side == "behind" else guard[::-1]) != GUARD)
             raise OutsideError(
                 f"{what % side}: {written.size} bytes, up to {written[-1] + 1} {side} its "
                 f"{'first' if side == 'before' else 'last'}"
