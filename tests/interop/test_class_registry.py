@@ -26,6 +26,13 @@ def test_a_net_has_the_names_of_its_tensors() -> None:
     assert found.shapes["output"] == (192, 192, 192)
 
 
+def test_weights_are_in_memory_once() -> None:
+    tensors = drawn(SHAPES)
+    found = network_of(UNET3D, VALUES, tensors, "a.pt")
+    edge = "encoders.0.basic_module.SingleConv1.conv"
+    assert np.shares_memory(found.parameters[edge], tensors[f"{edge}.weight"].array())
+
+
 @pytest.mark.parametrize(
     ("name", "package", "wanted"),
     [

@@ -236,11 +236,11 @@ def test_weights_that_are_refused_leave_nothing(name: str, tmp_path: Path) -> No
 def test_a_run_that_ends_between_its_members_is_none(
     failure: BaseException, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would predict by the members that it has, without a word; the same command goes on."""
+    """It would predict by the members that it has, without a word; the one before stays; the same command goes on."""
     model, run = read_model(folder_of(PLAIN, tmp_path / "m")), tmp_path / "run"
     if before:
-        write_run(model, run)
-    save = checkpoint.save
+        write_run(read_model(folder_of(Recipe(), tmp_path / "alone")), run)
+    save, old = checkpoint.save, {path: path.read_bytes() for path in run.rglob("*.[jny]*")}
 
     def failing(directory: Path, *rest: Any) -> Path:
         if "members" in directory.parts:
@@ -251,9 +251,12 @@ def test_a_run_that_ends_between_its_members_is_none(
         patched.setattr(checkpoint, "save", failing)
         with pytest.raises(type(failure)):
             write_run(model, run, overwrite=before)
-    assert [path.name for path in run.glob("*")] == (["lock"] if before else [])
-    write_run(model, run)
+    assert {path: path.read_bytes() for path in run.rglob("*.[jny]*")} == old
+    assert not before or len(members_of(read_run(run, Quiet()))) == 1
+    assert run.exists() == before
+    write_run(model, run, overwrite=before)
     assert len(members_of(read_run(run, Quiet()))) == 2
+    assert sorted(path.name for path in run.glob(".*")) == []
 
 
 def test_checkpoints_that_are_none(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
 from called import status_of  # noqa: E402
-from exported_runs import imported, loaded  # noqa: E402
+from exported_runs import imported  # noqa: E402
 from taken_nets import expected, exported, made  # noqa: E402
 
 import znnpy  # noqa: E402
+from znnpy.errors import ExportError  # noqa: E402
 from znnpy.geometry import fit_input  # noqa: E402
-from znnpy.interop.export.description import described  # noqa: E402
 from znnpy.train.progress import Quiet  # noqa: E402
 from znnpy.train.start import SavedRun, read_run  # noqa: E402
 
@@ -93,20 +93,38 @@ def values_of(saved: SavedRun, image: Any, precision: Any) -> Any:
         return model.predict(image)
 
 
-@pytest.mark.parametrize("name", ["norm first", "squeeze and excitation"])
-def test_from_a_module_to_a_state_dict(name: str, tmp_path: Path) -> None:
-    """Updates of `from_torch`, whose weights the written module takes."""
+@pytest.mark.parametrize("name", ["squeeze and excitation", "PlainConvUNet"])
+def test_from_a_module_and_back(name: str) -> None:
+    """Updates of `from_torch`, whose weights the module takes, under all the names that it has for them."""
     net, image = made(name)
-    target = np.zeros_like(expected(net, image)[0])
+    net.unused = torch.nn.Conv3d(1, 1, 1)
+    (before,) = expected(net, image)
     with znnpy.from_torch(net, image, loss="square", threads=1) as model:
-        first = loaded(described(model.network, model.parameters, {}), tmp_path)
         for _ in range(UPDATES):
-            model.step(image.numpy(), target, learning_rate=0.1)
+            model.step(image.numpy(), np.zeros_like(before), learning_rate=0.1)
         state = {key: torch.from_numpy(it) for key, it in model.to_state_dict().items()}
         wanted = model.predict(image.numpy())
-    with torch.no_grad():
-        before = first(image).numpy()
-        first.load_state_dict(state, strict=True)
-        found = first(image).numpy()
+    assert [*state] == [*net.state_dict()]
+    net.load_state_dict(state, strict=True)
+    (found,) = expected(net, image)
     assert np.abs(found - before).max() > 1e-3 * np.ptp(before)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=NEAR * np.ptp(wanted))
+
+
+class Turned(torch.nn.Module):
+    """A shift that is subtracted, which a parameter here has with the other sign."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.shift = torch.nn.Conv3d(1, 2, 1), torch.nn.Parameter(torch.ones(2, 1, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.conv(x)) - self.shift
+
+
+def test_what_was_calculated_does_not_go_back() -> None:
+    with (
+        znnpy.from_torch(Turned(), torch.randn(1, 1, 3, 4, 5), threads=1) as model,
+        pytest.raises(ExportError, match="no state dict of the module: the net has shift not as"),
+    ):
+        model.to_state_dict()

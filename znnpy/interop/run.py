@@ -61,12 +61,13 @@ def write_run(
         if run.started:
             raise ModelFileError(f"{path} holds a run already; choose another, or add --overwrite")
 
-        def fill() -> None:
+        def fill(new: Path) -> None:
             if model.origin is not None:
-                write_json(path / ORIGIN, model.origin)
-            checkpoints.save(run.checkpoints, _beginning(weights, contents, config), 1)
+                write_json(new / ORIGIN, model.origin)
+            (new / checkpoints.DIRECTORY).mkdir()
+            checkpoints.save(new / checkpoints.DIRECTORY, _beginning(weights, contents, config), 1)
             for number, read in enumerate(others, start=1):
-                folder = member_folder(path, number)
+                folder = member_folder(new, number)
                 folder.mkdir(parents=True, exist_ok=True)
                 checkpoints.save(folder, _beginning(read(), contents, config), 1)
 

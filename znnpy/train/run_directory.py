@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -41,6 +41,7 @@ VOLUMES = "volumes.json"  # shape, type and samples of what it is trained on
 CALIBRATION = "calibration.json"  # where training weighs classes: shifts of logits
 PATCHES = "patches.json"  # of predictions, so that the next one rounds the same
 LOCK = "lock"
+_NEW = ".run.tmp"  # folder in which a run is made that is whole from the first
 # JSON takes many times its size in memory once it is parsed.
 JSON_LIMIT = 16 << 20  # bytes; a larger file is not one of a run
 # With temporary files and damage set aside (`_is_file`) all that `--overwrite` removes, beside
@@ -127,33 +128,33 @@ class RunDirectory(Closing):
         self,
         config_text: str,
         versions: dict[str, Any],
-        fill: Callable[[], None] | None = None,
+        fill: Callable[[Path], None] | None = None,
     ) -> None:
         """Write what identifies a new run; the config comes last, as it makes the directory a run.
 
-        Removes the run that was here before, if it was opened to be overwritten. `fill` writes what the run has from
-        the first, such as weights: if it fails or is interrupted, nothing stays.
+        Removes the run that was here before, if it was opened to be overwritten. `fill` writes to a folder what the
+        run has from the first, such as weights: if it fails or is interrupted, nothing of it stays, and the run that
+        was here does; so the disk needs room for both.
         """
-        if self._anew:
-            self._clear()
-            self._anew = False
-        with explained(self.path, RunError):
-            # A new folder is durable once the one above it is synced (docs/design/inference.md,
-            # "Nothing finished is lost").
-            for folder in (self.path, *self._made):
-                sync(folder.absolute().parent)
-        # Before the config: a directory with a config is a run, and must have all that one has.
-        write_json(self / VERSIONS, versions)
-        try:
-            if fill is not None:
-                self._make_checkpoints()
-                fill()
+        if fill is None:
+            if self._anew:
+                self._clear()
+            self._make_durable()
+            # Before the config: a directory with a config is a run, and must have all that one has.
+            write_json(self / VERSIONS, versions)
             write_text(self / CONFIG, config_text, RunError)
-        except BaseException:
-            if fill is not None:
-                with contextlib.suppress(RunError):  # of a disk that fails, which is said
-                    self._clear()
-            raise
+        else:
+            self._make_durable()
+            with self._beside() as new:
+                write_json(new / VERSIONS, versions)
+                write_text(new / CONFIG, config_text, RunError)
+                fill(new)
+                with explained(self.path, RunError):
+                    for folder in (it for it in new.rglob("*") if it.is_dir()):
+                        sync(folder)
+                self._clear()
+                self._move_in(new)
+        self._anew = False
         self._make_checkpoints()
 
     def refresh(self, config_text: str) -> None:
@@ -172,6 +173,38 @@ class RunDirectory(Closing):
                     folder.rmdir()
         # After the folder is removed: until then nobody else may begin a run in it.
         self._lock.close()
+
+    def _make_durable(self) -> None:
+        # A new folder is durable once the one above it is synced (docs/design/inference.md,
+        # "Nothing finished is lost").
+        with explained(self.path, RunError):
+            for folder in (self.path, *self._made):
+                sync(folder.absolute().parent)
+
+    @contextlib.contextmanager
+    def _beside(self) -> Iterator[Path]:
+        """Yield an empty folder beside the run's files, which is removed at the end."""
+        new, there = self.path / _NEW, (self.path / CONFIG).exists()
+        try:
+            with explained(self.path, RunError):
+                shutil.rmtree(new, ignore_errors=True)  # of a process that was killed
+                new.mkdir()
+            yield new
+        except RunError as error:
+            kept = there and (self.path / CONFIG).exists()
+            raise RunError(
+                f"{error}; the run in {self.path} stays" if kept else str(error)
+            ) from error
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+    def _move_in(self, new: Path) -> None:
+        with explained(self.path, RunError):
+            for path in [it for it in new.iterdir() if it.name != CONFIG]:
+                path.rename(self.path / path.name)
+            sync(self.path)
+            (new / CONFIG).rename(self.path / CONFIG)
+            sync(self.path)
 
     def _make_checkpoints(self) -> None:
         with explained(self.checkpoints, RunError):
@@ -227,7 +260,14 @@ def require_run(path: Path) -> Path:
 
 
 def _refuse_foreign(path: Path) -> None:
-    names = {entry.name for entry in path.iterdir()} - {DIRECTORY, BEST, LOCK, MEMBERS, EVENTS}
+    names = {entry.name for entry in path.iterdir()} - {
+        DIRECTORY,
+        BEST,
+        LOCK,
+        MEMBERS,
+        EVENTS,
+        _NEW,
+    }
     foreign = sorted(name for name in names if not _is_file(name))
     if foreign and not (path / CONFIG).exists():
         raise RunError(

@@ -1,7 +1,6 @@
 """Weights under the names of the class that a network was taken over from, as its `load_state_dict` takes them.
 
-What a class's tensors become here is not written down a second time: numbered tensors are taken over as the class's own
-were, and what has come where is turned round. Then the weights are taken over once more, and must be the same.
+They are turned round (`interop/turned_round.py`). Then they are taken over once more, and must be the same.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import prod
 from typing import Any, Self
 
@@ -20,12 +18,10 @@ from znnpy.errors import ExportError, ZnnpyError
 from znnpy.interop.classes.registry import CLASSES, NetClass, taken_over
 from znnpy.interop.classes.state import COUNTER, State
 from znnpy.interop.operators.described import Described
+from znnpy.interop.turned_round import Arrays, refuse_other, turned_round
 from znnpy.weights.stored_tensor import Storage, Tensor
 
-Arrays = Mapping[str, NDArray[Any]]
-DIGIT = 1 << 20  # numbers are carried in float32, which holds integers to 2^24
 MOST_LEFT = 1 << 18  # numbers, which stand in a file of text
-MARK = -7.0  # stands for all that comes from the class; what is the same without it does not
 
 
 def network_of(
@@ -103,37 +99,21 @@ class Origin:
             raise ExportError(f"no state dict of {self.name}: the run has far fewer parameters")
         try:
             found = self._turned(parameters)
-            again = self._taken(found).parameters
+            refuse_other(self._taken(found).parameters, parameters)
         except ZnnpyError as error:
             raise ExportError(f"no state dict of {self.name}: {error}") from error
-        for name, array in parameters.items():
-            if name not in again or not np.array_equal(again[name], array):
-                raise ExportError(
-                    f"no state dict of {self.name}: {name} does not come from its tensors alone"
-                )
         return found
 
     def _turned(self, parameters: Arrays) -> dict[str, NDArray[Any]]:
         floats = {name: it for name, it in self.shapes.items() if not name.endswith(COUNTER)}
-        starts = dict(zip(floats, accumulate(map(prod, floats.values()), initial=0), strict=False))
-        numbers = {
-            name: np.arange(prod(it)).reshape(it) + starts[name] for name, it in floats.items()
-        }
-        low = self._taken({name: it % DIGIT for name, it in numbers.items()}).parameters
-        high = self._taken({name: it // DIGIT for name, it in numbers.items()}).parameters
-        probe = _Probe(
-            _tensors({name: np.full(it, MARK) for name, it in floats.items()}), self.name
-        )
-        mark = self._build(probe).parameters
-        flat = np.full(sum(map(prod, floats.values())), np.nan, np.float32)
-        for name, array in parameters.items():
-            if name not in mark or mark[name].shape != array.shape:
-                raise ExportError(f"{name} of shape {array.shape} is not of the class")
-            from_it = mark[name] == MARK
-            places = low[name][from_it].astype(np.int64) + DIGIT * high[name][from_it].astype(
-                np.int64
-            )
-            flat[places] = array[from_it]
+        probe = _Probe({}, self.name)
+
+        def made(arrays: Arrays) -> Arrays:
+            nonlocal probe
+            probe = _Probe(_tensors(arrays), self.name)
+            return self._build(probe).parameters
+
+        turned = turned_round(floats, made, parameters)
         found: dict[str, NDArray[Any]] = {}
         for name, shape in self.shapes.items():
             if name not in floats:
@@ -141,11 +121,11 @@ class Origin:
             elif name in self.left:
                 found[name] = np.array(self.left[name], np.float32).reshape(shape)
             else:
-                found[name] = flat[starts[name] : starts[name] + prod(shape)].reshape(shape)
+                found[name] = turned[name]
         for again, first in probe.names.items():  # of one parameter
             found[again] = found[first]
         for name, array in found.items():
-            if array.dtype == np.float32 and not np.isfinite(array).all():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ExportError(f"{name} was not taken over")
         return found
 

@@ -54,7 +54,7 @@ class State:
         return self.tensors[name].shape
 
     def floats(self, name: str, shape: Sequence[int]) -> Floats:
-        """Return a tensor as float32."""
+        """Return a tensor as float32, read only where that is what the file holds: weights are in memory once."""
         if self.shape(name) != tuple(shape):
             raise ModelFileError(
                 f"{self.where}: {name[:80]} has shape {self.shape(name)}, and {tuple(shape)} by the class's arguments"
@@ -68,7 +68,7 @@ class State:
                 f"{self.where}: {name[:80]} holds {found.dtype}, no floating-point numbers"
             )
         self.taken.add(name)
-        return found.astype(np.float32)
+        return np.asarray(found, np.float32)
 
     def below(self, prefix: str) -> list[str]:
         """Return the names that begin so."""

@@ -35,9 +35,18 @@ def prelu(sketch: Sketch, name: str, x: Value, slopes: Floats) -> Value:
 
 
 def scaled(
-    sketch: Sketch, name: str, x: Value, factor: Floats | None, shift: Floats | None
+    sketch: Sketch,
+    name: str,
+    x: Value,
+    factor: Floats | None,
+    shift: Floats | None,
+    *,
+    learns: bool | None = None,
 ) -> Value:
-    """Add a product with, or a sum with, constants: one number, or one for each channel."""
+    """Add a product with, or a sum with, constants: one number, or one for each channel.
+
+    `learns`: whether they do, where the program says so; else more than one number does.
+    """
     arrays = [_by_channel(sketch, x, array) for array in (factor, shift)]
     made = sketch.node(name, "transfer", x)
     bench = sketch.nodes[made.node]
@@ -45,7 +54,7 @@ def scaled(
     if arrays[1] is not None:
         bench.arrays["bias"] = arrays[1]
     given = factor if factor is not None else shift
-    bench.learns = given is not None and given.size > 1
+    bench.learns = given is not None and given.size > 1 if learns is None else learns
     sketch.link(f"{made.node}.in", x, made)
     return made
 

@@ -19,7 +19,7 @@ Found = Value | Sequence[Value]
 class Calls:
     """What is known of each tensor of a program: `values`, feature maps; `tensors`, parameters and constants.
 
-    `targets`: what tensors are called in the module; `learned`: those targets that are parameters.
+    `targets`: what tensors are called in the module; `learned`: those targets that are parameters and learn.
     """
 
     def __init__(self, sketch: Sketch, torch: Any, operators: Mapping[str, Translation]) -> None:
@@ -133,6 +133,11 @@ class Call:
             raise self.wrong(f"{target} is used twice: shared parameters are not supported")
         found: Floats = tensor.detach().cpu().float().numpy().copy()
         return found
+
+    def learns(self, name: str) -> bool:
+        """Return whether an argument is a parameter that learns."""
+        key = getattr(self.arguments[name], "name", "")
+        return self.calls.targets.get(key) in self.calls.learned
 
     def filters(self, name: str = "weight") -> tuple[Floats, str]:
         """Return filters, and what they are called."""

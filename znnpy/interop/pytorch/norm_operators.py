@@ -10,55 +10,61 @@ from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
 
 
-def _affine(call: Call) -> dict[str, Floats]:
-    scale, shift = call.floats("weight"), call.floats("bias")
-    if scale is None or shift is None:
-        return {}
-    return {"scale": scale, "shift": shift}
+def _affine(call: Call, channels: int) -> tuple[dict[str, Floats], frozenset[str]]:
+    """Return scale and shift, none where the module has neither, and which of them it has not."""
+    found = {"scale": call.floats("weight"), "shift": call.floats("bias")}
+    held = frozenset(what for what, array in found.items() if array is None)
+    if len(held) == len(found):
+        return {}, frozenset()
+    usual = {"scale": np.ones(channels, np.float32), "shift": np.zeros(channels, np.float32)}
+    return {what: usual[what] if it is None else it for what, it in found.items()}, held
 
 
 def batch_norm(call: Call, name: str) -> list[Value]:
     """Batch normalisation by running statistics."""
-    arrays, mean, variance = _affine(call), call.floats("running_mean"), call.floats("running_var")
+    x, momentum = call.value(), float(call["momentum"] or 0.1)
+    arrays, held = _affine(call, x.channels)
+    mean, variance = call.floats("running_mean"), call.floats("running_var")
     if mean is None or variance is None:
         raise call.wrong("without running statistics is not supported")
     arrays |= {"running_mean": mean, "running_variance": variance}
-    x, momentum = call.value(), float(call["momentum"] or 0.1)
     return [
-        arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum)
+        arithmetic.normed(
+            call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum, held=held
+        )
     ]
 
 
 def instance_norm(call: Call, name: str) -> Value:
     """Instance normalisation; with running statistics, in prediction, it is batch normalisation."""
-    arrays, x = _affine(call), call.value()
+    x = call.value()
+    arrays, held = _affine(call, x.channels)
     if call["use_input_stats"]:
-        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays)
+        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays, held=held)
     mean, variance = call.floats("running_mean"), call.floats("running_var")
     if mean is None or variance is None:
         raise call.wrong("without running statistics is not supported")
     arrays |= {"running_mean": mean, "running_variance": variance}
-    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays)
+    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, held=held)
 
 
 def group_norm(call: Call, name: str) -> Value:
     """Normalisation of groups of channels."""
     x, groups = call.value(), call["num_groups"]
     kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
-    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], _affine(call), groups)
+    arrays, held = _affine(call, x.channels)
+    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], arrays, groups, held=held)
 
 
 def layer_norm(call: Call, name: str) -> Value:
     """Normalisation over channels, which another order of axes has made the last one."""
-    x, arrays = call.any_value(), _affine(call)
+    x = call.any_value()
     if list(call["normalized_shape"]) != [x.channels]:
         raise call.wrong(
             f"argument normalized_shape: {call['normalized_shape']} is not that of channels"
         )
-    scale = call.floats("weight")
-    if scale is not None and not arrays:
-        arrays = {"scale": scale, "shift": np.zeros_like(scale)}
-    return arithmetic.normed_last(call.sketch, name, x, call["eps"], arrays)
+    arrays, held = _affine(call, x.channels)
+    return arithmetic.normed_last(call.sketch, name, x, call["eps"], arrays, held)
 
 
 def _axes(call: Call, x: Value) -> tuple[int, ...]:

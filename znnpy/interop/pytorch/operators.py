@@ -37,6 +37,8 @@ def mean(call: Call, name: str) -> Value:
     return arithmetic.averaged(call.sketch, name, x)
 
 
+ONE_NUMBER = "learns one number for all channels, which stays as it is here"
+DIVISOR = "learns a divisor, which stays as it is here"
 MINUS = np.array([-1], np.float32)
 
 
@@ -53,18 +55,25 @@ def _arithmetic(call: Call, name: str) -> Value:
     if x.term is not None and call.kind in ("add", "mul"):
         factor, shift = (array, None) if call.kind == "mul" else (None, array)
         return written_out.scaled(x, factor, shift)
+    learns = call.learns(place)
+    if learns and array.size < x.channels:
+        call.sketch.note(ONE_NUMBER)
+        learns = False
     match call.kind, place:
         case "add", _:
-            return functions.scaled(call.sketch, name, x, None, array)
+            return functions.scaled(call.sketch, name, x, None, array, learns=learns)
         case "mul", _:
-            return functions.scaled(call.sketch, name, x, array, None)
+            return functions.scaled(call.sketch, name, x, array, None, learns=learns)
         case "sub", "other":
-            return functions.scaled(call.sketch, name, x, None, -array)
+            return functions.scaled(call.sketch, name, x, None, -array, learns=learns)
         case "rsub", "other":
             turned = functions.scaled(call.sketch, f"{name}.minus", x, MINUS, None)
-            return functions.scaled(call.sketch, name, turned, None, array)
+            return functions.scaled(call.sketch, name, turned, None, array, learns=learns)
         case "div", "other" if array.all():
-            return functions.scaled(call.sketch, name, x, (1 / array).astype(np.float32), None)
+            inverse = (1 / array).astype(np.float32)
+            if learns:
+                call.sketch.note(DIVISOR)
+            return functions.scaled(call.sketch, name, x, inverse, None, learns=False)
     raise call.wrong("by a tensor, or by 0, is not supported")
 
 
