@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.config.models import Config
-from znnpy.data.class_labels import class_numbers, label_type
+from znnpy.data.class_labels import class_numbers, label_type, region_labels
 from znnpy.data.preparing.resampling import Resampling, along, used
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.process_memory import give_back
@@ -120,7 +120,9 @@ def labelled(
     kept, place = found[prepared.box], 0
     for logits in _restored(model, prepared, config, progress):
         rows = slice(place, place + logits.shape[1])
-        kept[rows] = class_numbers(logits) if regions is None else _painted(logits, regions)
+        kept[rows] = (
+            class_numbers(logits) if regions is None else region_labels(logits, regions, 0.0)
+        )
         place = rows.stop
     return prepared.turn.undone(found)
 
@@ -136,14 +138,6 @@ def logits_of(
         kept[:, rows] = logits
         place = rows.stop
     return np.stack([prepared.turn.undone(channel) for channel in found])
-
-
-def _painted(logits: Float32, regions: Sequence[int]) -> Array:
-    """Return the label of the last region that each voxel lies in; logits above 0 are probabilities above a half."""
-    found = np.zeros(logits.shape[1:], label_type(max(regions)))
-    for channel, label in zip(logits, regions, strict=True):
-        found[channel > 0] = label
-    return found
 
 
 def _restored(
