@@ -34,11 +34,11 @@ class Numbering:
         """Return the type of the labels of so many channels."""
         return label_type(max(self.regions or [self.first + max(2, channels) - 1]))
 
-    def labels(self, values: Array) -> Labels:
-        """Return the labels (z, y, x) of values (c, z, y, x)."""
+    def labels(self, values: Array, half: float | None = None) -> Labels:
+        """Return the labels (z, y, x) of values (c, z, y, x); `half`: as of `region_labels`."""
         if self.regions is None:
-            return class_numbers(values, self.first)
-        return region_labels(values, self.regions)
+            return class_numbers(values, self.first, half)
+        return region_labels(values, self.regions, half)
 
 
 FROM_0 = Numbering()
@@ -49,9 +49,12 @@ def region_labels(values: Array, regions: Sequence[int], half: float | None = No
 
     `half`: a half of probabilities, or of integers half of their largest, unless it is given, as 0 of logits.
     """
-    found = np.zeros(values.shape[1:], label_type(max(regions)))
+    found, least = (
+        np.zeros(values.shape[1:], label_type(max(regions))),
+        half_of(values.dtype) if half is None else half,
+    )
     for channel, label in zip(values, regions, strict=True):
-        found[channel > (half_of(values.dtype) if half is None else half)] = label
+        found[channel > least] = label
     return found
 
 
@@ -71,16 +74,16 @@ def half_of(dtype: np.dtype[Any]) -> float:
     return float(np.iinfo(dtype).max / 2) if dtype.kind in "ui" else 0.5
 
 
-def class_numbers(values: Array, first: int = 0) -> Labels:
+def class_numbers(values: Array, first: int = 0, half: float | None = None) -> Labels:
     """Return for values (c, z, y, x) the number `first` + channel of the largest, of equal ones the first: (z, y, x).
 
-    One channel is the probability of the second of two classes: it is that one above a half, of integers above half
-    of their largest.
+    One channel is the probability of the second of two classes: it is that one above a `half`, as of `region_labels`.
     """
     count = max(2, len(values))
     kind = label_type(first + count - 1)
     if len(values) == 1:
-        return np.asarray((values[0] > half_of(values.dtype)).astype(kind) + kind.type(first))
+        least = half_of(values.dtype) if half is None else half
+        return np.asarray((values[0] > least).astype(kind) + kind.type(first))
     # Channel by channel, in the type of the labels: numpy's argmax makes int64, and walks all channels of a voxel.
     best, found = values[0].copy(), np.full(values.shape[1:], first, kind)
     for channel in range(1, len(values)):

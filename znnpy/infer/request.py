@@ -56,21 +56,21 @@ def request_of(
     mirror = config.data.border == "mirror"
     if not labels:
         return Request(node, mirror, dtype=dtype, sources=sources)
-    numbering = _numbering(config, node)
+    numbering = numbering_of(config, node)
     return Request(
         node, mirror, dtype=numbering.type(node.channels), sources=sources, numbering=numbering
     )
 
 
-def _numbering(config: Config, node: Node) -> Numbering:
+def numbering_of(config: Config, node: Node) -> Numbering:
     """Return how channels of an output are numbered: as `inference.regions` says, or as labels that it learned from."""
     target, regions = config.target(node.name), config.inference.regions
     if regions is None:
         return Numbering(getattr(target, "first", 0))
     if len(regions) != node.channels:
         raise ConfigError(
-            f"{config.place('inference', 'regions')}: has {len(regions)} labels, but output {node.name!r} has "
-            f"{node.channels} channel(s)"
+            f"{config.place('inference', 'regions')}: must name {node.channels} labels, one for each output channel; "
+            f"found {len(regions)}"
         )
     return Numbering(regions=regions)
 
@@ -88,15 +88,19 @@ def refuse_meaningless(config: Config, network: Network, request: Request) -> No
         raise ConfigError(
             "affinities are no classes: predict them without --labels, then segment them"
         )
-    if (
-        request.numbering == Numbering()
-        and isinstance(target, MaskTarget)
-        and request.node.channels > 1
-    ):
-        reading = training_losses(config, network)[request.node.name].reading
-        if not reading.whole_voxels:
-            numbers = list(range(1, request.node.channels + 1))
-            raise ConfigError(
-                f"the channels of {request.node.name!r} are masks that may overlap, of which none wins: say the label "
-                f"that each paints, later ones over earlier ones, such as --set inference.regions={numbers}"
-            )
+    if request.numbering is not None:
+        refuse_overlap(config, network, request.node, request.numbering)
+
+
+def refuse_overlap(config: Config, network: Network, node: Node, numbering: Numbering) -> None:
+    """Raise ConfigError for channels of which none wins, and whose labels nobody has said."""
+    if numbering.regions is not None or node.channels < 2:
+        return
+    if not isinstance(config.target(node.name), MaskTarget):
+        return
+    if not training_losses(config, network)[node.name].reading.whole_voxels:
+        numbers = list(range(1, node.channels + 1))
+        raise ConfigError(
+            f"the channels of {node.name!r} are masks that may overlap, of which none wins: say the label that each "
+            f"paints, later ones over earlier ones, such as --set inference.regions={numbers}"
+        )

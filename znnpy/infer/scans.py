@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.config.models import Config
-from znnpy.data.class_labels import class_numbers, label_type, region_labels
 from znnpy.data.preparing.resampling import Resampling, along, used
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.process_memory import give_back
 from znnpy.data.volume import Array
 from znnpy.engine.model import Model
 from znnpy.errors import RunError
+from znnpy.infer.request import numbering_of
 from znnpy.infer.sliding_window import Windows
 from znnpy.infer.window_sums import Float32, mean_planes, padded
+from znnpy.network import training_losses
 
 Arrays = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
@@ -114,15 +115,16 @@ def labelled(
     model: ScanModel, prepared: Prepared, config: Config, progress: Progress | None = None
 ) -> Array:
     """Return the labels (z, y, x) of a scan as it was read, uint8 or uint16; 0 where it was cut off."""
-    regions = config.inference.regions
-    highest = max(regions) if regions else model.channels - 1
-    found = np.zeros(prepared.whole, label_type(highest))
+    network = model.model.network
+    (node,) = network.outputs
+    numbering = numbering_of(config, node)
+    # Of logits 0 is a half.
+    half = 0.0 if training_losses(config, network)[node.name].reading.functions else 0.5
+    found = np.zeros(prepared.whole, numbering.type(node.channels))
     kept, place = found[prepared.box], 0
     for logits in _restored(model, prepared, config, progress):
         rows = slice(place, place + logits.shape[1])
-        kept[rows] = (
-            class_numbers(logits) if regions is None else region_labels(logits, regions, 0.0)
-        )
+        kept[rows] = numbering.labels(logits, half)
         place = rows.stop
     return prepared.turn.undone(found)
 
