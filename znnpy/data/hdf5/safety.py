@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from znnpy.data.hdf5.axis_tags import axes_of
 from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import CHUNK_LIMIT, COMPRESSION, SEARCHED, SMALL, Trust
 from znnpy.errors import VolumeError
@@ -72,6 +73,8 @@ def find_dataset(
             return _walk(file, path, name, allow_external)
     found = _datasets(file)
     candidates = [n for n, axes in found if axes == 3] or [n for n, axes in found if axes == 4]
+    if len(found) == 1 and axes_of(file[found[0][0]], found[0][0]) is not None:
+        candidates = [found[0][0]]  # of any number of axes
     if len(candidates) == 1:
         return _walk(file, path, candidates[0], allow_external)
     raise VolumeError(f"{path}: {_ambiguous(found, candidates, names)}")
@@ -185,6 +188,8 @@ def _ambiguous(found: list[tuple[str, int]], candidates: list[str], names: Seque
 
 
 def _check_axes(data: h5py.Dataset, name: str, labels: bool) -> None:
+    if data.shape is not None and axes_of(data, name) is not None:
+        return
     if data.shape is None or data.ndim not in ((1, 3, 4) if labels else (3, 4)):
         each = ", or 1 (number): a label for each image" if labels else ""
         raise VolumeError(
