@@ -13,7 +13,7 @@ from znnpy.config.data_section import DataSection, Source
 from znnpy.data.config_volumes import open_source
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Volume
-from znnpy.data.writing.output_format import by_suffix
+from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.errors import VolumeError
 from znnpy.volume_sets import PLANES, VOLUMES, by_number, is_set
 
@@ -30,8 +30,12 @@ class Case:
     output: str
 
 
-def cases_of(inputs: Sequence[str], output: str) -> list[Case]:
+def cases_of(
+    inputs: Sequence[str], output: str, dtype: str = "uint16", channels: int = 1
+) -> list[Case]:
     """Return the cases of a command line: one, of the files named, or those of a folder, for a folder to write.
+
+    `dtype` and `channels` of what is written: outputs are of the format of their images where that holds it.
 
     In a folder, files NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; others a case each.
     """
@@ -53,7 +57,8 @@ def cases_of(inputs: Sequence[str], output: str) -> list[Case]:
         if channel in found.setdefault(name, {}):
             raise VolumeError(f"{path} holds channel {channel} of {name} twice")
         found[name][channel] = file
-    return [_case(name, found[name], output) for name in sorted(found, key=by_number)]
+    kind = (dtype, channels)
+    return [_case(name, found[name], output, kind) for name in sorted(found, key=by_number)]
 
 
 def _pictures(path: Path) -> bool:
@@ -61,12 +66,12 @@ def _pictures(path: Path) -> bool:
     return any(_CHANNEL.fullmatch(file.stem) for file in path.iterdir() if file.suffix in PLANES)
 
 
-def _case(name: str, channels: dict[str, Path], output: str) -> Case:
+def _case(name: str, channels: dict[str, Path], output: str, kind: tuple[str, int]) -> Case:
     files = [channels[channel] for channel in sorted(channels)]
     if [*sorted(channels)] != [f"{number:04d}" for number in range(len(files))]:
         raise VolumeError(f"{files[0].parent}: {name} has channels {', '.join(sorted(channels))}")
     end = next((e for e in _SUFFIXES if files[0].name.lower().endswith(e)), USUAL)
-    suffix = end if by_suffix(Path(f"a{end}")) is not None else USUAL
+    suffix = kept_suffix(end, *kind, USUAL)
     return Case(tuple(map(str, files)), str(Path(output) / f"{name}{suffix}"))
 
 
