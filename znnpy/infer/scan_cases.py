@@ -15,7 +15,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.errors import VolumeError
-from znnpy.volume_sets import PLANES, VOLUMES, by_number, is_set
+from znnpy.volume_sets import PLANES, VOLUMES, by_number, expanded, is_set
 
 _CHANNEL = re.compile(r"(?P<name>.+)_(?P<channel>\d{4})")
 USUAL = ".nii.gz"  # of outputs, where images are of a format that is not written
@@ -37,17 +37,16 @@ def cases_of(
 
     `dtype` and `channels` of what is written: outputs are of the format of their images where that holds it.
 
-    In a folder, files NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; others a case each.
+    In a folder or a pattern NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; other files a case each.
     """
     (first, *more), path = inputs, Path(inputs[0]).expanduser()
-    if more or not path.is_dir() or (not is_set(path) and not _pictures(path)):
+    pattern = not path.is_dir() and is_set(path)
+    if more or not (pattern or (path.is_dir() and (is_set(path) or _pictures(path)))):
         return [Case(tuple(inputs), output)]
     if by_suffix(Path(output)) is not None:
-        raise VolumeError(
-            f"{first} is a folder of scans: name a folder to write, not the file {output}"
-        )
+        raise VolumeError(f"{first} names scans: name a folder to write, not the file {output}")
     found: dict[str, dict[str, Path]] = {}
-    for file in path.iterdir():
+    for file in _matching(path) if pattern else path.iterdir():
         end = next((end for end in _SUFFIXES if file.name.lower().endswith(end)), None)
         if end is None or file.name.startswith("."):
             continue
@@ -59,6 +58,11 @@ def cases_of(
         found[name][channel] = file
     kind = (dtype, channels)
     return [_case(name, found[name], output, kind) for name in sorted(found, key=by_number)]
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the files that a pattern names; VolumeError where there are none."""
+    return [path for volume in expanded({("image", ""): pattern}) for path in volume.values()]
 
 
 def _pictures(path: Path) -> bool:
