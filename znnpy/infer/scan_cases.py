@@ -37,7 +37,7 @@ def cases_of(
 
     `dtype` and `channels` of what is written: outputs are of the format of their images where that holds it.
 
-    In a folder or a pattern NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; other files a case each.
+    In a folder or a pattern NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; others a case each.
     """
     (first, *more), path = inputs, Path(inputs[0]).expanduser()
     pattern = not path.is_dir() and is_set(path)
