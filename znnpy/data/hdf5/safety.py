@@ -33,7 +33,10 @@ MORE_FILTERS = {
     "bitshuffle": 32008,
     "zfp": 32013,
     "zstd": 32015,
+    "sz": 32017,
+    "sz3": 32024,
     "blosc2": 32026,
+    "sperr": 32028,
 }
 _BUILT_IN = (4, 5, 6)  # szip, nbit, scaleoffset: they need no plug-in
 _PLUGINS = 'pip install "znnpy[hdf5]", which brings hdf5plugin'
