@@ -45,6 +45,15 @@ def test_fewer_axes(tmp_path: Path) -> None:
             assert np.array_equal(volume.read_all(), WANTED[: len(axes) - 1, :1])
 
 
+def test_a_plane_is_one_slice(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("picture", data=WANTED[0, 0], chunks=(4, 3), compression="gzip")
+    with open_volume(tmp_path / "a.h5") as volume:
+        assert volume.shape == (1, 1, 6, 7)
+        assert volume.chunk == (1, 4, 3)
+        assert np.array_equal(volume.read((0, 2, 1), (1, 6, 7))[0, 0], WANTED[0, 0, 2:, 1:])
+
+
 def test_what_is_refused_or_no_tag(tmp_path: Path) -> None:
     several = np.zeros((3, 2, 5, 6, 7), np.uint8)
     for axes, array in (("tczyx", several), ("zyx", several[0]), ("zyxx", several[0])):

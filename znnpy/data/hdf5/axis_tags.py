@@ -12,7 +12,7 @@ from znnpy.errors import VolumeError
 KEY = "axistags"
 LIMIT = 1 << 16  # bytes of JSON
 KNOWN = "tczyx"
-USUAL = {1: "z", 3: "zyx", 4: "czyx"}
+USUAL = {1: "z", 2: "yx", 3: "zyx", 4: "czyx"}
 """By the number of axes, those of datasets that say nothing; of one axis there is a value for each slice."""
 
 

@@ -116,7 +116,7 @@ class ChunkCheck:
 
 
 class Hdf5Volume(Volume):
-    """A dataset of 3 or 4 axes, or of those that `axistags` name; of `labels` also of 1, a value for each slice.
+    """A dataset of 2 to 4 axes, or of those that `axistags` name; of `labels` also of 1, a value for each slice.
 
     h5py serialises access, so threads may share it.
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
