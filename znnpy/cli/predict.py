@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.global_options import global_options, note, suggest
+from znnpy.cli.global_options import global_options, note, shown_labels, suggest
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,
@@ -310,7 +310,7 @@ def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: 
             *(("--first", str(target.first)) if target.first else ()),
         )
     if target.kind not in ways or labels:
-        suggest("view", destination.name)
+        suggest("view", shown_labels(destination) if labels else destination.name)
     else:
         suggest("segment", destination.name, "--output", "objects.h5", *ways[target.kind])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.global_options import global_options, shown_labels, suggest
 from znnpy.cli.options import (
     SIZES,
     AllowFilters,
@@ -191,7 +191,7 @@ def segment(
                 found = run(volume, request, memory)
                 write_labels(destination, volume, found, request)
                 _tell(destination, volume, len(found.sizes), found.assigned)
-    suggest("view", prediction, destination.name)
+    suggest("view", prediction, shown_labels(destination))
 
 
 def _numbering(method: str | None, first: int, regions: str | None) -> Numbering:
