@@ -33,6 +33,8 @@ NAMES = {
 ELSEWHERE = {
     "abfs://bucket/p.zarr": "is a URL.*name the path of a copy here",
     "ftp://host/p.h5:x": "is a URL",
+    "precomputed://gs://bucket/volume": "begins as Neuroglancer.s names do: name gs://bucket/volume",
+    "zarr://https://host/a.zarr|zarr3:": r"name https://host/a\.zarr(?!\|)",
     "file:///data/p.h5": "name the path /data/p.h5",
     "file:/data/p.h5": "name the path /data/p.h5",
     "C:\\data\\p.h5": "a path of Windows.*under WSL it is /mnt/c/data/p.h5",

@@ -13,6 +13,9 @@ _WITH_DATASETS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _URL = re.compile(r"(?P<kind>file):/+(?P<path>.*)|[a-z][a-z0-9+-]+://.*", re.IGNORECASE | re.DOTALL)
+_NEUROGLANCER = re.compile(
+    r"(?:precomputed|n5|zarr[23]?)://(?P<rest>[^|]+)(?:\|.*)?", re.IGNORECASE | re.DOTALL
+)
 _WINDOWS = re.compile(r"(?P<drive>[a-z]):[\\/](?P<path>.*)|\\\\.*", re.IGNORECASE | re.DOTALL)
 _REMOTE = re.compile(
     r"(?P<scheme>https?|s3|gs):/+(?P<host>[^/:]+(?::[0-9]+)?)(?P<path>(?:/[^:]*)?)(?::(?P<dataset>.*))?",
@@ -93,6 +96,8 @@ def refuse_elsewhere(text: str, exists: Callable[[str], bool] = there) -> None:
         raise VolumeError(f"{text!r} names no file")
     if exists(text):
         return
+    if found := _NEUROGLANCER.fullmatch(text):
+        raise VolumeError(f"{text} begins as Neuroglancer's names do: name {found['rest']}")
     if url := _URL.fullmatch(text):
         copy = f"/{url['path']}" if url["kind"] else "of a copy here, or of where it is mounted"
         raise VolumeError(

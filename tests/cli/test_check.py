@@ -228,7 +228,12 @@ def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
     affinity = config.replace("data:", "data:\n  target: affinity").replace(
         "channels: 1,", "channels: 3,"
     )
-    for changed, taught in ((config, "boundary"), (affinity, "belonging to no object")):
+    classes = config.replace("data:", "data:\n  target: labels").replace(
+        "channels: 1,", "channels: 2,"
+    )
+    classes = classes.replace("output_shape: 12}", "output_shape: 12, loss: softmax}")
+    told = ((config, "boundary"), (affinity, "belonging to no object"), (classes, "class 0"))
+    for changed, taught in told:
         code, _, errors = check(config=changed)
         assert code == 0
         assert "drawn: 99.8% of the labels are 0 and the others thin or few" in errors
@@ -240,6 +245,8 @@ def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
         open_sampler(stack, *trained)
     masked = config.replace("data.h5:drawn}", "data.h5:drawn, mask: data.h5:drawn}")
     assert "drawn by hand" not in check(config=masked)[2]
+    first = classes.replace("target: labels", "target: {kind: labels, ignore: 0}")
+    assert "drawn by hand" not in check(config=first)[2]
     assert "drawn by hand" not in check()[2]
 
 

@@ -286,7 +286,7 @@ def _words(file: h5py.File) -> None:
 
 
 VOLUMES = {
-    "2-D": (lambda file: file.create_dataset("raw", data=np.zeros((12, 12))), ["2 axes", "(z, y, x)"]),
+    "2-D": (lambda file: file.create_dataset("raw", data=np.zeros((12, 12))), ["(1, 12, 12)", "must be equal"]),
     "NaN": (_nan, ["nan", "(3, 4, 5)", "finite"]),
     "empty": (lambda file: file.create_dataset("raw", (0, 12, 12), np.uint8), ["empty", "(1, 0, 12, 12)"]),
     "text": (_words, ["expected integers or floats"]),

@@ -115,8 +115,12 @@ def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "are objects, not classes" in scored(capsys, *words, code=1)
     assert "leave out" in scored(capsys, *words, "--sections", code=2)
     with h5py.File("values.h5", "w") as file:
-        file["labels"] = OBJECTS.astype(np.float32)
-    assert "of float32" in scored(capsys, "values.h5", "--labels", "labels.h5", code=1)
+        file["labels"] = OBJECTS.astype(np.float32) / 2
+        file["whole"] = OBJECTS.astype(np.float64)
+    assert "of float32" in scored(capsys, "values.h5:labels", "--labels", "labels.h5", code=1)
+    words = ("--labels", "labels.h5", "--json")
+    whole, wanted = (scored(capsys, name, *words) for name in ("values.h5:whole", "objects.h5"))
+    assert whole["all"].keys() == wanted["all"].keys()
 
 
 def test_each_object_by_itself(capsys: pytest.CaptureFixture[str]) -> None:

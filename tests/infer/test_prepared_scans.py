@@ -10,6 +10,7 @@ import pytest
 
 from znnpy import Model
 from znnpy.config import config_from
+from znnpy.config.models import LabelsTarget
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.preparing.turning import Turn
 from znnpy.errors import RunError
@@ -92,6 +93,38 @@ def test_regions_are_painted_in_their_order(model: Model) -> None:
     classes = labelled(net, scan, plain)
     assert classes.dtype == np.uint8
     assert np.array_equal(classes[1:], logits[:, 1:].argmax(axis=0))
+
+
+def test_classes_have_the_numbers_of_their_labels(model: Model) -> None:
+    """0 is what was cut off, as what nobody has labelled."""
+    scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
+    net = ScanModel(model, read(members(model, 1)), ())
+    numbered = config()
+    target = LabelsTarget(kind="labels", first=1)
+    numbered = numbered.model_copy(
+        update={"data": numbered.data.model_copy(update={"target": target})}
+    )
+    found, logits = labelled(net, scan, numbered), logits_of(net, scan, numbered)
+    seen = logits.any(axis=0)
+    assert 0 < seen.mean() < 1
+    assert np.array_equal(found, np.where(seen, 1 + logits.argmax(axis=0), 0))
+
+
+@pytest.mark.parametrize(("loss", "half"), [("bce", 0.0), ("square", 0.5)])
+def test_a_mask_is_what_is_above_a_half(loss: str, half: float) -> None:
+    layers = [*LAYERS[:1], {"conv": {"channels": 1, "size": 3, "padding": "same"}}]
+    settings = config().model_dump(exclude_unset=True)
+    settings["network"] = {"layers": layers}
+    settings["data"]["target"], settings["training"]["loss"] = "mask", loss
+    scan = prepared(np.random.default_rng(1).standard_normal((1, 10, 8, 9)).astype(np.float32))
+    with Model(
+        {"layers": layers}, output_shape=WINDOW, threads=1, conv="direct", training=False
+    ) as made:
+        net = ScanModel(made, read(members(made, 1)), ())
+        logits = logits_of(net, scan, config_from(settings))
+        found = labelled(net, scan, config_from(settings))
+    assert ((logits > 0) != (logits > 0.5)).any()
+    assert np.array_equal(found, logits[0] > half)
 
 
 def test_axes_of_flips() -> None:

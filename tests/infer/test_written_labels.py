@@ -12,7 +12,8 @@ import pytest
 import zarr
 from jobs import LAYERS, Small, small
 
-from znnpy.config.models import AffinityTarget, LabelsTarget, LsdTarget
+from znnpy.config.models import AffinityTarget, LabelsTarget, LsdTarget, MaskTarget
+from znnpy.data.class_labels import Numbering
 from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
@@ -21,7 +22,7 @@ from znnpy.errors import ConfigError, VolumeError
 from znnpy.infer import tiling
 from znnpy.infer.block_writer import run_job
 
-LABELS: dict[str, Any] = {"first": 0, "dtype": np.dtype(np.uint8)}
+LABELS: dict[str, Any] = {"numbering": Numbering(), "dtype": np.dtype(np.uint8)}
 
 
 @pytest.fixture
@@ -38,8 +39,23 @@ def test_labels_are_the_largest_channels(tiny: Small, more: dict[str, Any]) -> N
     assert found.dtype == np.uint8
     assert np.array_equal(found, wanted)
     assert 0 < found.mean() < 1
-    shifted = tiny.run("shifted.h5", **{**LABELS, "first": 7}, **more)
+    shifted = tiny.run("shifted.h5", **{**LABELS, "numbering": Numbering(7)}, **more)
     assert np.array_equal(shifted, wanted + 7)
+
+
+def test_regions_paint_one_over_the_other(tiny: Small) -> None:
+    """And channels that may overlap, of which none wins, are no classes without them."""
+    values = tiny.run("values.h5")
+    wanted = np.where(values[1] > 0.5, 3, np.where(values[0] > 0.5, 5, 0))
+    assert set(np.unique(wanted)) == {0, 3, 5}
+    painted = {**LABELS, "numbering": Numbering(regions=(5, 3))}
+    assert np.array_equal(tiny.run("labels.h5", **painted), wanted)
+    config = tiny.weights.config
+    data = config.data.model_copy(update={"target": MaskTarget(kind="mask")})
+    tiny.weights.__dict__["config"] = config.model_copy(update={"data": data})
+    assert np.array_equal(tiny.run("same.h5", **painted), wanted)
+    with pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1, 2\]"):
+        tiny.run("l.h5", **LABELS)
 
 
 def test_windows_are_averaged_before(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +80,11 @@ def test_what_a_mask_leaves_out_is_0(tiny: Small) -> None:
         open_volume(tiny.folder / "raw.h5") as raw,
         open_volume(tiny.folder / "mask.h5", "mask") as mask,
     ):
-        job = tiny.job(Scene({"input": raw}, {}, {"mask": mask}), "l.h5", **{**LABELS, "first": 1})
+        job = tiny.job(
+            Scene({"input": raw}, {}, {"mask": mask}),
+            "l.h5",
+            **{**LABELS, "numbering": Numbering(1)},
+        )
         run_job(job, Destination(tiny.folder / "l.h5", "p"))
         inside = mask.read_all()[0] > 0
     with h5py.File(tiny.folder / "l.h5") as file:
@@ -100,7 +120,7 @@ def test_a_stopped_one_goes_on(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(
         VolumeError, match=r"values was .*class numbers from 0.*now .*class numbers from 1"
     ):
-        tiny.run("l.h5", block=(3, 7, 6), **{**LABELS, "first": 1})
+        tiny.run("l.h5", block=(3, 7, 6), **{**LABELS, "numbering": Numbering(1)})
     assert np.array_equal(tiny.run("l.h5", block=(3, 7, 6), **LABELS), wanted)
 
 

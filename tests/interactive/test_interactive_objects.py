@@ -117,7 +117,7 @@ def test_offsets_of_affinities_are_given_for_arrays(prediction: Any) -> None:
         (lambda p: package.segment(p, min_size=-1), "min_size: must be a whole number, at least 0"),
         (lambda p: package.segment(np.ma.masked_array(p, p > 0.5)), "hidden by a NumPy mask"),
         (lambda p: package.segment("none.h5"), "none.h5 does not exist"),
-        (lambda p: package.score(p, p > 0.5), "objects holds 1 channel"),
+        (lambda p: package.score(p, p > 0.5), "objects holds values of float"),
         (lambda p: package.score(p > 0.5, p[1:] > 0.5), "they must be equal"),
         (lambda p: package.score(p > 0.5, p > 0.5, by="z"), "by: must be"),
     ],

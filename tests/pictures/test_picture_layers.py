@@ -16,7 +16,7 @@ from znnpy.errors import VolumeError
 from znnpy.pictures import napari_viewer
 from znnpy.pictures import overlays as module
 from znnpy.pictures.overlays import Layer, draw_slices, kind_of, title_of
-from znnpy.pictures.panels import Panel, length, scale_bar
+from znnpy.pictures.panels import Panel, length, scale_bar, unit_of
 
 RNG = np.random.default_rng(0)
 VOXEL = (40.0, 4.0, 4.0)
@@ -193,6 +193,7 @@ def test_scale_bar(width: float, bar: float) -> None:
 
 def test_lengths_and_titles() -> None:
     assert [length(n) for n in (500, 2000, 5e6)] == ["500 nm", "2 µm", "5 mm"]
+    assert [unit_of(n) for n in (999, 1e3, 2.5e6)] == [("nm", 1), ("µm", 1e3), ("mm", 1e6)]
     assert title_of(volume(np.zeros((1, 2, 3)), "/data/a.h5:x/y")) == "a.h5:x/y"
     assert title_of(volume(np.zeros((1, 2, 3)), "/data/a.tif")) == "a.tif"
     assert Panel("t", np.zeros((2, 2))).note == ""

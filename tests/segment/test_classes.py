@@ -12,7 +12,7 @@ import pytest
 import zarr
 from called import status_of
 
-from znnpy.data.class_labels import class_numbers
+from znnpy.data.class_labels import Numbering, class_numbers, region_labels
 from znnpy.data.opening import open_volume
 from znnpy.data.volume import ArrayVolume
 from znnpy.data.writing.destination import Destination
@@ -76,6 +76,39 @@ def test_written_by_blocks(tmp_path: Path, suffix: str, memory: int | None) -> N
     assert shape == (9, 12, 11)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "u1"])
+def test_regions_paint_one_over_the_other(tmp_path: Path, dtype: str) -> None:
+    values = RNG.random((3, 9, 12, 11))
+    values = values.astype(dtype) if dtype == "f4" else np.rint(255 * values).astype(dtype)
+    wanted, half = np.zeros(values.shape[1:], int), 0.5 if dtype == "f4" else 127.5
+    for channel, label in zip(values, (7, 300, 2), strict=True):
+        wanted = np.where(channel > half, label, wanted)
+    assert set(np.unique(wanted)) == {0, 2, 7, 300}
+    path = prediction(tmp_path / "p.h5", values)
+    request = Request("classes", numbering=Numbering(regions=(7, 300, 2)))
+    with open_volume(path) as volume:
+        spec = write_by_blocks(Destination(tmp_path / "l.h5", "l"), volume, request, SMALL)
+    assert len(spec.blocks()) > 4
+    with h5py.File(tmp_path / "l.h5") as file:
+        assert file["l"].dtype == np.uint16
+        assert np.array_equal(file["l"], wanted)
+    assert np.array_equal(region_labels(values - half, (7, 300, 2), 0.0), wanted)
+
+
+def test_what_a_mask_left_out_is_no_class(tmp_path: Path) -> None:
+    values = RNG.random((3, 4, 5, 6)).astype(np.float32)
+    values[:, 1:3] = 0
+    path = prediction(tmp_path / "p.h5", values)
+    for first in (0, 1):
+        request = Request("classes", numbering=Numbering(first))
+        with open_volume(path) as volume:
+            write_by_blocks(Destination(tmp_path / f"{first}.h5", "l"), volume, request)
+        with h5py.File(tmp_path / f"{first}.h5") as file:
+            assert np.array_equal(
+                file["l"], np.where(values.any(axis=0), values.argmax(axis=0) + first, 0)
+            )
+
+
 def test_some_channels(tmp_path: Path) -> None:
     values = RNG.random((4, 3, 5, 6)).astype(np.float32)
     path = prediction(tmp_path / "p.h5", values)
@@ -108,7 +141,10 @@ def test_a_stopped_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with pytest.raises(KeyboardInterrupt):
                 write_by_blocks(there, volume, CLASSES, SMALL)
         assert not there.path.exists()
-        for other in (Request("classes", first=1), Request("classes", channels=(0, 1))):
+        for other in (
+            Request("classes", numbering=Numbering(1)),
+            Request("classes", channels=(0, 1)),
+        ):
             with pytest.raises(VolumeError, match="begun by another job"):
                 write_by_blocks(there, volume, other, SMALL)
         monkeypatch.setattr(Hdf5Output, "put", noted)
@@ -159,7 +195,12 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (Request("classes", threshold=0.3), "takes no --threshold"),
         (Request("classes", kind="foreground", min_size=3), "takes no --min-size or --kind"),
         (Request("classes", channels=(2,)), "has channels 0 to 1, but channel 2"),
-        (Request("classes", first=65_535), "do not fit into uint16"),
+        (Request("classes", numbering=Numbering(65_535)), "do not fit into uint16"),
+        (Request("classes", numbering=Numbering(regions=(1, 65_536))), "do not fit into uint16"),
+        (
+            Request("classes", numbering=Numbering(regions=(1, 2, 3))),
+            "names 3 labels, for 2 channel",
+        ),
     ):
         with pytest.raises(VolumeError, match=words):
             write_by_blocks(there, volume, request)
@@ -183,6 +224,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert np.array_equal(found, values.argmax(axis=0) + 1)
     assert status_of(*line) == 1
     assert "exists already" in capsys.readouterr().err
+    assert status_of(*line[:-2], "--regions", "3,1,2", "--overwrite") == 0
+    painted = np.asarray(nibabel.load(tmp_path / "l.nii.gz").dataobj).T
+    assert np.array_equal(painted, region_labels(values, (3, 1, 2)))
+    assert status_of(*line, "--regions", "3,1,2", "--overwrite") == 2
+    assert "without --first" in capsys.readouterr().err
+    assert status_of(*line[:-2], "--regions", "3,x", "--overwrite") == 2
+    assert "--regions must be numbers" in capsys.readouterr().err
+    assert status_of(*line, "--overwrite") == 0
     assert status_of(*line, "--min-size", 3, "--overwrite") == 1
     assert "--method classes takes no --min-size" in capsys.readouterr().err
     assert status_of(*line, "--block", 3, "--overwrite") == 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 from called import status_of
@@ -218,6 +219,25 @@ def test_pictures_of_several_sizes_and_their_masks(tmp_path: Path) -> None:
     line = ("train", "configs/c.yaml", "--output", "elsewhere", "--set", "training.iterations=1")
     assert status_of(*line, "--set", "training.conv=direct", "--threads", 1) == 0
     assert Path("elsewhere/config.yaml").exists()
+
+
+def test_a_cohort_of_scans(folder: Path) -> None:
+    """Scans of several voxel sizes are resampled to the median; labels of all say which classes there are."""
+    for number, (size, highest) in enumerate(((2.0, 1), (3.0, 3), (2.5, 2))):
+        scan = np.random.default_rng(number).integers(0, 99, (30, 32, 24 - 4 * number), np.int16)
+        labels = (np.arange(scan.size) % (highest + 1)).reshape(scan.shape)
+        for name, array in ((f"i{number}_0000", scan), (f"l{number}", labels.astype(float))):
+            nibabel.Nifti1Image(array, np.diag([1, 1.5, size, 1])).to_filename(f"{name}.nii.gz")
+    found = written("semantic", "i*_0000.nii.gz", "l*.nii.gz")
+    assert found.data.prepare is not None
+    assert found.data.prepare.spacing == (2.5e6, 1.5e6, 1e6)
+    assert found.network.unet.outputs == 4  # type: ignore[union-attr]
+    # Of 16 voxels along z, of 2.5 mm, a patch of whole steps.
+    assert found.training.output_shape[0] <= 16
+    assert status_of("check", "configs/c.yaml", "--quiet") == 0
+    nibabel.Nifti1Image(labels / 3, np.diag([1, 1.5, size, 1])).to_filename("l2.nii.gz")
+    words = ("--data", "i*_0000.nii.gz", "--labels", "l*.nii.gz", "--overwrite")
+    assert status_of("init", "configs/c.yaml", "--for", "semantic", *words) == 1
 
 
 @pytest.mark.parametrize(

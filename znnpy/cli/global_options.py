@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from znnpy.data.writing.destination import Destination
 
 VERBOSE = ("--verbose", "-v", "--debug")
 QUIET = ("--quiet", "-q")
@@ -43,6 +46,11 @@ def adopt(wanted: GlobalOptions) -> None:
 def without(words: Sequence[str]) -> list[str]:
     """Return a command line without `--verbose` and `--quiet`."""
     return [word for word in words if word not in (*VERBOSE, *QUIET)]
+
+
+def shown_labels(destination: Destination) -> str:
+    """Return how `znnpy view` is told labels: by the usual name of their dataset, else in so many words."""
+    return destination.name if destination.dataset else f"labels={destination.name}"
 
 
 def suggest(*words: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from znnpy.cli.global_options import global_options, note, suggest
+from znnpy.cli.global_options import global_options, note, shown_labels, suggest
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,
@@ -23,7 +23,7 @@ from znnpy.cli.options import (
     which_checkpoint,
 )
 from znnpy.cli.preconditions import refuse_ranks
-from znnpy.cli.predict_request import attributes_of, region_of, request_for, section_of
+from znnpy.cli.predict_request import attributes_of, output_node, region_of, request_for, section_of
 from znnpy.cli.predict_scans import predict_scans, refused, scan_run
 from znnpy.cli.predict_sets import cases_of, images_of, not_written
 from znnpy.dataset_path import LABEL_NAMES
@@ -208,7 +208,11 @@ def predict(
         "grid": grid,
         "processes": processes,
     }
-    cases = cases_of(images_of(saved.network, input_), mask, output)
+    # Numbers of classes may take two bytes, which formats hold that hold one.
+    kind, channels = (
+        ("uint8", 1) if labels else (dtype, output_node(saved.weights.network, node).channels)
+    )
+    cases = cases_of(images_of(saved.network, input_), mask, output, kind, channels)
     several = len(cases) > 1 or cases[0].output != output
     usual = LABEL_NAMES[0] if labels else DATASET
     left = not_written(cases, usual, overwrite, several=several, dry_run=dry_run)
@@ -306,7 +310,7 @@ def _suggest(saved: SavedRun, output: str, destination: Destination, *, labels: 
             *(("--first", str(target.first)) if target.first else ()),
         )
     if target.kind not in ways or labels:
-        suggest("view", destination.name)
+        suggest("view", shown_labels(destination) if labels else destination.name)
     else:
         suggest("segment", destination.name, "--output", "objects.h5", *ways[target.kind])
 

@@ -36,7 +36,7 @@ def request_for(
     sources = {(name or names[0]): source.path for name, source in section.image.items()}
     for source in (section.mask or {}).values():
         sources["mask"] = source.path
-    output = _output(saved.weights.network, node)
+    output = output_node(saved.weights.network, node)
     return request_of(saved.config, output, labels=labels, dtype=np.dtype(dtype), sources=sources)
 
 
@@ -67,7 +67,8 @@ def region_of(text: str | None) -> Region | None:
     return Region((z, y, x), (to_z, to_y, to_x))
 
 
-def _output(network: Network, name: str | None) -> Node:
+def output_node(network: Network, name: str | None) -> Node:
+    """Return the output of a name, the only one without a name; BadParameter where there is none."""
     names = [node.name for node in network.outputs]
     if name is None and len(names) == 1:
         return network.outputs[0]

@@ -53,7 +53,8 @@ def predict_scans(
     from znnpy.infer.scan_cases import cases_of
     from znnpy.infer.scan_job import scan_model
 
-    cases = cases_of(inputs, output)
+    channels = run.weights.network.outputs[0].channels if logits else 1
+    cases = cases_of(inputs, output, "float32" if logits else "uint16", channels)
     usual = LOGITS if logits else LABEL_NAMES[0]
     places = [Destination.named(case.output, usual, overwrite) for case in cases]
     alone = len(cases) == 1 and cases[0].output == output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from znnpy.data.writing.output_format import by_suffix
+from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.dataset_path import address, split
 from znnpy.errors import VolumeError, reason
 from znnpy.volume_sets import PLANES, VOLUMES, expanded, is_set
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from znnpy.data.writing.destination import Destination
     from znnpy.network.types import Network
 
-USUAL = ".h5"  # of outputs, where images are of a format that is not written
 MASK = "mask"
 _SUFFIXES = sorted((*VOLUMES, *PLANES), key=len, reverse=True)
 
@@ -48,9 +47,16 @@ def images_of(network: Network, given: list[str]) -> dict[str, str]:
     return images
 
 
-def cases_of(images: Mapping[str, str], mask: str | None, output: str) -> list[Case]:
+def cases_of(
+    images: Mapping[str, str],
+    mask: str | None,
+    output: str,
+    dtype: str = "float32",
+    channels: int = 1,
+) -> list[Case]:
     """Return the cases of a command line: one of what is named, or those of folders and patterns, in a folder.
 
+    `dtype` and `channels` of what is written: outputs are of the format of their images where that holds it.
     FOLDER:DATASET and PATTERN:DATASET name the dataset of each file. Raises VolumeError where files do not belong
     together, none is there, or the output names no folder.
     """
@@ -63,9 +69,10 @@ def cases_of(images: Mapping[str, str], mask: str | None, output: str) -> list[C
     files = expanded({name: path or Path(given[name]) for name, (path, _) in parted.items()})
     if by_suffix(Path(output)) is not None or address(output):
         raise VolumeError(
-            f"{sets[0]} names {len(files)} images: name a folder to write, not the file {output}"
+            f"{sets[0]} names {len(files)} image{'s' * (len(files) > 1)}: name a folder to write, not the file {output}"
         )
-    return _distinct([_case(found, parted, Path(output).expanduser()) for found in files])
+    folder = Path(output).expanduser()
+    return _distinct([_case(found, parted, folder, dtype, channels) for found in files])
 
 
 def _parted(text: str) -> tuple[Path | None, str | None]:
@@ -86,6 +93,8 @@ def _case(
     files: Mapping[tuple[str, str], Path],
     parted: Mapping[tuple[str, str], tuple[Path | None, str | None]],
     folder: Path,
+    dtype: str,
+    channels: int,
 ) -> Case:
     named = {
         name: f"{path}:{parted[name][1]}" if parted[name][1] else str(path)
@@ -94,7 +103,7 @@ def _case(
     images = {node: text for (role, node), text in named.items() if role == "image"}
     first = next(path for (role, _), path in files.items() if role == "image")
     end = next((it for it in _SUFFIXES if first.name.lower().endswith(it)), first.suffix)
-    suffix = end if by_suffix(Path(f"a{end}")) is not None else USUAL
+    suffix = kept_suffix(end, dtype, channels)
     stem = first.name[: len(first.name) - len(end)] if end else first.name
     return Case(images, named.get((MASK, "")), str(folder / f"{stem}{suffix}"))
 

@@ -61,6 +61,7 @@ def score(
         score_each,
         score_objects,
         score_sections,
+        unit_of,
     )
 
     refuse_ranks("score")
@@ -90,18 +91,18 @@ def score(
     if as_json:
         typer.echo(json.dumps({**rows, **own}, indent=2))
     else:
-        _print(f"{objects} against {labels}", rows)
+        _print(f"{objects} against {labels}", rows, unit_of(pair.size))
         if own:
             _print("objects of the truth, largest first", own)
         suggest("view", f"labels={objects}", f"labels={labels}")
 
 
-def _print(title: str, rows: Mapping[str, Row]) -> None:
-    """Print a score a line, or, of several rows, a row a line."""
+def _print(title: str, rows: Mapping[str, Row], unit: str = "") -> None:
+    """Print a score a line, or, of several rows, a row a line; `unit` of distances."""
     from rich.table import Table
 
     from znnpy.cli.tables import console
-    from znnpy.evaluation.objects import TITLES
+    from znnpy.evaluation.objects import DISTANCES, TITLES
 
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -109,10 +110,12 @@ def _print(title: str, rows: Mapping[str, Row]) -> None:
         (row,) = rows.values()
         table.add_column("", justify="right")
         for name, value in row.items():
-            table.add_row(TITLES[name], _text(value))
+            told = f" ({unit})" if name in DISTANCES else ""
+            table.add_row(TITLES[name] + told, _text(value))
     else:
         for name in next(iter(rows.values())):
-            table.add_column(TITLES[name].strip(), justify="right")
+            told = f" ({unit})" if name in DISTANCES else ""
+            table.add_column(TITLES[name].strip() + told, justify="right")
         for name, row in rows.items():
             table.add_row(name, *map(_text, row.values()))
     console().print(table)

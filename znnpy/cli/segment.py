@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.global_options import global_options, shown_labels, suggest
 from znnpy.cli.options import (
     SIZES,
     AllowFilters,
@@ -24,6 +24,7 @@ from znnpy.cli.tuning import tune_request
 from znnpy.segment.method import METHODS
 
 if TYPE_CHECKING:
+    from znnpy.data.class_labels import Numbering
     from znnpy.data.volume import Volume
     from znnpy.data.writing.destination import Destination
     from znnpy.segment.job import Request
@@ -98,6 +99,14 @@ def segment(
             help="Number of the first class, with --method classes (default: 0).",
         ),
     ] = 0,
+    regions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="With --method classes, of channels that may overlap (target: mask): the label that each paints where "
+            "it is above a half, later ones over earlier ones; 0 where none is.",
+        ),
+    ] = None,
     tune: Annotated[
         str | None,
         typer.Option(
@@ -156,7 +165,8 @@ def segment(
         why = "work in this process, and with --dask none does" if output else "are for --output"
         raise typer.BadParameter(f"--threads {why}")
     wanted = None if kind == "auto" else kind
-    request = Request(method, wanted, threshold, min_size, tuple(channel or ()), first)
+    numbering = _numbering(method, first, regions)
+    request = Request(method, wanted, threshold, min_size, tuple(channel or ()), numbering)
     memory, allowed = memory_bytes(max_memory), filters(allow_filter)
     if tune is not None:
         request = tune_request(prediction, tune, mask, request, allowed)
@@ -181,7 +191,20 @@ def segment(
                 found = run(volume, request, memory)
                 write_labels(destination, volume, found, request)
                 _tell(destination, volume, len(found.sizes), found.assigned)
-    suggest("view", prediction, destination.name)
+    suggest("view", prediction, shown_labels(destination))
+
+
+def _numbering(method: str | None, first: int, regions: str | None) -> Numbering:
+    from znnpy.data.class_labels import Numbering
+
+    if regions is None:
+        return Numbering(first)
+    numbers = [part.strip() for part in regions.split(",")]
+    if not all(part.isdecimal() and len(part) < 6 for part in numbers):
+        raise typer.BadParameter("--regions must be numbers with commas between, such as 1,2,3")
+    if first or method is None or METHODS[method].blocks is None:
+        raise typer.BadParameter("--regions is for --method classes, without --first")
+    return Numbering(regions=tuple(int(part) for part in numbers))
 
 
 def _refuse_options(method: str, destination: Destination, options: Mapping[str, object]) -> None:

@@ -123,8 +123,8 @@ class InferenceSection(Strict):
     )
     regions: tuple[Annotated[Int, Field(ge=0, lt=2**16)], ...] | None = Field(
         default=None,
-        description="In predictions of scans: the label of each channel above a half, later ones over earlier ones "
-        "(default: the number of the largest channel).",
+        description="In predictions of labels (of scans, and with --labels): the label of each channel above a half, "
+        "later ones over earlier ones (default: the number of the largest channel).",
     )
 
 

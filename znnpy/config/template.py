@@ -192,7 +192,7 @@ inference:                         # for networks with padding, or instance, gro
   spread: steps                    # windows a step apart, or even: spread evenly
   # recalibrate: true              # undo what weighted classes did to probabilities; default: but for affinities
   # flips: [z, y, x]               # of scans (data.prepare): the mean over mirror images
-  # regions: [1, 2]                # of scans: the label of each channel above a half; default: that of the largest
+  # regions: [1, 2]                # labels of channels that overlap, each above a half; default: that of the largest
 
 run:
   directory: run                   # checkpoints, log and results; relative to this file

@@ -1,7 +1,9 @@
-"""Class numbers of predictions: the channel that is largest."""
+"""Class numbers of predictions: the channel that is largest, or the regions that a voxel lies in."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,70 @@ def label_type(highest: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if highest < 1 << 8 else np.uint16)
 
 
-def class_numbers(values: Array, first: int = 0) -> Labels:
+@dataclass(frozen=True)
+class Numbering:
+    """Numbers of channels: of the largest, the first of them `first`; or, of `regions`, the label that each paints.
+
+    Regions may overlap: later ones lie over earlier ones, and 0 is where none is.
+    """
+
+    first: int = 0
+    regions: tuple[int, ...] | None = None
+
+    def type(self, channels: int) -> np.dtype[Any]:
+        """Return the type of the labels of so many channels."""
+        return label_type(max(self.regions or [self.first + max(2, channels) - 1]))
+
+    def labels(self, values: Array, half: float | None = None) -> Labels:
+        """Return the labels (z, y, x) of values (c, z, y, x); `half`: as of `region_labels`."""
+        if self.regions is None:
+            return class_numbers(values, self.first, half)
+        return region_labels(values, self.regions, half)
+
+
+FROM_0 = Numbering()
+
+
+def region_labels(values: Array, regions: Sequence[int], half: float | None = None) -> Labels:
+    """Return for values (c, z, y, x) the label of the last channel that is above a half, 0 where none is: (z, y, x).
+
+    `half`: a half of probabilities, or of integers half of their largest, unless it is given, as 0 of logits.
+    """
+    found, least = (
+        np.zeros(values.shape[1:], label_type(max(regions))),
+        half_of(values.dtype) if half is None else half,
+    )
+    for channel, label in zip(values, regions, strict=True):
+        found[channel > least] = label
+    return found
+
+
+def predicted_labels(values: Array, numbering: Numbering) -> Labels:
+    """Return the labels (z, y, x) of what was predicted (c, z, y, x); 0 where nothing was, as all classes are 0 there.
+
+    A mask of `znnpy predict` leaves such voxels.
+    """
+    found = numbering.labels(values)
+    if numbering.first > 0 and len(values) > 1:
+        found[~values.any(axis=0)] = 0
+    return found
+
+
+def half_of(dtype: np.dtype[Any]) -> float:
+    """Return a half, of integers that of their largest."""
+    return float(np.iinfo(dtype).max / 2) if dtype.kind in "ui" else 0.5
+
+
+def class_numbers(values: Array, first: int = 0, half: float | None = None) -> Labels:
     """Return for values (c, z, y, x) the number `first` + channel of the largest, of equal ones the first: (z, y, x).
 
-    One channel is the probability of the second of two classes: it is that one above a half, of integers above half
-    of their largest.
+    One channel is the probability of the second of two classes: it is that one above a `half`, as of `region_labels`.
     """
     count = max(2, len(values))
     kind = label_type(first + count - 1)
     if len(values) == 1:
-        half = np.iinfo(values.dtype).max / 2 if values.dtype.kind in "ui" else 0.5
-        return np.asarray((values[0] > half).astype(kind) + kind.type(first))
+        least = half_of(values.dtype) if half is None else half
+        return np.asarray((values[0] > least).astype(kind) + kind.type(first))
     # Channel by channel, in the type of the labels: numpy's argmax makes int64, and walks all channels of a voxel.
     best, found = values[0].copy(), np.full(values.shape[1:], first, kind)
     for channel in range(1, len(values)):

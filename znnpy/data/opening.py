@@ -180,5 +180,6 @@ def _nearest(path: Path) -> str:
     if not folder.is_dir():
         return f"; there is no folder {folder}"
     names = [entry.name for entry in folder.iterdir()]
-    close = difflib.get_close_matches(path.name, names, 1, 0.6)
+    alike = [name for name in names if name.lower() == path.name.lower()]
+    close = alike or difflib.get_close_matches(path.name, names, 1, 0.6)
     return f"; did you mean {folder / close[0]}?" if close else ""

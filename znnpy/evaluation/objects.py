@@ -45,6 +45,7 @@ TITLES = {
     "iou": "IoU",
     "hd95": "HD95",
 }
+DISTANCES = ("hd95",)
 CLASSES = 256  # at most: more are numbers of objects
 
 
@@ -68,6 +69,11 @@ class Pair:
                 "nothing to score against"
             )
         return found
+
+
+def unit_of(size: tuple[float, float, float]) -> str:
+    """Return the unit of distances, of voxels whose size no file says these."""
+    return "voxels" if size == UNSET else "nm"
 
 
 def score_objects(pair: Pair) -> Row:
@@ -123,7 +129,7 @@ def score_each(pair: Pair) -> Iterator[tuple[int, Row]]:
 
 
 def score_classes(pair: Pair) -> Iterator[tuple[int, Row]]:
-    """Yield the number of each class, and its Dice, IoU and HD95 (in units of the voxel size).
+    """Yield the number of each class, and its Dice, IoU and HD95 (nanometres, of voxels without a size voxels).
 
     Raises VolumeError for more numbers than classes have.
     """
@@ -149,7 +155,7 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
     no voxel in common, or do not fit into memory.
     """
     for volume in (found, truth):
-        if volume.channels != 1 or volume.dtype.kind not in "uib":
+        if volume.channels != 1 or volume.dtype.kind not in "uibf":
             raise VolumeError(
                 f"{volume.name} holds {volume.channels} channel(s) of {volume.dtype}; expected numbers of objects or "
                 "classes, one a voxel"
@@ -174,6 +180,7 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
     scene.verify()
     # Labels may leave it to the image to say how large a voxel is.
     size = found.resolution if truth.resolution == UNSET else truth.resolution
+    arrays[:2] = [_whole(a, it) for a, it in zip(arrays, (truth, found), strict=False)]
     for volume, numbers in ((truth, arrays[0]), (found, arrays[1])):
         if numbers.dtype.kind == "i" and numbers.min() < 0:
             raise VolumeError(
@@ -181,6 +188,19 @@ def read_pair(found: Volume, truth: Volume, mask: Volume | None = None) -> Pair:
                 "from 0 on, 0 where they are unknown"
             )
     return Pair(arrays[1], arrays[0], known, size, truth.name)
+
+
+def _whole(numbers: Array, volume: Volume) -> Array:
+    """Return numbers as integers, as which some programs write floats; VolumeError where they are no whole ones."""
+    if numbers.dtype.kind != "f":
+        return numbers
+    found = numbers.astype(np.int64)
+    if (parts := numbers[numbers != found]).size:
+        raise VolumeError(
+            f"{volume.name} holds values of {volume.dtype} such as {parts[0]:g}; expected numbers of objects or "
+            "classes, one a voxel"
+        )
+    return found
 
 
 def beyond_labels(found: Volume, truth: Volume) -> str | None:

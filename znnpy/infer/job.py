@@ -79,7 +79,7 @@ class Job:
         """The conversion of output values to what is written."""
         losses = training_losses(self.weights.config, self.weights.network)
         reading = None if self.request.logits else losses[self.request.node.name].reading
-        return Finish(reading, self.request.dtype, self.request.flips, self.request.first)
+        return Finish(reading, self.request.dtype, self.request.flips, self.request.numbering)
 
     @cached_property
     def order(self) -> list[Region]:
@@ -127,7 +127,7 @@ def plan_job(
     are too small.
     """
     config = weights.config
-    refuse_meaningless(config, request)
+    refuse_meaningless(config, weights.network, request)
     # Strides become sparsity, so that every voxel is predicted (docs/design/inference.md,
     # "Pooling").
     network = weights.network if request.grid else densest(weights.network)
@@ -187,7 +187,7 @@ def plan_job(
         "region": [list(region.lower), list(region.upper), list(field.first), list(field.stride)],
     }
     shown = {**place(scene, field, region), "patch": list(candidate.patch), **(attributes or {})}
-    labels = request.first is not None
+    labels = request.numbering is not None
     shape = (1 if labels else request.node.channels, *region.shape)
     spec = OutputSpec(shape, request.dtype, block, shown, identity, phase, channels=not labels)
     return Job(
@@ -216,7 +216,7 @@ def _cut_off(weights: Weights, request: Request) -> tuple[str, ...]:
     reading = training_losses(config, weights.network)[request.node.name].reading
     if (
         request.dtype != np.uint8
-        or request.first is not None
+        or request.numbering is not None
         or reading.functions
         or isinstance(config.target(request.node.name), probable)
     ):
@@ -260,7 +260,7 @@ def _refuse_beyond(roi: Region | None, scene: Scene) -> None:
 def _sizes(tiling: Tiling, scene: Scene, field: Field, request: Request) -> Sizes:
     stored = {n: v.channels * v.dtype.itemsize for n, v in scene.images.items()}
     images = sum(node.channels for node in tiling.network.outputs)
-    written = images if request.first is None else len(tiling.network.outputs)
+    written = images if request.numbering is None else len(tiling.network.outputs)
     written *= request.dtype.itemsize
     return Sizes(tiling, field, stored, written, images, bool(scene.masks))
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from znnpy.data.class_labels import class_numbers
+from znnpy.data.class_labels import Numbering
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation, Planes
 from znnpy.data.volume import Array, Triple, mirror_read, mirrored_indices
@@ -59,17 +59,17 @@ class Finish:
     """The conversion of output values (channel, z, y, x): to probabilities as `reading` says, or none.
 
     `flips` takes the mean over all mirror images of the input (test-time augmentation). uint8 holds 0..255 for
-    0..1, rounded. With `first` they become class numbers, one channel, of which it is the first.
+    0..1, rounded. With a `numbering` they become class numbers, one channel.
     """
 
     reading: Reading | None = None
     dtype: np.dtype[Any] = FLOAT32
     flips: bool = False
-    first: int | None = None
+    numbering: Numbering | None = None
 
     def written(self, channels: int) -> int:
         """Return the number of channels that are written of an output."""
-        return channels if self.first is None else 1
+        return channels if self.numbering is None else 1
 
     def activated(self, values: Floats, parts: Parts = whole_part) -> Floats:
         """Return new float32 values (channel, z, y, x) to average or to keep; raise RunError if any is not finite."""
@@ -97,8 +97,8 @@ class Finish:
 
     def encoded(self, found: Floats) -> Array:
         """Return the values in the dtype that is written; `found` may be changed."""
-        if self.first is not None:
-            return class_numbers(found, self.first)[None].astype(self.dtype, copy=False)
+        if self.numbering is not None:
+            return self.numbering.labels(found)[None].astype(self.dtype, copy=False)
         if self.dtype != np.uint8:
             return found.astype(self.dtype, copy=False)
         # In place: an output block may take gigabytes.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.data.class_labels import Numbering
 from znnpy.data.fingerprint import fingerprint
 from znnpy.data.scene import Scene
 from znnpy.data.values.scaling import Normalisation
@@ -84,4 +85,8 @@ def _values_record(weights: Weights, request: Request) -> str:
     if request.logits:
         return "as they are"
     kind = weights.config.training.loss_of(request.node.name).kind
-    return kind if request.first is None else f"class numbers from {request.first} by {kind}"
+    return kind if request.numbering is None else f"{_numbered(request.numbering)} by {kind}"
+
+
+def _numbered(how: Numbering) -> str:
+    return f"class numbers from {how.first}" if how.regions is None else f"regions {how.regions}"

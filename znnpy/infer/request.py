@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from znnpy.config.models import AffinityTarget, Config, LsdTarget
-from znnpy.data.class_labels import label_type
+from znnpy.config.models import AffinityTarget, Config, LsdTarget, MaskTarget
+from znnpy.data.class_labels import Numbering
 from znnpy.data.volume import Triple
 from znnpy.errors import ConfigError
 from znnpy.infer.blocks import Region
 from znnpy.infer.predict import FLOAT32
-from znnpy.network.types import Node
+from znnpy.network import training_losses
+from znnpy.network.types import Network, Node
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Request:
     `patch`: output voxels of a run; where values depend on the patch, of a window. `mirror`: predict all
     voxels, with mirrored data around the volume, not only those that see no border. `grid`: only the
     voxels that a network with true strides gives, not all. `sources`: where the inputs and the mask
-    ("mask") lie, for fingerprints. `processes` on this machine share the memory. `first`: write class numbers, of
-    which this is the first, instead of values.
+    ("mask") lie, for fingerprints. `processes` on this machine share the memory. `numbering`: write class numbers
+    instead of values.
     """
 
     node: Node
@@ -40,7 +41,7 @@ class Request:
     grid: bool = False
     sources: Mapping[str, Path] | None = None
     processes: int = 1
-    first: int | None = None
+    numbering: Numbering | None = None
 
 
 def request_of(
@@ -55,22 +56,51 @@ def request_of(
     mirror = config.data.border == "mirror"
     if not labels:
         return Request(node, mirror, dtype=dtype, sources=sources)
-    # As the labels that it learned from are numbered.
-    first = getattr(config.target(node.name), "first", 0)
-    kind = label_type(first + max(2, node.channels) - 1)
-    return Request(node, mirror, dtype=kind, sources=sources, first=first)
+    numbering = numbering_of(config, node)
+    return Request(
+        node, mirror, dtype=numbering.type(node.channels), sources=sources, numbering=numbering
+    )
 
 
-def refuse_meaningless(config: Config, request: Request) -> None:
+def numbering_of(config: Config, node: Node) -> Numbering:
+    """Return how channels of an output are numbered: as `inference.regions` says, or as labels that it learned from."""
+    target, regions = config.target(node.name), config.inference.regions
+    if regions is None:
+        return Numbering(getattr(target, "first", 0))
+    if len(regions) != node.channels:
+        raise ConfigError(
+            f"{config.place('inference', 'regions')}: must name {node.channels} labels, one for each output channel; "
+            f"found {len(regions)}"
+        )
+    return Numbering(regions=regions)
+
+
+def refuse_meaningless(config: Config, network: Network, request: Request) -> None:
     """Raise ConfigError for flips and class numbers of outputs for which they mean nothing."""
     target = config.target(request.node.name)
     if request.flips and isinstance(target, AffinityTarget | LsdTarget):
         raise ConfigError(
             "flips change what affinities and shape descriptors mean: predict these without them"
         )
-    if request.first is not None and isinstance(target, LsdTarget):
+    if request.numbering is not None and isinstance(target, LsdTarget):
         raise ConfigError("shape descriptors are no classes: predict them without --labels")
-    if request.first is not None and isinstance(target, AffinityTarget):
+    if request.numbering is not None and isinstance(target, AffinityTarget):
         raise ConfigError(
             "affinities are no classes: predict them without --labels, then segment them"
+        )
+    if request.numbering is not None:
+        refuse_overlap(config, network, request.node, request.numbering)
+
+
+def refuse_overlap(config: Config, network: Network, node: Node, numbering: Numbering) -> None:
+    """Raise ConfigError for channels of which none wins, and whose labels nobody has said."""
+    if numbering.regions is not None or node.channels < 2:
+        return
+    if not isinstance(config.target(node.name), MaskTarget):
+        return
+    if not training_losses(config, network)[node.name].reading.whole_voxels:
+        numbers = list(range(1, node.channels + 1))
+        raise ConfigError(
+            f"the channels of {node.name!r} are masks that may overlap, of which none wins: say the label that each "
+            f"paints, later ones over earlier ones, such as --set inference.regions={numbers}"
         )

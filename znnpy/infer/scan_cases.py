@@ -13,9 +13,9 @@ from znnpy.config.data_section import DataSection, Source
 from znnpy.data.config_volumes import open_source
 from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Volume
-from znnpy.data.writing.output_format import by_suffix
+from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.errors import VolumeError
-from znnpy.volume_sets import PLANES, VOLUMES, by_number, is_set
+from znnpy.volume_sets import PLANES, VOLUMES, by_number, expanded, is_set
 
 _CHANNEL = re.compile(r"(?P<name>.+)_(?P<channel>\d{4})")
 USUAL = ".nii.gz"  # of outputs, where images are of a format that is not written
@@ -30,20 +30,23 @@ class Case:
     output: str
 
 
-def cases_of(inputs: Sequence[str], output: str) -> list[Case]:
+def cases_of(
+    inputs: Sequence[str], output: str, dtype: str = "uint16", channels: int = 1
+) -> list[Case]:
     """Return the cases of a command line: one, of the files named, or those of a folder, for a folder to write.
 
-    In a folder, files NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; others a case each.
+    `dtype` and `channels` of what is written: outputs are of the format of their images where that holds it.
+
+    In a folder or a pattern NAME_0000, NAME_0001 ... are the channels of a case, as in nnU-Net; others a case each.
     """
     (first, *more), path = inputs, Path(inputs[0]).expanduser()
-    if more or not path.is_dir() or (not is_set(path) and not _pictures(path)):
+    pattern = not path.is_dir() and is_set(path)
+    if more or not (pattern or (path.is_dir() and (is_set(path) or _pictures(path)))):
         return [Case(tuple(inputs), output)]
     if by_suffix(Path(output)) is not None:
-        raise VolumeError(
-            f"{first} is a folder of scans: name a folder to write, not the file {output}"
-        )
+        raise VolumeError(f"{first} names scans: name a folder to write, not the file {output}")
     found: dict[str, dict[str, Path]] = {}
-    for file in path.iterdir():
+    for file in _matching(path) if pattern else path.iterdir():
         end = next((end for end in _SUFFIXES if file.name.lower().endswith(end)), None)
         if end is None or file.name.startswith("."):
             continue
@@ -53,7 +56,13 @@ def cases_of(inputs: Sequence[str], output: str) -> list[Case]:
         if channel in found.setdefault(name, {}):
             raise VolumeError(f"{path} holds channel {channel} of {name} twice")
         found[name][channel] = file
-    return [_case(name, found[name], output) for name in sorted(found, key=by_number)]
+    kind = (dtype, channels)
+    return [_case(name, found[name], output, kind) for name in sorted(found, key=by_number)]
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Return the files that a pattern names; VolumeError where there are none."""
+    return [path for volume in expanded({("image", ""): pattern}) for path in volume.values()]
 
 
 def _pictures(path: Path) -> bool:
@@ -61,12 +70,12 @@ def _pictures(path: Path) -> bool:
     return any(_CHANNEL.fullmatch(file.stem) for file in path.iterdir() if file.suffix in PLANES)
 
 
-def _case(name: str, channels: dict[str, Path], output: str) -> Case:
+def _case(name: str, channels: dict[str, Path], output: str, kind: tuple[str, int]) -> Case:
     files = [channels[channel] for channel in sorted(channels)]
     if [*sorted(channels)] != [f"{number:04d}" for number in range(len(files))]:
         raise VolumeError(f"{files[0].parent}: {name} has channels {', '.join(sorted(channels))}")
     end = next((e for e in _SUFFIXES if files[0].name.lower().endswith(e)), USUAL)
-    suffix = end if by_suffix(Path(f"a{end}")) is not None else USUAL
+    suffix = kept_suffix(end, *kind, USUAL)
     return Case(tuple(map(str, files)), str(Path(output) / f"{name}{suffix}"))
 
 

@@ -30,6 +30,7 @@ from znnpy.geometry.shape_inference import fit
 from znnpy.infer.config_model import Weights, patch_model
 from znnpy.infer.forward_costs import lean_plan
 from znnpy.infer.memory import process_bytes
+from znnpy.infer.request import numbering_of, refuse_overlap
 from znnpy.infer.scans import (
     Arrays,
     Progress,
@@ -89,12 +90,8 @@ def _refuse_network(weights: Weights) -> None:
         raise ConfigError(
             f"{config.place('data', 'prepare')}: scans are prepared for networks of one input and one output"
         )
-    channels, regions = network.outputs[0].channels, config.inference.regions
-    if regions is not None and len(regions) != channels:
-        raise ConfigError(
-            f"{config.place('inference', 'regions')}: must name {channels} labels, one for each output channel; found "
-            f"{len(regions)}"
-        )
+    (node,) = network.outputs
+    refuse_overlap(config, network, node, numbering_of(config, node))
 
 
 def window_of(config: Config) -> tuple[int, int, int]:

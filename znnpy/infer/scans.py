@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from znnpy.config.models import Config
-from znnpy.data.class_labels import class_numbers, label_type
 from znnpy.data.preparing.resampling import Resampling, along, used
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.process_memory import give_back
 from znnpy.data.volume import Array
 from znnpy.engine.model import Model
 from znnpy.errors import RunError
+from znnpy.infer.request import numbering_of
 from znnpy.infer.sliding_window import Windows
 from znnpy.infer.window_sums import Float32, mean_planes, padded
+from znnpy.network import training_losses
 
 Arrays = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
@@ -114,13 +115,16 @@ def labelled(
     model: ScanModel, prepared: Prepared, config: Config, progress: Progress | None = None
 ) -> Array:
     """Return the labels (z, y, x) of a scan as it was read, uint8 or uint16; 0 where it was cut off."""
-    regions = config.inference.regions
-    highest = max(regions) if regions else model.channels - 1
-    found = np.zeros(prepared.whole, label_type(highest))
+    network = model.model.network
+    (node,) = network.outputs
+    numbering = numbering_of(config, node)
+    # Of logits 0 is a half.
+    half = 0.0 if training_losses(config, network)[node.name].reading.functions else 0.5
+    found = np.zeros(prepared.whole, numbering.type(node.channels))
     kept, place = found[prepared.box], 0
     for logits in _restored(model, prepared, config, progress):
         rows = slice(place, place + logits.shape[1])
-        kept[rows] = class_numbers(logits) if regions is None else _painted(logits, regions)
+        kept[rows] = numbering.labels(logits, half)
         place = rows.stop
     return prepared.turn.undone(found)
 
@@ -136,14 +140,6 @@ def logits_of(
         kept[:, rows] = logits
         place = rows.stop
     return np.stack([prepared.turn.undone(channel) for channel in found])
-
-
-def _painted(logits: Float32, regions: Sequence[int]) -> Array:
-    """Return the label of the last region that each voxel lies in; logits above 0 are probabilities above a half."""
-    found = np.zeros(logits.shape[1:], label_type(max(regions)))
-    for channel, label in zip(logits, regions, strict=True):
-        found[channel > 0] = label
-    return found
 
 
 def _restored(

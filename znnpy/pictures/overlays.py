@@ -16,7 +16,7 @@ from znnpy.data.volume import Triple, Volume
 from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.pictures.colours import object_colours, overlay
-from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched
+from znnpy.pictures.panels import Panel, Voxels, as_image, draw, stretched, unit_of
 
 Array = NDArray[Any]
 Kind = Literal["raw", "prediction", "labels"]
@@ -218,9 +218,10 @@ def _caption(layer: Layer, axis: str, along: int, place: int) -> str:
     volume = layer.volume
     text = f"{title_of(volume)}, {axis} = {place}"
     if volume.resolution != (1.0, 1.0, 1.0):
-        position = volume.offset[along] + place * volume.resolution[along]
-        sizes = " x ".join(f"{size:g}" for size in volume.resolution)
-        text += f" ({position:g} nm), voxels of {sizes} nm (z, y, x)"
+        unit, one = unit_of(max(volume.resolution))
+        position = (volume.offset[along] + place * volume.resolution[along]) / one
+        sizes = " x ".join(f"{size / one:g}" for size in volume.resolution)
+        text += f" ({position:g} {unit}), voxels of {sizes} {unit} (z, y, x)"
     return text
 
 

@@ -149,10 +149,14 @@ def scale_bar(width: float) -> float:
 
 def length(nanometres: float) -> str:
     """Return a length as text."""
-    for unit, size in (("mm", 1e6), ("µm", 1e3)):
-        if nanometres >= size:
-            return f"{nanometres / size:g} {unit}"
-    return f"{nanometres:g} nm"
+    unit, size = unit_of(nanometres)
+    return f"{nanometres / size:g} {unit}"
+
+
+def unit_of(nanometres: float) -> tuple[str, float]:
+    """Return the unit in which a length is said, and its nanometres."""
+    units = (("mm", 1e6), ("µm", 1e3))
+    return next(((unit, size) for unit, size in units if nanometres >= size), ("nm", 1.0))
 
 
 def _four(volume: Array) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
-from znnpy.data.class_labels import MOST, label_type
+from znnpy.data.class_labels import MOST
 from znnpy.data.process_memory import available_memory
 from znnpy.data.volume import SLAB, Array, Shape4, Triple, Volume, place_attributes
 from znnpy.data.writing.block_output import Finished, OutputSpec, open_output
@@ -100,7 +100,7 @@ def _labels(work: _Work, volume: Volume, region: Region) -> Array:
     volume.verify()
     values = values[list(work.channels)] if request.channels else values
     assert request.method is not None
-    found: Array = resolved(method_of(request.method).blocks)(values, request.first)
+    found: Array = resolved(method_of(request.method).blocks)(values, request.numbering)
     return found[None]
 
 
@@ -119,10 +119,16 @@ def _channels(volume: Volume, request: Request) -> tuple[int, ...]:
         )
     refuse_channels(volume, request.channels)
     channels = request.channels or tuple(range(volume.channels))
-    if request.first + len(channels) > MOST:
+    first, regions = request.numbering.first, request.numbering.regions
+    if regions is not None and len(regions) != len(channels):
         raise VolumeError(
-            f"{volume.name}: {len(channels)} classes from {request.first} on do not fit into uint16"
+            f"{volume.name}: --regions names {len(regions)} labels, for {len(channels)} channel(s)"
         )
+    if max(regions or [first + len(channels) - 1]) >= MOST:
+        what = (
+            f"{len(channels)} classes from {first} on" if regions is None else f"regions {regions}"
+        )
+        raise VolumeError(f"{volume.name}: {what} do not fit into uint16")
     return channels
 
 
@@ -149,14 +155,15 @@ def _spec(
         "prediction": prediction,
         "method": request.method,
         "channels": list(channels),
-        "first": request.first,
+        "first": request.numbering.first,
+        **({"regions": list(regions)} if (regions := request.numbering.regions) else {}),
     }
     attributes = {
         **place_attributes(volume),
         "prediction": volume.name,
         "method": request.method,
     }
-    kind = label_type(request.first + max(2, len(channels)) - 1)
+    kind = request.numbering.type(len(channels))
     block = block_of(volume, size)
     return OutputSpec(shape, kind, block, attributes, job, channels=False)
 

@@ -11,6 +11,7 @@ import psutil
 from numpy.typing import NDArray
 
 from znnpy.config.problems import suggestion
+from znnpy.data.class_labels import FROM_0, Numbering
 from znnpy.data.process_memory import available_memory, readable
 from znnpy.data.volume import Triple, Triple64, Volume, place_attributes
 from znnpy.data.writing.destination import Destination
@@ -34,7 +35,7 @@ _WORDS = {"boundary": "a boundary map", "foreground": "a foreground", "affinity"
 class Request:
     """The options of a segmentation: `threshold` None is the usual one, `method` too; empty `channels` are all.
 
-    `first`: the number of the first class, of methods that number classes.
+    `numbering`: of classes, by methods that number these.
     """
 
     method: str | None = None
@@ -42,7 +43,7 @@ class Request:
     threshold: float | None = None
     min_size: int = 0
     channels: tuple[int, ...] = ()
-    first: int = 0
+    numbering: Numbering = FROM_0
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ class Method:
     it: returns new labels uint32 or uint64 (z, y, x), 0 unassigned, for probabilities float32 (C, z, y, x). C is 1
     but for affinities, whose `offsets` are (z, y, x); objects of fewer than `min_size` voxels are dropped afterwards
     too. `voxel_bytes`, `channel_bytes`: peak memory a voxel beside the probabilities, and more for each channel.
-    `blocks(values, first)` instead of `find`: returns labels uint8 or uint16 (z, y, x), the first class `first`, for
-    channels as they are stored, of a part of the volume that depends on no other; they are written block by block,
-    restartable, whatever the memory. `thresholds`: the usual ones that are not 0.5. `kinds`: the predictions it takes.
+    `blocks(values, numbering)` instead of `find`: returns labels uint8 or uint16 (z, y, x), as a
+    `znnpy.data.class_labels.Numbering` has them, for channels as they are stored, of a part of the volume that depends
+    on no other; they are written block by block, restartable, whatever the memory. `thresholds`: the usual ones that
+    are not 0.5. `kinds`: the predictions it takes.
     `title`: its name in errors. `by_size`: `find` takes the voxel size too, `resolution=` (z, y, x).
     `join(graph, wanted)`: returns for each fragment of a `RegionGraph`, after 0 for none, a number (int64)
     that those of its object share; such methods work block by block, beyond memory, by tiles of `tile` voxels (z, y, x)
@@ -133,9 +134,10 @@ METHODS = Registry[Method](
         ),
         Method(
             name="classes",
-            summary="number of the channel that is largest, or, of one channel, 1 above a half; written block by block",
+            summary="number of the channel that is largest, or, of one channel, 1 above a half, or of regions that "
+            "overlap (--regions); written block by block",
             find=None,
-            blocks="znnpy.data.class_labels:class_numbers",
+            blocks="znnpy.data.class_labels:predicted_labels",
             voxel_bytes=0,
             title="a map of classes",
         ),

@@ -154,7 +154,10 @@ def _doubt_zeros(scenes: list[Scene], targets: Mapping[str, Target]) -> None:
             # With a mask users have said what counts.
             if not taught or node in scene.masks or isinstance(labels, OneEach):
                 continue
-            if labels.channels == 1 and (seen := strokes(labels)).likely:
+            if labels.channels != 1:
+                continue
+            seen = strokes(labels)
+            if seen.drawn if isinstance(targets[node], ClassesTarget) else seen.likely:
                 zeros = 1 - seen.labelled / seen.voxels
                 warnings.warn(
                     f"{labels.name}: {zeros:.1%} of the labels are 0 and the others thin or few, as if drawn by "

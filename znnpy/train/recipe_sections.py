@@ -22,7 +22,7 @@ class Seen:
     that the labels have; `shares`: of their voxels, by name; `greys`: mean and deviation of each channel of an image of
     bytes, none of others; `cores` and bytes of `memory` of this machine; `updates`: so many are wanted, with the words
     that say why; None: as many as is usual. `several`: sources are patterns or folders of volumes, of which `extent` is
-    the least and labels are those of the first.
+    the least; `spacing`: the median of their voxel sizes, where these differ, else None.
     """
 
     image: str = "train.h5:raw"
@@ -37,6 +37,7 @@ class Seen:
     memory: int = 1 << 40
     updates: tuple[int, str] | None = None
     several: bool = False
+    spacing: tuple[float, float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -114,8 +115,22 @@ def _normalize(seen: Seen) -> list[str]:
     ]
 
 
-def data_section(seen: Seen, patch: Triple, target: str, *, fixed: bool = False) -> str:
-    """Return `data`; `fixed`: with the greys of the image for all volumes, where they are known."""
+def _prepare(seen: Seen) -> list[str]:
+    """Return the lines by which all volumes get voxels of one size; none where they have it."""
+    if seen.spacing is None:
+        return []
+    size = ", ".join(f"{n:.0f}" if n >= 1e5 else f"{n:.7g}" for n in seen.spacing)
+    return [
+        "  # Volumes have voxels of several sizes: they are resampled to the median, nanometres z y x, and predictions",
+        "  # come back in each volume's own voxels.",
+        f"  prepare: {{spacing: [{size}], crop: false}}",
+    ]
+
+
+def data_section(
+    seen: Seen, patch: Triple, target: str, *, fixed: bool = False, prepared: bool = False
+) -> str:
+    """Return `data`; `fixed`: with the image's greys for all volumes, where they are known; `prepared`: resampled."""
     train, held = _split(seen, patch)
     entry = f"{{image: {_quoted(seen.image)}, labels: {_quoted(seen.labels)}"
     lines = ["data:", f"  train: [{entry}{train}}}]"]
@@ -135,6 +150,7 @@ def data_section(seen: Seen, patch: Triple, target: str, *, fixed: bool = False)
             f"{'one output' if seen.classes == 2 else f'outputs: {seen.classes - 1}'}"
         )
     lines += _normalize(seen) if fixed else []
+    lines += _prepare(seen) if prepared else []
     if seen.resolution == (1.0, 1.0, 1.0):
         lines.append(
             "  # resolution: [40, 4, 4]           # nanometres z y x, which the file does not say"

@@ -48,6 +48,7 @@ def _of_volumes(
     norm: bool = True,
     plane: bool = False,
     fixed: bool = False,
+    prepared: bool = False,
 ) -> str:
     """Return a config of a U-Net for patches of volumes."""
     steps = steps_of(seen, plane=plane)
@@ -61,7 +62,7 @@ def _of_volumes(
     parts = (
         f"# {what}",
         unet_section(seen, steps, outputs, norm=norm, plane=plane),
-        data_section(seen, patch, target, fixed=fixed),
+        data_section(seen, patch, target, fixed=fixed, prepared=prepared),
         training_section(patch, length, batch_of(seen), score, loss, norm=norm),
         last_sections(window, length),
     )
@@ -114,7 +115,7 @@ def _plane(seen: Seen) -> str:
 def _semantic(seen: Seen) -> str:
     if seen.masked:
         what = f"A mask: whether a voxel's label, 0 or {seen.classes - 1}, is above 0"
-        return _of_volumes(seen, what, "mask", 1, "average_precision")
+        return _of_volumes(seen, what, "mask", 1, "average_precision", prepared=True)
     remark = f"\n# {seen.remark}" if seen.remark else ""
     return _of_volumes(
         seen,
@@ -123,6 +124,7 @@ def _semantic(seen: Seen) -> str:
         seen.classes,
         "dice",
         "  loss: ce_dice                        # cross-entropy and Dice, by which rare classes count\n",
+        prepared=True,
     )
 
 

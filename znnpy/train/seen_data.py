@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from os.path import relpath
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from znnpy.volume_sets import expanded, is_set
 
 _IMAGE, _LABELS = ("image", ""), ("labels", "")
 CLASSES = 256  # numbers of classes at most: more are objects
+LOOKED_AT = 64  # labels of a set, at most
+ALIKE = 0.01  # by which voxel sizes may differ, relatively, that count as one
 GAP = 32  # between two that occur: more are no numbers of classes
 
 
@@ -87,12 +91,38 @@ def look_at_set(recipe: Recipe, image: str, labels: str) -> Seen:
     if len(pairs) == 1 and not is_set(sources[_IMAGE][0]):
         return look_at(recipe, image, labels)
     seen = look_at(recipe, pairs[0][_IMAGE], pairs[0][_LABELS])
-    sizes = []
+    sizes, voxels = [], []
     for pair in pairs:
         with open_volume(pair[_IMAGE]) as volume:
             sizes.append(volume.extent)
-    z, y, x = (min(along) for along in zip(*sizes, strict=True))
-    return replace(seen, image=image, labels=labels, extent=(z, y, x), several=True)
+            voxels.append(volume.resolution)
+    found = replace(seen, image=image, labels=labels, several=True)
+    if recipe.labels != OBJECTS:
+        found = replace(found, **_classes_of(recipe, [pair[_LABELS] for pair in pairs]))
+    if np.allclose(voxels, voxels[0], rtol=ALIKE, atol=0):
+        return replace(found, extent=_least(sizes))
+    deep, tall, broad = np.median(voxels, axis=0).tolist()
+    middle = (deep, tall, broad)
+    # Of which only some recipes make use (`prepare`).
+    resampled = np.round(np.array(sizes) * np.array(voxels) / middle).astype(int)
+    return replace(
+        found, extent=_least([*sizes, *resampled.tolist()]), resolution=middle, spacing=middle
+    )
+
+
+def _least(sizes: Sequence[Sequence[int]]) -> tuple[int, int, int]:
+    z, y, x = (max(1, min(along)) for along in zip(*sizes, strict=True))
+    return z, y, x
+
+
+def _classes_of(recipe: Recipe, names: Sequence[str]) -> dict[str, Any]:
+    """Return `classes` and `shares` of the labels of several volumes, of evenly spaced ones where they are many."""
+    counts: dict[int, int] = {}
+    for name in names[:: -(-len(names) // LOOKED_AT)]:
+        with open_volume(name, role="labels") as labels:
+            for number, count in _numbers_of_classes(recipe, labels).items():
+                counts[number] = counts.get(number, 0) + count
+    return _classes(counts)
 
 
 def _greys(image: Volume) -> tuple[tuple[float, float], ...]:
@@ -111,19 +141,26 @@ def _greys(image: Volume) -> tuple[tuple[float, float], ...]:
 
 
 def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:
-    if labels.channels != 1 or labels.dtype.kind not in "uib":
+    kinds = "uib" if recipe.labels == OBJECTS else "uibf"
+    if labels.channels != 1 or labels.dtype.kind not in kinds:
         raise VolumeError(
             f"{labels.name} holds {labels.channels} channel(s) of {labels.dtype}; --for {recipe.name} needs "
             f"{recipe.labels}"
         )
-    counts = _counts(labels)
     if recipe.labels == OBJECTS:
+        counts = _counts(labels)
         if len(counts) < 3:
             raise VolumeError(
                 f"{labels.name} holds the numbers {sorted(counts)}; --for {recipe.name} needs {OBJECTS}, a number for "
                 "each; where these are classes, take --for semantic"
             )
         return replace(known, shares={"boundary": _boundaries(labels)})
+    return replace(known, **_classes(_numbers_of_classes(recipe, labels)))
+
+
+def _numbers_of_classes(recipe: Recipe, labels: Volume) -> dict[int, int]:
+    """Return how many voxels have each number of a class; VolumeError for what can be none."""
+    counts = _counts(labels)
     lowest, highest = min(counts), max(counts)
     if lowest < 0 or highest >= CLASSES:
         raise VolumeError(
@@ -133,9 +170,13 @@ def _with_labels(known: Seen, recipe: Recipe, labels: Volume) -> Seen:
     # 0 and one other number are a mask (`Seen.masked`).
     if recipe.name != "semantic" or len(counts) > 2 or lowest > 0:
         _refuse_gap(labels, sorted(counts))
+    return counts
+
+
+def _classes(counts: dict[int, int]) -> dict[str, Any]:
     voxels = sum(counts.values())
     shares = {f"class {n}": count / voxels for n, count in sorted(counts.items())}
-    return replace(known, classes=max(2, highest + 1), shares=shares if len(shares) <= 8 else {})
+    return {"classes": max(2, max(counts) + 1), "shares": shares if len(shares) <= 8 else {}}
 
 
 def _refuse_gap(labels: Volume, numbers: list[int]) -> None:
@@ -154,6 +195,10 @@ def _counts(labels: Volume) -> dict[int, int]:
     counts: dict[int, int] = {}
     for lower, upper in looked_at(labels):
         numbers, found = np.unique(labels.read(lower, upper), return_counts=True)
+        if numbers.dtype.kind == "f" and (parts := numbers[numbers != np.round(numbers)]).size:
+            raise VolumeError(
+                f"{labels.name} holds values of {labels.dtype} such as {parts[0]:g}; expected numbers of classes"
+            )
         for number, count in zip(numbers.tolist(), found.tolist(), strict=True):
             counts[int(number)] = counts.get(int(number), 0) + count
     return counts

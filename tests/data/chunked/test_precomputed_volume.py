@@ -19,6 +19,15 @@ Array = NDArray[Any]
 STACK = np.random.default_rng(0).integers(0, 200, (5, 17, 19)).astype(np.uint8)
 
 
+SHARDED = {
+    "@type": "neuroglancer_uint64_sharded_v1",
+    "preshift_bits": 1,
+    "minishard_bits": 2,
+    "shard_bits": 1,
+    "hash": "identity",
+}
+
+
 def stored(path: Path, array: Array, encoding: str, **more: Any) -> None:
     """(c, z, y, x), by tensorstore, whose axes are x, y, z, c."""
     tensorstore = pytest.importorskip("tensorstore")
@@ -101,6 +110,63 @@ def test_compressed_segmentation(tmp_path: Path, dtype: str, labels: int, block:
     read(tmp_path / "v", array)
 
 
+@pytest.mark.parametrize("hashed", ["identity", "murmurhash3_x86_128"])
+@pytest.mark.parametrize("packed", ["raw", "gzip"])
+def test_shards(tmp_path: Path, hashed: str, packed: str) -> None:
+    more = {"hash": hashed, "data_encoding": packed, "minishard_index_encoding": packed}
+    array = np.stack([STACK, STACK + np.uint8(1)]).astype(np.uint16)
+    for number, bits in enumerate(((0, 0, 0), (1, 2, 1), (9, 0, 0), (0, 3, 5))):
+        names = ("preshift_bits", "minishard_bits", "shard_bits")
+        sharding = SHARDED | more | dict(zip(names, bits, strict=True))
+        stored(tmp_path / f"{number}", array, "raw", sharding=sharding)
+        read(tmp_path / f"{number}", array)
+
+
+def test_shards_that_hold_less(tmp_path: Path) -> None:
+    """Chunks that nobody wrote are 0; what is cut or points elsewhere is refused."""
+    array = STACK[None].copy()
+    array[:, :3, :7, :8] = 0  # which tensorstore does not store
+    stored(tmp_path / "v", array, "raw", sharding=SHARDED)
+    read(tmp_path / "v", array)
+    shards = sorted((tmp_path / "v").rglob("*.shard"))
+    assert [it.name for it in shards] == ["0.shard", "1.shard"]
+    whole = shards[0].read_bytes()
+    for damaged in (whole[:10], whole[:-1], whole[:64] + b"\xff" * (len(whole) - 64)):
+        shards[0].write_bytes(damaged)
+        with (
+            pytest.raises(VolumeError, match=r"0\.shard"),
+            open_volume(tmp_path / "v") as volume,
+        ):
+            volume.read_all()
+    shards[0].unlink()
+    with open_volume(tmp_path / "v") as volume:
+        assert 0 < np.count_nonzero(volume.read_all()) < np.count_nonzero(array)
+
+
+def test_png_that_would_lose_bits(tmp_path: Path) -> None:
+    stored(tmp_path / "v", np.stack([STACK, STACK]).astype(np.uint16), "png")
+    with pytest.raises(VolumeError, match="16 bits in each of several channels"):
+        open_volume(tmp_path / "v")
+
+
+def test_chunks_named_by_their_compression(tmp_path: Path) -> None:
+    """As CloudVolume leaves them in folders, where no server says how they are compressed."""
+    stored(tmp_path / "v", STACK[None], "raw")
+    chunks = [it for it in (tmp_path / "v").rglob("*_*") if it.is_file()]
+    assert len(chunks) == 18
+    for chunk in chunks:
+        chunk.with_name(f"{chunk.name}.gz").write_bytes(gzip.compress(chunk.read_bytes()))
+        chunk.unlink()
+    read(tmp_path / "v", STACK[None])
+    last = chunks[-1].with_name(f"{chunks[-1].name}.gz")
+    last.rename(last.with_suffix(".br"))
+    with (
+        pytest.raises(VolumeError, match=r"\.br is compressed in a way that is not read"),
+        open_volume(tmp_path / "v") as volume,
+    ):
+        volume.read_all()
+
+
 def test_scales(tmp_path: Path) -> None:
     write_precomputed(tmp_path / "v", STACK)
     path = tmp_path / "v" / "info"
@@ -131,10 +197,10 @@ def test_scales(tmp_path: Path) -> None:
     ("change", "words"),
     [
         ({"encoding": "fpzip"}, "has encoding fpzip; raw, jpeg"),
-        (
-            {"sharding": {"@type": "neuroglancer_uint64_sharded_v1"}},
-            "is sharded, which is not read",
-        ),
+        ({"sharding": {"@type": "other"}}, "sharding is other; neuroglancer_uint64_sharded_v1 is"),
+        ({"sharding": SHARDED | {"shard_bits": 65}}, "sharding.shard_bits must be 0 to 64"),
+        ({"sharding": SHARDED | {"minishard_bits": 64}}, "more parts than are read"),
+        ({"sharding": SHARDED | {"hash": "md5"}}, "sharding.hash is md5; identity, murmur"),
         ({"size": [1, 2]}, "size must be 3 whole numbers"),
         ({"chunk_sizes": []}, "chunk_sizes must be 3"),
         ({"chunk_sizes": [[2**20, 2**20, 2**20]]}, "a chunk are accepted"),

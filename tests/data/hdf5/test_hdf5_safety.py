@@ -292,7 +292,7 @@ def test_no_dataset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (CUBE[0], ("a.h5:raw", "2 axes")),
+        (CUBE[None, None], ("a.h5:raw", "5 axes")),
         (np.zeros((2, 3, 4), [("a", "i4"), ("b", "f4")]), ("a.h5:raw", "compound")),
         (np.full((2, 3, 4), b"text"), ("a.h5:raw", "plain numbers")),
         (np.zeros((2, 3, 4), np.complex64), ("a.h5:raw",)),

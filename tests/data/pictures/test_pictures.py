@@ -52,8 +52,11 @@ def png(
 def test_what_pillow_writes(tmp_path: Path, pixels: Any) -> None:
     Image.fromarray(pixels).save(tmp_path / "a.png")
     channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
-    kind = np.uint8 if channels.dtype == bool else channels.dtype
-    read(tmp_path / "a.png", channels[:, None].astype(kind))
+    if channels.dtype == bool:
+        # Grey of one bit: black and white, and of labels numbers.
+        read(tmp_path / "a.png", channels[:, None].astype(np.uint8), role="labels")
+        channels = channels * np.uint8(255)
+    read(tmp_path / "a.png", channels[:, None])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 7), (8, 8), (17, 9), (1, 40), (40, 1)])

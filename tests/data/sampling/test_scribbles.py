@@ -52,6 +52,12 @@ def test_few_thin_labels_are(labels: Labels) -> None:
     assert strokes(ArrayVolume(labels[None])).likely
 
 
+def test_classes_that_are_rare_are_not_drawn() -> None:
+    assert not strokes(ArrayVolume(balls(3, 2)[None])).drawn
+    assert not strokes(ArrayVolume(scribbles(3, 400)[None])).drawn
+    assert strokes(ArrayVolume(scribbles(1, 20)[None])).drawn
+
+
 def test_counting() -> None:
     """Of a plus of five voxels in a plane the middle is inside, and of a row along an edge all but its ends."""
     labels = np.zeros((1, 9, 9), np.uint32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,34 @@ def test_page_by_page(tmp_path: Path) -> None:
             writer.write(page, contiguous=False, metadata=None)
     with open_volume(path) as volume:
         assert np.array_equal(volume.read((1, 0, 5), (7, 10, 6))[0], STACK[1:, :, 5:6])
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"description": "of a plane"}])
+@pytest.mark.parametrize("colours", [False, True])
+def test_planes_written_one_by_one(tmp_path: Path, options: dict[str, Any], colours: bool) -> None:
+    """Of which tifffile makes an image each, unless it is told that they are one."""
+    path = tmp_path / "a.tif"
+    planes = STACK.astype(np.uint8)
+    stack = np.stack([planes, planes + 1, planes + 2], axis=-1) if colours else planes[..., None]
+    with tifffile.TiffWriter(path) as writer:
+        for plane in stack:
+            writer.write(plane if colours else plane[..., 0], **options)
+    with open_volume(path) as volume:
+        assert np.array_equal(volume.read_all(), np.moveaxis(stack, -1, 0))
+        assert np.array_equal(
+            volume.read((1, 0, 5), (7, 10, 6)), np.moveaxis(stack, -1, 0)[:, 1:7, :, 5:6]
+        )
+
+
+def test_images_that_are_not_alike_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as writer:
+        writer.write(STACK, photometric="minisblack")
+        writer.write(STACK[0, :3, :3])
+    with pytest.warns(UserWarning, match="holds 2 images, of which the first is read"):
+        volume = open_volume(path)
+    with volume:
+        assert np.array_equal(volume.read_all()[0], STACK)
 
 
 @pytest.mark.parametrize("compression", [None, "zlib"])

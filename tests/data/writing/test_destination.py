@@ -38,13 +38,19 @@ def test_what_stands_there_is_refused_unless_replaced(tmp_path: Path) -> None:
     replace(there, overwrite=True).refuse_standing()
 
 
-@pytest.mark.parametrize("name", ["out:x", "a.tif:x", "10:30/out:x"])
+def test_formats_of_one_image_have_no_names_in_them() -> None:
+    for name in ("a.tif", "a.nii.gz"):
+        with pytest.raises(VolumeError, match=f"hold one image, which has no name: name {name}$"):
+            Destination.named(f"{name}:x", "p")
+
+
+@pytest.mark.parametrize("name", ["out:x", "a.xyz:x", "10:30/out:x"])
 def test_names_whose_file_could_end_anywhere_are_refused(name: str) -> None:
     with pytest.raises(VolumeError, match=r"where does the name of the file end\? .* ends in \.h5"):
         Destination.named(name, "p")
 
 
-@pytest.mark.parametrize("name", ["q.nii.npz", "q.npz", "q.PNG", "q.jpg", "q.gz"])
+@pytest.mark.parametrize("name", ["q.nii.npz", "q.npz", "q.PNX", "q.jpg", "q.gz"])
 def test_formats_that_are_not_written_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(VolumeError, match=r"name a file q\.h5 or a folder q\.zarr"):
         refuse_place(tmp_path / name)

@@ -57,6 +57,52 @@ def test_image_and_its_levels(tmp_path: Path, form: int) -> None:
             assert np.array_equal(volume.read_all()[0], CUBE[:, ::2, ::2])
 
 
+@pytest.mark.parametrize("form", [2, 3])
+@pytest.mark.parametrize("names", ["yx", "cyx", "tcyx"])
+def test_a_plane_is_one_slice(tmp_path: Path, form: int, names: str) -> None:
+    full = CUBE[:3] if names == "cyx" else CUBE[None, :2] if names == "tcyx" else CUBE[0]
+    units = {"t": "time", "c": "channel"}
+    axes = [{"name": name, "type": units.get(name, "space")} for name in names]
+    scale = {"type": "scale", "scale": [1.0] * (len(names) - 2) + [0.5, 0.5]}
+    datasets = [{"path": "s0", "coordinateTransformations": [scale]}]
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=form)
+    group.create_array("s0", data=full, chunks=(*(1,) * (full.ndim - 2), 8, 8))
+    found = {"multiscales": [{"axes": axes, "datasets": datasets, "version": "0.4"}]}
+    group.attrs.update(found if form == 2 else {"ome": {"version": "0.5", **found}})
+    wanted = full.reshape(-1, 1, 20, 24)
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert volume.shape == wanted.shape
+        assert volume.chunk == (1, 8, 8)
+        assert volume.resolution == (1, 1, 1)
+        assert np.array_equal(volume.read_all(), wanted)
+        assert np.array_equal(volume.read((0, 3, 9), (1, 8, 23)), wanted[:, :, 3:8, 9:23])
+
+
+def test_a_plane_without_metadata(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "a.zarr", data=CUBE[0], chunks=(8, 8))
+    with open_volume(tmp_path / "a.zarr") as volume:
+        assert np.array_equal(volume.read_all()[0, 0], CUBE[0])
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_labels_of_a_series(tmp_path: Path, form: int) -> None:
+    """As bioformats2raw lays images out: the labels lie within image 0, and are not the image."""
+    path, labels = tmp_path / "a.zarr", (CUBE % 5).astype(np.uint8)
+    root = zarr.open_group(path, mode="w", zarr_format=form)
+    series = {"bioformats2raw.layout": 3}
+    root.attrs.update(series if form == 2 else {"ome": {"version": "0.5", **series}})
+    image(path / "0", form)
+    with open_volume(path, role="labels") as volume:
+        assert np.array_equal(volume.read_all()[0], CUBE)
+    listed = zarr.open_group(path / "0" / "labels", mode="w", zarr_format=form)
+    names = {"labels": ["cells"]}
+    listed.attrs.update(names if form == 2 else {"ome": {"version": "0.5", **names}})
+    image(path / "0" / "labels" / "cells", form, labels)
+    for role, wanted in (("labels", labels), ("raw", CUBE)):
+        with open_volume(path, role=role) as volume:
+            assert np.array_equal(volume.read_all()[0], wanted)
+
+
 def test_reads_that_stop_short_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image(tmp_path / "a.zarr", 3)
     real = os.pread

@@ -10,6 +10,7 @@ import numpy as np
 
 from znnpy.data.chunk_folder import METADATA_LIMIT, ChunkFolder
 from znnpy.data.chunked.segmentation import decoded_labels
+from znnpy.data.chunked.sharding import Shards
 from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
 from znnpy.data.decoded_size import inflated
 from znnpy.data.safety_limits import CHUNK_LIMIT, Trust
@@ -21,6 +22,8 @@ INFO = "info"
 TYPES = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64", "float32")
 ENCODINGS = ("raw", "jpeg", "png", "compressed_segmentation")
 GZIP = b"\x1f\x8b"
+PACKED = (".br", ".zst", ".zstd")
+"""Behind the names of chunks that CloudVolume compresses in folders; .gz alone is read."""
 
 
 def is_precomputed(path: Path) -> bool:
@@ -33,7 +36,7 @@ def is_precomputed(path: Path) -> bool:
 
 
 class PrecomputedVolume(ChunkedVolume):
-    """One scale of a volume, by its key; without one that of the smallest voxels. Not sharded.
+    """One scale of a volume, by its key; without one that of the smallest voxels; chunks in files or in shards.
 
     Chunks begin at the scale's `voxel_offset`, which times the voxel size is the volume's place.
     """
@@ -53,6 +56,11 @@ class PrecomputedVolume(ChunkedVolume):
         (channels,) = whole_numbers([info.get("num_channels")], name, "num_channels")
         self._first = _corner(scale, name)
         self._kind = _encoding(info, scale, name)
+        if self._kind == "png" and channels > 1 and info.get("data_type") == "uint16":
+            raise VolumeError(
+                f"{name} has PNG chunks of 16 bits in each of several channels, of which 8 would be lost: copy it with "
+                "encoding raw"
+            )
         self._block = (
             whole_numbers(
                 scale.get("compressed_segmentation_block_size"),
@@ -76,6 +84,7 @@ class PrecomputedVolume(ChunkedVolume):
             (z, y, x),
             place,  # type: ignore[arg-type]
         )
+        self._shards = _shards(folder, scale, (size, chunk), name)
         self._bounded(self._at, trust)
         folder.see_chunks(self._at, 0)
 
@@ -86,6 +95,25 @@ class PrecomputedVolume(ChunkedVolume):
             low = index[axis] * step
             ranges.append(f"{first + low}-{first + min(low + step, most)}")
         return f"{self._at}/{'_'.join(ranges)}"
+
+    def _stored(self, index: Shape4, limit: int) -> bytes | None:
+        if self._shards is not None:
+            return self._shards.read(index[:0:-1], limit)
+        found, key = super()._stored(index, limit), self._key(index)
+        if found is None and (packed := self._folder.read(f"{key}.gz", limit)) is not None:
+            return inflated("gzip", packed, limit)
+        if found is None:
+            self._refuse_packed(key)
+        return found
+
+    def _refuse_packed(self, key: str) -> None:
+        """Raise VolumeError where a chunk that seems to be absent is there by another name."""
+        for end in PACKED:
+            if self._folder.read(f"{key}{end}", 1, 0, 1) is not None:
+                raise VolumeError(
+                    f"{self.name}: the chunk {key}{end} is compressed in a way that is not read: copy the volume with "
+                    "gzip, or without compression"
+                )
 
     def _decoded(self, data: bytes, shape: Shape4) -> Array:
         size = prod(shape) * self.dtype.itemsize
@@ -125,12 +153,18 @@ def _corner(scale: dict[str, Any], name: str) -> list[int]:
     return whole_numbers(found, name, "voxel_offset", 3, least=-(2**62))
 
 
+def _shards(
+    folder: ChunkFolder, scale: dict[str, Any], shape: tuple[list[int], list[int]], name: str
+) -> Shards | None:
+    """Return the shards of a scale of so many voxels, and so many a chunk, x, y, z; None where it has none."""
+    if (found := scale.get("sharding")) is None:
+        return None
+    grid = [-(-n // step) for n, step in zip(*shape, strict=True)]
+    return Shards(folder, str(scale.get("key")), found, grid, name)
+
+
 def _encoding(info: dict[str, Any], scale: dict[str, Any], name: str) -> str:
     kind, dtype = scale.get("encoding"), str(info.get("data_type")).lower()
-    if scale.get("sharding") is not None:
-        raise VolumeError(
-            f"{name} is sharded, which is not read: copy it without shards, or to Zarr or HDF5"
-        )
     if kind not in ENCODINGS:
         raise VolumeError(f"{name} has encoding {str(kind)[:40]}; {', '.join(ENCODINGS)} are read")
     if dtype not in TYPES:

@@ -50,6 +50,10 @@ class ChunkedVolume(Volume):
     def _key(self, index: Shape4) -> str:
         """Return the path of a chunk in the folder."""
 
+    def _stored(self, index: Shape4, limit: int) -> bytes | None:
+        """Return the bytes of a chunk, at most so many; None where there is none."""
+        return self._folder.read(self._key(index), limit)
+
     @abstractmethod
     def _decoded(self, data: bytes, shape: Shape4) -> Array:
         """Return a chunk's values, of `shape` or of the grid's; VolumeError for what is damaged."""
@@ -100,8 +104,7 @@ class ChunkedVolume(Volume):
         corner = [i * step for i, step in zip(index, self._grid, strict=True)]
         sizes = zip(corner, self._grid, self.shape, strict=True)
         c, z, y, x = (min(step, n - at) for at, step, n in sizes)
-        key = self._key(index)
-        data = self._folder.read(key, 2 * self._limit + (1 << 16))
+        data = self._stored(index, 2 * self._limit + (1 << 16))
         if data is None:
             return
         try:
@@ -109,7 +112,7 @@ class ChunkedVolume(Volume):
         except Exception as error:  # codecs raise nearly anything on damaged chunks
             refuse_own(error)
             raise VolumeError(
-                f"{self.name}: the chunk {key} is damaged ({reason(error)})"
+                f"{self.name}: the chunk {self._key(index)} is damaged ({reason(error)})"
             ) from error
         there, here = [], []
         for at, low, size, have in zip(corner, first, found.shape, values.shape, strict=True):

@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from znnpy.data.hdf5.axis_tags import axes_of
 from znnpy.data.process_memory import readable
 from znnpy.data.safety_limits import CHUNK_LIMIT, COMPRESSION, SEARCHED, SMALL, Trust
 from znnpy.errors import VolumeError
@@ -32,7 +33,10 @@ MORE_FILTERS = {
     "bitshuffle": 32008,
     "zfp": 32013,
     "zstd": 32015,
+    "sz": 32017,
+    "sz3": 32024,
     "blosc2": 32026,
+    "sperr": 32028,
 }
 _BUILT_IN = (4, 5, 6)  # szip, nbit, scaleoffset: they need no plug-in
 _PLUGINS = 'pip install "znnpy[hdf5]", which brings hdf5plugin'
@@ -64,14 +68,17 @@ def _opened_again(path: Path) -> h5py.File:
 def find_dataset(
     file: h5py.File, path: Path, dataset: str | None, names: Sequence[str], allow_external: bool
 ) -> h5py.Dataset:
-    """Return the dataset asked for, or the first of `names`, or the only 3-D one; else raise VolumeError."""
+    """Return the dataset asked for, or the first of `names`, or the only 3-D one (4-D, 2-D); else raise VolumeError."""
     if dataset is not None:
         return _walk(file, path, dataset, allow_external)
     for name in names:
         if _exists(file, name):
             return _walk(file, path, name, allow_external)
     found = _datasets(file)
-    candidates = [n for n, axes in found if axes == 3] or [n for n, axes in found if axes == 4]
+    by_axes = {count: [n for n, axes in found if axes == count] for count in (2, 3, 4)}
+    candidates = by_axes[3] or by_axes[4] or by_axes[2]
+    if len(found) == 1 and axes_of(file[found[0][0]], found[0][0]) is not None:
+        candidates = [found[0][0]]  # of any number of axes
     if len(candidates) == 1:
         return _walk(file, path, candidates[0], allow_external)
     raise VolumeError(f"{path}: {_ambiguous(found, candidates, names)}")
@@ -80,7 +87,7 @@ def find_dataset(
 def check_dataset(
     data: h5py.Dataset, name: str, path: Path, trust: Trust, *, labels: bool = False
 ) -> None:
-    """Refuse anything but a plain 3-D or 4-D (of `labels` also 1-D) array of numbers of plausible size."""
+    """Refuse anything but a plain array of 2 to 4 axes (of `labels` also 1-D) of numbers of plausible size."""
     _check_axes(data, name, labels)
     _check_type(data, name)
     if not trust.external:
@@ -179,16 +186,18 @@ def _ambiguous(found: list[tuple[str, int]], candidates: list[str], names: Seque
     if not found:
         return "the file holds no dataset"
     listed = ", ".join(candidates[:20]) or ", ".join(f"{n} ({axes}-D)" for n, axes in found[:20])
-    what = "several datasets could be meant" if candidates else "no dataset has 3 or 4 axes"
+    what = "several datasets could be meant" if candidates else "no dataset has 2 to 4 axes"
     advice = f"Name one as FILE:DATASET (without a name, {', '.join(names)} are tried)"
     return f"{what}: {listed}. {advice}"
 
 
 def _check_axes(data: h5py.Dataset, name: str, labels: bool) -> None:
-    if data.shape is None or data.ndim not in ((1, 3, 4) if labels else (3, 4)):
+    if data.shape is not None and axes_of(data, name) is not None:
+        return
+    if data.shape is None or data.ndim not in ((1, 2, 3, 4) if labels else (2, 3, 4)):
         each = ", or 1 (number): a label for each image" if labels else ""
         raise VolumeError(
-            f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x) or 4 (c, z, y, x)"
+            f"{name} has {data.ndim} axes, shape {data.shape}; expected 3 (z, y, x), 4 (c, z, y, x) or 2 (y, x)"
             f"{each}"
         )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from znnpy.data.decoded_size import inflated, lzf_length
 from znnpy.data.file_changes import Watch
+from znnpy.data.hdf5.axis_tags import KNOWN, USUAL, axes_of
 from znnpy.data.hdf5.safety import check_dataset, find_dataset, open_file, other_files
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Array, Shape4, Triple, Triple64, Volume, directions_of, neighbours_of
@@ -46,13 +47,11 @@ class ChunkCheck:
         if data.chunks:
             self._check_stored()
 
-    def check(self, lower: Triple, upper: Triple) -> None:
-        """Check the chunks of a region (z, y, x) of all channels that were not checked yet."""
-        shape, sizes = self._data.shape, self._data.chunks
+    def check(self, ends: Sequence[tuple[int, int]]) -> None:
+        """Check the chunks of a region, the ends of which along each axis are given, that were not checked yet."""
+        sizes = self._data.chunks
         if sizes is None or not self._decodes(0):
             return
-        region = list(zip(lower, upper, strict=True))[: len(shape)]
-        ends = [(0, shape[0])] * (len(shape) - len(region)) + region
         steps = [range(a - a % n, b, n) for (a, b), n in zip(ends, sizes, strict=True)]
         for chunk in itertools.product(*steps):
             if chunk not in self._good:
@@ -117,7 +116,7 @@ class ChunkCheck:
 
 
 class Hdf5Volume(Volume):
-    """A dataset of 3 or 4 axes; of `labels` also of 1, a value for each slice along z.
+    """A dataset of 2 to 4 axes, or of those that `axistags` name; of `labels` also of 1, a value for each slice.
 
     h5py serialises access, so threads may share it.
     Attributes read: `resolution` and `offset` (z, y, x, nanometres, as in CREMI), or
@@ -140,10 +139,12 @@ class Hdf5Volume(Volume):
             data = find_dataset(self._file, path, dataset, names, trust.external)
             name = f"{path}:{(dataset or data.name).strip('/')}"
             check_dataset(data, name, path, trust, labels=labels)
-            shape = _shape(data.shape)
+            axes = axes_of(data, name)
+            self._axes = axes or USUAL[data.ndim]
+            shape = self._by_axis(data.shape)
             resolution, placed = _resolution(data, name), _triple(data, name, "offset")
             super().__init__(name, shape, data.dtype, resolution, placed)
-            self.unnamed = data.ndim == 4
+            self.unnamed = axes is None and data.ndim == 4
             self.neighbours = neighbours_of(_small(data, "offsets"), self.channels)
             self.directions = directions_of(_small(data, "directions", "f"))
             self._chunks = ChunkCheck(data, name)
@@ -162,16 +163,17 @@ class Hdf5Volume(Volume):
     def chunk(self) -> Triple:
         """The chunk z, y, x of the dataset; single planes if it is not chunked."""
         if self._data and self._data.chunks:
-            return _shape(self._data.chunks)[1:]
+            return self._by_axis(self._data.chunks)[1:]
         return super().chunk
 
     def _read(self, lower: Triple, upper: Triple) -> Array:
         if not self._data:
             raise VolumeError(f"{self.name}: the volume was closed")
-        region = [slice(a, b) for a, b in zip(lower, upper, strict=True)][: self._data.ndim]
+        ends = dict(zip("czyx", [(0, self.channels), *zip(lower, upper, strict=True)], strict=True))
+        region = [ends.get(axis, (0, 1)) for axis in self._axes]
         try:
-            self._chunks.check(lower, upper)
-            array: Array = self._data[(..., *region)]
+            self._chunks.check(region)
+            array: Array = self._data[tuple(slice(a, b) for a, b in region)]
         except VolumeError:
             raise
         except Exception as error:
@@ -180,7 +182,14 @@ class Hdf5Volume(Volume):
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, the file is "
                 f"damaged ({reason(error)})"
             ) from error
-        return array.reshape(-1, *(b - a for a, b in zip(lower, upper, strict=True)))
+        ordered = array.transpose([self._axes.index(axis) for axis in KNOWN if axis in self._axes])
+        return ordered.reshape(-1, *(b - a for a, b in zip(lower, upper, strict=True)))
+
+    def _by_axis(self, sizes: Sequence[int]) -> Shape4:
+        """Return (c, z, y, x) of numbers of each stored axis, 1 of an axis that there is not."""
+        named = dict(zip(self._axes, map(int, sizes), strict=True))
+        c, z, y, x = (named.get(axis, 1) for axis in "czyx")
+        return (c, z, y, x)
 
     def verify(self) -> None:
         """Raise ChangedError unless the file is the one that was opened, unchanged."""
@@ -189,12 +198,6 @@ class Hdf5Volume(Volume):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _shape(sizes: Sequence[int]) -> Shape4:
-    """Return (c, z, y, x) of an array (c, z, y, x), (z, y, x) or (z)."""
-    c, z, y, x = map(int, sizes if len(sizes) == 4 else (1, *sizes, 1, 1)[:4])
-    return (c, z, y, x)
 
 
 def _resolution(data: h5py.Dataset, name: str) -> Triple64:

@@ -16,9 +16,11 @@ from znnpy.errors import VolumeError
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff"
 SUFFIXES = {"PNG": (".png",), "JPEG": (".jpg", ".jpeg")}
-# By Pillow's modes; a palette shows colours, but of labels its indices are what was meant.
+# By Pillow's modes; a palette shows colours, but of labels its indices are what was meant. Grey of one bit is black and
+# white, 0 and 255 as of two and four bits, but of labels 0 and 1.
 _WIDE = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _CHANNELS = {"1": 1, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "P": 3, **dict.fromkeys(_WIDE, 1)}
+_SHOWN = {"P": "RGB", "1": "L"}
 _COLOURED = (2, 4, 6)  # PNG's numbers of kinds with several channels
 
 
@@ -33,7 +35,7 @@ class Picture:
 
 
 def opened(file: IO[bytes], path: Path, *, labels: bool) -> Picture:
-    """Return a picture, not yet decoded; of `labels` a palette's indices count, else its colours.
+    """Return a picture, not yet decoded; of `labels` a palette's indices count, else its colours, and one bit as it is.
 
     Raises VolumeError for kinds of pixels that are no numbers, and those that would lose bits.
     """
@@ -67,7 +69,7 @@ def decoded(picture: Picture, file: IO[bytes], path: Path) -> Array:
     image.load()
     if image.format == "PNG":
         refuse_short(file, path)
-    if image.mode == "P" and not picture.labels:
-        image = image.convert("RGB")
+    if not picture.labels and image.mode in _SHOWN:
+        image = image.convert(_SHOWN[image.mode])
     pixels = np.asarray(image).astype(picture.dtype)
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)

@@ -36,8 +36,19 @@ class Strokes:
     @property
     def likely(self) -> bool:
         """Whether zeros seem to be unannotated voxels, not background."""
-        share = self.labelled / max(1, self.voxels)
-        return 0 < share < HARDLY_ANY or (0 < share < FEW and self.inner < THIN * self.labelled)
+        return self._share_within(HARDLY_ANY) or (self._share_within(FEW) and self._thin)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether labels are both few and thin; of classes that are rare, as lesions are, few alone says nothing."""
+        return self._share_within(HARDLY_ANY) and self._thin
+
+    @property
+    def _thin(self) -> bool:
+        return self.inner < THIN * self.labelled
+
+    def _share_within(self, most: float) -> bool:
+        return 0 < self.labelled / max(1, self.voxels) < most
 
 
 def strokes(labels: Volume) -> Strokes:

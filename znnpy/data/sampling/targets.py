@@ -320,6 +320,11 @@ class ClassesTarget(Target):
     first: int = 0
 
     @property
+    def of_zeros(self) -> str:
+        """Class 0, unless what does not count has been said."""
+        return "" if self.selective else "class 0"
+
+    @property
     def margin(self) -> int:
         """0: voxels do not depend on their neighbours."""
         return 0

@@ -34,4 +34,4 @@ def refuse_codec(page: Any, name: str) -> None:
 def explained(error: BaseException) -> str:
     """Return why a page could not be read, and what to install where a decoder is missing."""
     missing = isinstance(error, ImportError) or _PACKAGE in str(error)
-    return f"{error}: {_WAY}" if missing else str(error)
+    return f"needs the package {_PACKAGE}: {_WAY}" if missing else str(error)

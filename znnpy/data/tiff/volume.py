@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ _CHANNEL_AXES = "CS"
 
 
 class TiffVolume(Volume):
-    """The first image series of a TIFF file; read by rows if it is one block, else by page.
+    """The first image series of a TIFF file, or all that are one page and alike; read by rows or by page.
 
     Voxel size: OME metadata, or ImageJ's unit, spacing and resolution. Resolution tags alone say
     nothing of z, and mostly hold a default for printers, so they are not used.
@@ -67,8 +68,7 @@ class TiffVolume(Volume):
         _check_chain(self._tiff, path)
         if self._tiff.is_ome:
             _check_set(self._tiff, path, allow_external)
-        series = self._tiff.series[0]
-        self._series = series
+        self._series = series = _meant(self._tiff, path)
         dtype = np.dtype(series.dtype)
         if dtype.kind not in "uifb" or dtype.itemsize > 8:
             raise VolumeError(f"{path}: TIFF of type {dtype}; expected integers or floats")
@@ -150,6 +150,26 @@ class TiffVolume(Volume):
         if self._flat is not None:
             self._flat.close()
         self._tiff.close()
+
+
+def _meant(tiff: Any, path: Path) -> Any:
+    """Return the series that is meant: the first, or all of pages that are a series each; warn of others."""
+    first, *others = tiff.series
+    if not others:
+        return first
+    alike = {
+        (tuple(it.shape), np.dtype(it.dtype), str(it.axes), len(it.pages)) for it in tiff.series
+    }
+    if len(alike) == 1 and len(first.pages) == 1 and not tiff.is_ome:
+        pages = [it.pages[0] for it in tiff.series]
+        shape = (len(pages), *first.shape)
+        return tifffile.TiffPageSeries(pages, shape, first.dtype, f"Q{first.axes}")
+    warnings.warn(
+        f"{path} holds {1 + len(others)} images, of which the first is read, shape {tuple(first.shape)}; the next has "
+        f"{tuple(others[0].shape)}",
+        stacklevel=4,
+    )
+    return first
 
 
 def _check_chain(tiff: Any, path: Path) -> None:

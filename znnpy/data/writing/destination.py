@@ -45,6 +45,10 @@ class Destination:
             return cls(_kept(url), dataset or "", overwrite, url)
         if dataset is None and ":" in path.name and by_suffix(path) is None:
             file, _, rest = path.name.partition(":")
+            if written := by_suffix(Path(file)):
+                raise VolumeError(
+                    f"{source}: {written.title} files hold one image, which has no name: name {path.with_name(file)}"
+                )
             raise VolumeError(
                 f"{source}: where does the name of the file end? That of an HDF5 file ends in .h5, as "
                 f"{path.with_name(file).with_suffix('.h5')}:{rest}, that of a Zarr folder in .zarr"

@@ -17,7 +17,8 @@ class OutputFormat:
     `whole(destination, array, attributes)`: writes an array (z, y, x) atomically. `owns(path)`: whether what
     stands there is of the format. `folder`: an output is a folder, not a file. `has_datasets`: an output without
     a dataset's name gets the usual one. `from_voxel_0`: storage units begin at voxel 0, so blocks lie on that grid.
-    `wide`: holds uint64, as numbers of objects are. `ready()`: raises VolumeError where a package is missing.
+    `wide`: holds uint64, as numbers of objects are. `types`: those that it holds, by NumPy's names; empty: any.
+    `channels`: at most so many, None: any number. `ready()`: raises VolumeError where a package is missing.
     """
 
     name: str
@@ -30,7 +31,14 @@ class OutputFormat:
     has_datasets: bool = True
     from_voxel_0: bool = False
     wide: bool = True
+    types: tuple[str, ...] = ()
+    channels: int | None = None
     ready: Any = None
+
+    def holds(self, dtype: str, channels: int) -> bool:
+        """Return whether it holds so many channels of a type."""
+        few = self.channels is None or channels <= self.channels
+        return few and (not self.types or dtype in self.types)
 
 
 HDF5 = OutputFormat(
@@ -112,6 +120,8 @@ MRC = OutputFormat(
     ready="znnpy.data.flat.mrc:mrcfile",
     has_datasets=False,
     wide=False,
+    types=("int8", "int16", "uint16", "float32"),
+    channels=1,
 )
 TIFF = OutputFormat(
     name="tiff",
@@ -123,8 +133,20 @@ TIFF = OutputFormat(
     has_datasets=False,
     wide=False,
 )
+PNG = OutputFormat(
+    name="png",
+    title="PNG",
+    suffixes=(".png",),
+    blocks="znnpy.data.writing.png_output:PngOutput",
+    whole="znnpy.data.writing.png_output:write_png",
+    owns="znnpy.data.writing.png_output:is_png",
+    has_datasets=False,
+    wide=False,
+    types=("uint8", "uint16"),
+    channels=1,
+)
 OUTPUTS = Registry[OutputFormat](
-    "format", (HDF5, ZARR, N5, PRECOMPUTED, NIFTI, NRRD, METAIMAGE, MRC, TIFF)
+    "format", (HDF5, ZARR, N5, PRECOMPUTED, NIFTI, NRRD, METAIMAGE, MRC, TIFF, PNG)
 )
 
 
@@ -132,6 +154,12 @@ def by_suffix(path: Path) -> OutputFormat | None:
     """Return the format of an output of this name; None where no format has its suffix."""
     name = path.name.lower()
     return next((it for it in OUTPUTS.values() if name.endswith(it.suffixes)), None)
+
+
+def kept_suffix(suffix: str, dtype: str, channels: int, usual: str = HDF5.suffixes[0]) -> str:
+    """Return the suffix of an input where so many channels of a type can be written so, else the usual one."""
+    found = by_suffix(Path(f"a{suffix}"))
+    return suffix if found is not None and found.holds(dtype, channels) else usual
 
 
 def output_format(path: Path) -> OutputFormat:

@@ -85,20 +85,21 @@ def multiscales(
     }
 
 
-def order(axes: Sequence[str], shape: Sequence[int], name: str) -> tuple[int, ...]:
-    """Return the index (0, ...) of the leading axes of length 1 that stand before (C,) Z, Y, X.
+def order(axes: Sequence[str], shape: Sequence[int], name: str) -> tuple[tuple[int, ...], bool]:
+    """Return the index (0, ...) of the leading axes of length 1 before (C,) Z, Y, X, and whether there is no Z.
 
     Raises VolumeError when there are other axes or they are in another order.
     """
     names = tuple(_KNOWN.get(axis.lower(), axis) for axis in axes)
     wrong = len(names) != len(shape)
     leading = 1 if names[:1] == ("t",) and not wrong and shape[0] == 1 else 0
-    if wrong or names[leading:] not in (SPACE, ("c", *SPACE)):
+    kept, plane = names[leading:], SPACE[1:]
+    if wrong or kept not in (SPACE, ("c", *SPACE), plane, ("c", *plane)):
         raise VolumeError(
             f"{name} has axes ({', '.join(axes)}) of shape {tuple(shape)}; expected (z, y, x) or "
-            "(c, z, y, x), at one time"
+            "(y, x), with or without c before them, at one time"
         )
-    return (0,) * leading
+    return (0,) * leading, "z" not in kept
 
 
 def spatial(values: Sequence[float] | None) -> Triple64 | None:

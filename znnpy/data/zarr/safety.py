@@ -129,7 +129,7 @@ class Declared:
 def declared(node: Node, name: str, trust: Trust) -> Declared:
     """Check an array's metadata and return them; VolumeError names what is wrong."""
     found = _declared3(node, name) if node.form == 3 else _declared2(node, name)
-    if len(found.shape) not in (3, 4, 5):
+    if len(found.shape) not in (2, 3, 4, 5):
         raise VolumeError(
             f"{name} has {len(found.shape)} axes, shape {found.shape}; expected 3 (z, y, x) or "
             "4 (c, z, y, x)"

@@ -36,7 +36,9 @@ _SETTLING: WeakSet[asyncio.Task[Any]] = WeakSet()  # tasks that wait for all oth
 
 
 class ZarrVolume(Volume):
-    """An array (C, Z, Y, X) or (Z, Y, X); one of an OME image has its axes, voxel size and place.
+    """An array (C, Z, Y, X), (Z, Y, X) or (Y, X), or an OME image's, which has its axes, voxel size and place.
+
+    A plane is one slice, of no known voxel size.
 
     Elsewhere the attributes `resolution` (or `voxel_size`) and `offset` count, z, y, x, nanometres.
     Chunks are decoded by zarr, in threads of its own.
@@ -52,16 +54,16 @@ class ZarrVolume(Volume):
         name = joined(root, picked.node.path)
         found = declared(picked.node, name, trust)
         axes = (picked.level.axes if picked.level else None) or _named(found)
-        self._lead = ome.order(axes or _usual(found), found.shape, name)
-        shape = found.shape[len(self._lead) :]
-        c, z, y, x = (1, *shape) if len(shape) == 3 else shape
-        resolution, placed = _frame(picked, name)
+        self._lead, self._plane = ome.order(axes or _usual(found), found.shape, name)
+        *before, y, x = found.shape[len(self._lead) :]
+        c, z = (1, 1, *before, *((1,) if self._plane else ()))[-2:]
+        resolution, placed = ((1.0, 1.0, 1.0), None) if self._plane else _frame(picked, name)
         super().__init__(name, (c, z, y, x), found.dtype, resolution, placed)
-        self.unnamed = axes is None and len(shape) == 4
+        self.unnamed = axes is None and len(before) == 2
         self.neighbours = neighbours_of(picked.node.attributes.get("offsets"), c)
         self.directions = directions_of(picked.node.attributes.get("directions"))
         check_size(found, folder, picked.node, name, trust)
-        self._chunk = found.chunk[-3:]
+        self._chunk = (1, *found.chunk[-2:]) if self._plane else found.chunk[-3:]
         folder.see_chunks(picked.node.path, found.folders)
         self._folder, self._metadata = folder, picked.node.file
         self._array: Any = _opened(folder, picked.node, found, name)
@@ -75,9 +77,9 @@ class ZarrVolume(Volume):
     def _read(self, lower: Triple, upper: Triple) -> Array:
         if self._array is None:
             raise VolumeError(f"{self.name}: the volume was closed")
-        region = (slice(a, b) for a, b in zip(lower, upper, strict=True))
+        region = [slice(a, b) for a, b in zip(lower, upper, strict=True)]
         try:
-            array = np.asarray(self._array[(*self._lead, ..., *region)])
+            array = np.asarray(self._array[(*self._lead, ..., *region[self._plane :])])
         except BaseException as error:
             changed = sync(_settled())
             if isinstance(error, ChangedError) or not isinstance(error, Exception):
@@ -93,7 +95,7 @@ class ZarrVolume(Volume):
                 f"{self.name}: the region {lower} to {upper} (z, y, x) cannot be read, a chunk is "
                 f"damaged ({reason(error)})"
             ) from error
-        return array if array.ndim == 4 else array[None]
+        return array.reshape(-1, *(b - a for a, b in zip(lower, upper, strict=True)))
 
     def verify(self) -> None:
         """Raise ChangedError unless the metadata are those that were opened; chunks are checked as they are read."""
@@ -163,7 +165,12 @@ def _image(folder: ZarrFolder, group: Node, names: Sequence[str], labels: bool) 
     listed = ome_part.get("labels") if isinstance(ome_part, dict) else None
     if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], str):
         names = (listed[0], *names)
-    elif isinstance(ome_part, dict) and "bioformats2raw.layout" in ome_part:
+    series = isinstance(ome_part, dict) and "bioformats2raw.layout" in ome_part
+    if series:
+        first = folder.node(_joined(group.path, "0"))
+        found = _image(folder, first, names, labels) if labels and first is not None else None
+        if found is not None:
+            return found
         names = ("0", *names)
     for name in names:
         node = folder.node(_joined(group.path, name))
@@ -176,14 +183,14 @@ def _image(folder: ZarrFolder, group: Node, names: Sequence[str], labels: bool) 
 
 def _only(folder: ZarrFolder, group: Node) -> _Picked:
     found = [n for n in folder.nodes(group.path) if n.kind == "array"]
-    by_axes = {axes: [n for n in found if _axes_count(n) == axes] for axes in (3, 4)}
-    candidates = by_axes[3] or by_axes[4]
+    by_axes = {axes: [n for n in found if _axes_count(n) == axes] for axes in (2, 3, 4)}
+    candidates = by_axes[3] or by_axes[4] or by_axes[2]
     if len(candidates) == 1:
         return _Picked(candidates[0], _level_of(folder, candidates[0].path))
     if not found:
         raise VolumeError(f"{folder.name}: the Zarr folder holds no array")
     listed = ", ".join(n.path for n in (candidates or found)[:20])
-    what = "several arrays could be meant" if candidates else "no array has 3 or 4 axes"
+    what = "several arrays could be meant" if candidates else "no array has 2 to 4 axes"
     raise VolumeError(f"{folder.name}: {what}: {listed}. Name one as FOLDER:ARRAY")
 
 
