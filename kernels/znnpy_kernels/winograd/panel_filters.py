@@ -51,7 +51,7 @@ def _asking(level: int) -> Any:
     return intrinsic(ask)
 
 
-ask_near, _ask_far = _asking(1), _asking(2)
+ask_near, ask_far = _asking(1), _asking(2)
 
 
 @inlined
@@ -135,7 +135,7 @@ def ask(ahead: Any, width: int, number: int, near: bool) -> None:
             if near:
                 ask_near(first + vector * step + line * row)
             else:
-                _ask_far(first + vector * step + line * row)
+                ask_far(first + vector * step + line * row)
 
 
 def _vector(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:

@@ -79,15 +79,17 @@ def _scratch_behind(form: Any, args: Any, loose: int) -> Any:
 
 
 @inlined
-def _seen_points(form: Any, args: Any, depth: int, first: int, count: int, target: int) -> None:
-    """Tiles of `count` blocks of all images from block `first` on, along y, for one plane of points."""
+def seen_points(
+    form: Any, args: Any, column: int, columns: int, first: int, count: int, target: int
+) -> None:
+    """Tiles of `count` blocks of all images from block `first` on, along y, for some columns from `column` on."""
     at = PANELS
     rows, tiles, images = args[at.rows], args[at.tiles], args[at.images]
     total, step = rows * tiles, compiled_odd_bytes(seen_rows(form, rows) * tiles)
     point = compiled_odd_bytes(total * images)
-    for x in range(form.points_x):
+    for x in range(columns):
         for block in range(count):
-            number = (first + block) * compiled_plane(form) + depth * form.points_x + x
+            number = (first + block) * compiled_plane(form) + column + x
             into = target + (x * count + block) * form.points_y * point
             for image in range(images):
                 source = args[at.source] + image * args[at.source_image] + number * step
@@ -179,16 +181,16 @@ def _plane(
 
 
 @inlined
-def _finished(form: Any, args: Any, sums: int) -> None:
-    """Sums of the task to rows, along y."""
+def finished(form: Any, args: Any, first: int, columns: int, sums: int) -> None:
+    """Sums of the task's columns, from column `first` on, to rows, along y."""
     at = PANELS
     rows, tiles, images = args[at.rows], args[at.tiles], args[at.images]
-    total, wide, depths = rows * tiles, form.points_x, args[at.depth1] - args[at.depth0]
+    total = rows * tiles
     point, behind = compiled_odd_bytes(total * images), compiled_odd_bytes(form.new_y * total)
     start = sums
     for block in range(args[at.block0], args[at.block1]):
-        for column in range(depths * wide):
-            number = block * compiled_plane(form) + args[at.depth0] * wide + column
+        for column in range(first, first + columns):
+            number = block * compiled_plane(form) + column
             for image in range(images):
                 target = args[at.target] + image * args[at.target_image] + number * behind
                 own = start + image * total * VECTOR_BYTES
@@ -218,7 +220,8 @@ def _panels(taps: Triple, exchanged: bool) -> Kernel:
             blocks = cover(min(args[at.inputs] - begin, together * LANES), LANES)
             for depth in range(depths):
                 into = points + depth * blocks * step
-                _seen_points(form, args, args[at.depth0] + depth, begin // LANES, blocks, into)
+                column = (args[at.depth0] + depth) * form.points_x
+                seen_points(form, args, column, form.points_x, begin // LANES, blocks, into)
             for pair in range(first, last, PAIR):
                 own = sums + (pair - first) * depths * step
                 if exchanged:
@@ -227,7 +230,7 @@ def _panels(taps: Triple, exchanged: bool) -> Kernel:
                     _added(form, exchanged, args, pair, begin, points, own, loose)
                 else:
                     _multiplied(form, exchanged, args, pair, begin, points, own, loose)
-        _finished(form, args, sums)
+        finished(form, args, args[at.depth0] * form.points_x, depths * form.points_x, sums)
 
     return winograd_panels
 

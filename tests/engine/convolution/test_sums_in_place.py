@@ -95,6 +95,15 @@ def test_equals_the_reference(size, by, output, staged):
     assert Part.SUM not in kinds
 
 
+@pytest.mark.parametrize("by", [("one",), ("two",), ("one", "two")])
+def test_shallow_images_equal_the_reference(by):
+    """As the first of the three, and as another one."""
+    net = network(CUBE, images=(104, 112))
+    found, expected, kinds, _ = outcome(net, (4, 3, 4), dict.fromkeys(by, "winograd"))
+    assert np.abs(found - expected).max() < 5e-5
+    assert Part.SUM not in kinds
+
+
 def test_a_norm_and_a_bias_come_after_the_sum():
     net = network(CUBE, norm=Norm("instance"))
     by = {"one": "winograd", "two": "winograd"}

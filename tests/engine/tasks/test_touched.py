@@ -96,11 +96,11 @@ def test_tasks_of_any_network(seed, conv):
     check(net, output, lambda model: arrays, loss="square", conv=conv, threads=1, **sizes)
 
 
-def padded(taps=(3, 3, 3)):
+def padded(taps=(3, 3, 3), images=(17, 18)):
     """A layer of many images between small ones, padded, by Winograd where it can be."""
     net = network(
-        [("x", "input", 1), ("a", "transfer", 17, {"function": "relu"}),
-         ("b", "transfer", 18, {"function": "elu"}), ("y", "transfer", 2)],
+        [("x", "input", 1), ("a", "transfer", images[0], {"function": "relu"}),
+         ("b", "transfer", images[1], {"function": "elu"}), ("y", "transfer", 2)],
         [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(*taps, padding="same")),
          ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
@@ -123,6 +123,13 @@ def padded(taps=(3, 3, 3)):
 def test_tasks_of_winograd_layers(taps, kernels, output):
     net, plan = padded(taps)
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
+    assert kernels <= found.keys()
+
+
+def test_tasks_of_shallow_layers():
+    net, plan = padded((3, 3, 3), (47, 50))
+    found = check(net, (3, 4, 2), lambda model: (*data(model), None), plan=plan, threads=1)
+    kernels = {"winograd_shallow", "winograd_shallow_exchanged", "winograd_shallow_sums"}
     assert kernels <= found.keys()
 
 

@@ -13,6 +13,7 @@ from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
+from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_products
 from znnpy.plan.algorithms.winograd_tiles import (
     POINTS,
     lattice_steps,
@@ -213,6 +214,8 @@ def costs(shape: ConvShape, tile: Triple | None) -> PartSeconds:
 def filter_bytes(shape: ConvShape) -> float:
     """Return the bytes of transformed filters that a forward pass makes beforehand; 0 if it makes them on the way."""
     changing = replace(shape, passes=PASSES)
+    if is_shallow(shape):
+        return 0.0
     return 0.0 if is_staged(changing) and makes_filters(changing) else points_bytes(shape)
 
 
@@ -223,6 +226,10 @@ def patch_seconds(shape: ConvShape, tile: Triple | None) -> float:
 
 def _forward_seconds(shape: ConvShape) -> float:
     """Return the seconds of the forward pass on one core."""
+    if is_shallow(shape):
+        tiles, (rows, columns) = shape.batch * shape.target[0], _blocks(shape)
+        planes = tiles * _share(flat_of(shape)) * (rows * PLANES_SECONDS + columns * IMAGES_SECONDS)
+        return planes + shallow_products(shape, shape.batch)
     return _staged_seconds(shape) if is_staged(shape) else _slabs_seconds(shape)
 
 
@@ -277,7 +284,8 @@ def _way_seconds(shape: ConvShape, tiles: float, lanes: int = LANES_COUNTED) -> 
 
 def _making_seconds(shape: ConvShape) -> float:
     """Return the seconds to transform filters for a pass that reads them."""
-    return 0.0 if is_staged(shape) and makes_filters(shape) else _changed_seconds(shape)
+    made = is_shallow(shape) or (is_staged(shape) and makes_filters(shape))
+    return 0.0 if made else _changed_seconds(shape)
 
 
 def _changed_seconds(shape: ConvShape) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from znnpy.network.types import Triple
+from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_sums
 from znnpy.plan.algorithms.winograd_tiles import (
     CUBE,
     between_planar,
@@ -53,6 +54,8 @@ THIN_BLOCKS = {2: 8, 1: 16}
 
 def gradient_costs(shape: ConvShape) -> float:
     """Return the seconds of the weight gradient on one core."""
+    if is_shallow(shape):
+        return sum(joint_seconds(flat_of(shape))[:2]) + shallow_sums(shape)
     if is_joint(shape) and not between_planar(shape):
         return sum(joint_seconds(shape))
     return weight_seconds(shape) + _taps_seconds(shape)

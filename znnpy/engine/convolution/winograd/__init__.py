@@ -19,6 +19,7 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName
 from znnpy.plan.algorithms.winograd import backward_shape
 from znnpy.plan.algorithms.winograd_gradients import is_joint
+from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_flops
 from znnpy.plan.algorithms.winograd_tiles import NEW, points_of_tile, tile_count
 
 # Of a line's transform: 2 for each of its coefficients. They decide no plan, only rates in reports.
@@ -47,18 +48,25 @@ def operations(
     shape, bands = (whole.band, len(whole.bands)) if layout.bands(edge) else (whole, 1)
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
-        filters = shape.inputs * shape.outputs * FILTER_FLOPS * sum(_lines(shape.size, 3))
         seen = backward_shape(shape) if which == "gradient" else shape
+        shallow = is_shallow(seen)
+        tiled = flat_of(seen) if shallow else seen
+        lines = sum(_lines(tiled.size, 3)) * shape.size[0] // tiled.size[0]
+        filters = shape.inputs * shape.outputs * FILTER_FLOPS * lines
         staged = which != "weight" and (
-            goes_staged(layout, seen) or spreads(layout, edge, seen, backward=which == "gradient")
+            shallow
+            or goes_staged(layout, seen)
+            or spreads(layout, edge, seen, backward=which == "gradient")
         )
         own = which == "weight" or on_the_way(layout, seen)
         made = task if own else task._replace(part=Part.FILTER_POINTS)
-        for part, flops in _tiles(seen, staged=staged).items():
+        for part, flops in _tiles(tiled, staged=staged).items():
             found[task._replace(part=part)] = flops * bands
+        if shallow:
+            found[task] += (shallow_flops(seen) - _products(tiled)) * bands
         found[made] = found.get(made, 0.0) + filters * bands
         if which == "weight" and layout.lanes(edge.source) > 1 and is_joint(shape):
-            points = shape.batch * tile_count(shape) * sum(_transforms(shape)) * bands
+            points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
     return found
@@ -75,11 +83,10 @@ def _transforms(shape: ConvShape) -> tuple[float, float]:
 
 def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
     """Return the operations of tiles by part: in stages, transforms along z and x are tasks of their own."""
-    tiles, points = shape.batch * tile_count(shape), points_of_tile(shape.size)
-    products = 2.0 * points * shape.inputs * shape.outputs
+    tiles, products = shape.batch * tile_count(shape), _products(shape)
     source, target = _transforms(shape)
     if not staged:
-        return {Part.WINOGRAD: tiles * (products + source + target)}
+        return {Part.WINOGRAD: products + tiles * (source + target)}
     # Of the source and the target the lines along the two axes that come after y.
     z, y, x = shape.size
     lines = _lines((y, z, x), NEW)
@@ -87,9 +94,15 @@ def _tiles(shape: ConvShape, *, staged: bool) -> dict[Part, float]:
     planes, images = len(others) / len(lines) * source, sum(others) / sum(lines) * target
     return {
         Part.TILES: tiles * planes,
-        Part.WINOGRAD: tiles * (products + source - planes + target - images),
+        Part.WINOGRAD: products + tiles * (source - planes + target - images),
         Part.INVERSE: tiles * images,
     }
+
+
+def _products(shape: ConvShape) -> float:
+    """Return the operations of the products of all tiles."""
+    points = points_of_tile(shape.size)
+    return 2.0 * shape.batch * tile_count(shape) * points * shape.inputs * shape.outputs
 
 
 def _lines(size: Triple, new: int) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Tensor, firsts
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.algorithms.winograd_tiles import lattice_steps, new_voxels
@@ -27,7 +26,6 @@ def pass_words(
     )
     before = outside if backward else unframed(build, edge)
     return {
-        "accumulate": int(not backward and adds(build.layout, edge)),
         "inputs": source.channels,
         "blocks": target.blocks,
         **size_words("source_size", source.shape),

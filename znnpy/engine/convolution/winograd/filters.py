@@ -20,6 +20,7 @@ from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
 from znnpy.plan import PASSES, ConvShape
 from znnpy.plan.algorithms.winograd import FILTER_RATE, backward_shape, is_staged, makes_filters
+from znnpy.plan.algorithms.winograd_shallow import is_shallow
 from znnpy.plan.algorithms.winograd_tiles import points_of_tile, tile_count
 from znnpy.plan.cost import LANES_COUNTED
 
@@ -47,7 +48,12 @@ def goes_staged(layout: Layout, shape: ConvShape) -> bool:
 
 
 def on_the_way(layout: Layout, shape: ConvShape) -> bool:
-    """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks."""
+    """Return whether a pass transforms its filters itself: where it costs less, and half the workers have tasks.
+
+    Of shallow images always.
+    """
+    if is_shallow(shape):
+        return True
     seen = _remade(shape, changing=layout.filters_pass)
     # Lean layouts have the memory that their plan has counted.
     lanes = LANES_COUNTED if layout.lean else LANES

@@ -15,6 +15,7 @@ from znnpy_kernels.winograd.gradient_points import (
     points_scratch_floats,
 )
 from znnpy_kernels.winograd.gradient_sums import WINOGRAD_GRADIENT_SUMS, sums_floats
+from znnpy_kernels.winograd.shallow_gradient import SUMS_FLOATS, winograd_shallow_sums
 
 from znnpy.engine.convolution.padding_taps import clear_unmet
 from znnpy.engine.convolution.ring_buffers import ring_slot
@@ -41,10 +42,12 @@ from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd_gradients import joint_panels, joint_ranges, joint_seconds
+from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow, shallow_sums
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import evenly
 
 POINTS = Use("points of tiles for weight gradients")
+SUMS_TASKS = 8  # of shallow images, at least: each has a gradient of megabytes
 
 
 class _Tiles(NamedTuple):
@@ -60,7 +63,8 @@ class _Tiles(NamedTuple):
 
 def emit_joint(step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape) -> None:
     """Declare the points of tiles of source and gradient, and their products, summed by a fixed tree over ranges."""
-    parameter, stages = build.parameters[edge.name], _Stages(step, build, edge, gradient, shape)
+    parameter, made = build.parameters[edge.name], _Shallow if is_shallow(shape) else _Stages
+    stages = made(step, build, edge, gradient, shape)
     leaves = build.partial_gradients(edge.name, len(stages.ranges))
     for number, leaf in enumerate(leaves):
         stages.emit(number, leaf)
@@ -165,17 +169,22 @@ class _Stages:
             return first, last
         return first, min(self.source.extent, last + (self.size[cut] - 1) * self.dilation[cut])
 
+    def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
+        """Return the kernel of sums of so many channels, floats of its scratch, and its own argument words."""
+        return WINOGRAD_GRADIENT_SUMS[self.size], sums_floats(self.size, inputs, outputs), {}
+
     def _emit_sums(self, tiles: int, points: Buffer, leaf: Buffer, seconds: float) -> None:
         step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
         for panel in self.panels:
             pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
             # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
             inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
-            outputs = self.gradient.lanes * len(panel.targets)
+            kernel, floats, words = self._kernel(inputs, self.gradient.lanes * len(panel.targets))
             self.step.add(
-                WINOGRAD_GRADIENT_SUMS[self.size],
+                kernel,
                 {
-                    **self.build.worker_scratch(sums_floats(self.size, inputs, outputs)),
+                    **words,
+                    **self.build.worker_scratch(floats),
                     "source": points.address + panel.sources.start * step,
                     "gradient": points.address + (behind + panel.targets.start) * step,
                     "tiles": tiles,
@@ -191,6 +200,27 @@ class _Stages:
                 ],
                 writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
             )
+
+
+class _Shallow(_Stages):
+    """Of shallow images: their planes are tiles, and sums are of taps along z, too."""
+
+    def __init__(
+        self, step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape
+    ) -> None:
+        self.sums = shallow_sums(shape)
+        flat = flat_edge(edge, build.layout.padding(edge))
+        super().__init__(step, build, flat, gradient, flat_of(shape))
+        self.seconds = *self.seconds[:2], self.sums
+
+    def _panels(self) -> list[Panel]:
+        pieces, blocks = self.parameter.pieces, self.source.blocks
+        pairs = len(pieces) // blocks
+        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, len(self.ranges)))
+        return panels_of(pieces, blocks, *shared_panels((1, pairs), blocks, pairs, wanted))
+
+    def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
+        return winograd_shallow_sums, SUMS_FLOATS, {"planes": self.gradient.shape[0]}
 
 
 def _ranges(

@@ -21,6 +21,7 @@ from znnpy.engine.convolution.winograd.arguments import (
 )
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
+from znnpy.engine.memory.tensor_aliases import adds
 from znnpy.engine.memory.tensors import Planes, Tensor, firsts
 from znnpy.engine.tasks.bias_gradients import sum_bias, sum_planar_bias
 from znnpy.engine.tasks.fusion import function_reads, function_words
@@ -34,7 +35,8 @@ from znnpy.plan import ConvShape
 class Ends:
     """A forward pass of an edge, or its data gradient, for which source and target are exchanged.
 
-    `shape`: as if it were a forward pass; `node`: whose function and bias go with it, or their gradients.
+    `shape`: as if it were a forward pass; `node`: whose function and bias go with it, or their gradients. `layer`: the
+    edge itself where `edge` is another one, which has its tiles.
     """
 
     build: Build
@@ -44,6 +46,7 @@ class Ends:
     shape: ConvShape
     node: Node | None
     backward: bool
+    layer: Edge | None = None
 
     @property
     def dilation(self) -> Triple:
@@ -62,7 +65,9 @@ class Ends:
     @cached_property
     def words(self) -> Mapping[str, int]:
         """Argument words that all its tasks have."""
-        return pass_words(self.build, self.edge, self.source, self.target, backward=self.backward)
+        words = pass_words(self.build, self.edge, self.source, self.target, backward=self.backward)
+        added = not self.backward and adds(self.build.layout, self.layer or self.edge)
+        return {**words, "accumulate": int(added)}
 
     def seen(self, planes: Planes) -> Planes:
         """Return the planes of the source that planes of the target see, or the rows of them that rows see."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
@@ -28,6 +29,7 @@ from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges
 
@@ -65,13 +67,23 @@ def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvSh
 
 
 def _emit(step: Step, ends: Ends) -> None:
-    # Both ways give the same values; where sums for biases are left behind, sizes alone decide.
     layout = ends.build.layout
+    if is_shallow(ends.shape):
+        emit_staged(step, _flat(ends))
+        return
+    # Both ways give the same values; where sums for biases are left behind, sizes alone decide.
     staged = goes_staged(layout, ends.shape)
     if staged or spreads(layout, ends.edge, ends.shape, backward=ends.backward):
         emit_staged(step, ends)
     else:
         _emit_slabs(step, ends, made(step, ends.build, ends.edge, backward=ends.backward))
+
+
+def _flat(ends: Ends) -> Ends:
+    """Return a pass of a shallow layer as one of its planes, one by one, whose filters are yet those of all."""
+    edge = flat_edge(ends.edge, ends.build.layout.padding(ends.edge))
+    source = ends.source if ends.backward else ends.build.seen(edge)
+    return replace(ends, edge=edge, source=source, shape=flat_of(ends.shape), layer=ends.edge)
 
 
 LEAST_ROWS = 2

@@ -12,6 +12,8 @@ from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.panel_filters import PAIR
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
+from znnpy_kernels.winograd.products import odd_bytes
+from znnpy_kernels.winograd.shallow import SHALLOW, shallow_floats
 from znnpy_kernels.winograd.stages import COLUMNS_OF, columns_floats
 
 from znnpy.engine.convolution.winograd.operands import Ends
@@ -26,6 +28,8 @@ TOGETHER = 16 // LANES
 
 Of 16 lanes: 320 -> 320 channels on 8^3 take 9.3 ms with one block and 11.2 with two.
 """
+SHALLOW_BYTES = 1 << 16
+"""Of sums of a task of shallow images, about."""
 AGAIN = 0.04
 """What each part of a task's outputs takes again, as a share of all of them: its tiles' transform along y."""
 
@@ -103,16 +107,7 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
         step.add(
             PANELS_OF[ends.edge.size, ends.backward],
             {
-                "source": waiting.before.address,
-                "source_image": 4 * source.blocks * waiting.floats[0],
-                "target": waiting.behind.address,
-                "target_image": 4 * target.blocks * waiting.floats[1],
-                "images": waiting.images,
-                "tiles": waiting.tiles,
-                "rows": waiting.rows,
-                "inputs": source.channels,
-                "outputs": target.channels,
-                "filters": parameter.values,
+                **_panel_words(ends, waiting),
                 "depth0": low,
                 "depth1": high,
                 "block0": block0,
@@ -134,3 +129,53 @@ def emit_panels(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: 
                 )
             ],
         )
+
+
+def emit_shallow(step: Step, ends: Ends, waiting: Waiting, seconds: float, sets: int) -> None:
+    """Declare the tasks for one of so many sets of shallow images, with filters as they lie."""
+    target, grain, tiles = ends.target, ends.build.layout.grain, waiting.images * waiting.tiles
+    parameter, pairs = ends.build.parameters[ends.edge.name], -(-target.blocks // PAIR)
+    columns = int(plane(FORMS[ends.edge.size]))
+    # As many outputs as have their sums in an L2 cache: tasks transform the same tiles along y.
+    sums = PAIR * columns * FORMS[ends.edge.size].points_y * odd_bytes(tiles)
+    panels = -(-pairs // max(1, SHALLOW_BYTES // sums))
+    work, pieces = seconds * sets, panels * sets
+    wanted = panels * max(grain.shares(work, pieces), grain.rounds(work, pieces, AGAIN))
+    cut = evenly(pairs, min(pairs, wanted))
+    parts = evenly(columns, min(columns, -(-wanted // len(cut))))
+    for (low, high), (first, last) in product(parts, cut):
+        block0, block1 = PAIR * first, min(target.blocks, PAIR * last)
+        step.add(
+            SHALLOW[ends.backward],
+            {
+                **_panel_words(ends, waiting),
+                "depth0": low,
+                "depth1": high,
+                "block0": block0,
+                "block1": block1,
+                "together": 1,
+                **ends.build.worker_scratch(shallow_floats(high - low, block1 - block0, tiles)),
+            },
+            what=ends.task(Part.WINOGRAD),
+            cost=seconds * (high - low) / columns * (block1 - block0) / target.blocks,
+            divides=True,
+            reads=[waiting.before.region(), parameter.values_region()],
+            writes=[waiting.behind.region(low, high, strand=block0 if len(cut) > 1 else -1)],
+        )
+
+
+def _panel_words(ends: Ends, waiting: Waiting) -> dict[str, int]:
+    """Return the argument words that all tasks of a set have whose filters lie as they do."""
+    source, target = ends.source, ends.target
+    return {
+        "source": waiting.before.address,
+        "source_image": 4 * source.blocks * waiting.floats[0],
+        "target": waiting.behind.address,
+        "target_image": 4 * target.blocks * waiting.floats[1],
+        "images": waiting.images,
+        "tiles": waiting.tiles,
+        "rows": waiting.rows,
+        "inputs": source.channels,
+        "outputs": target.channels,
+        "filters": ends.build.parameters[ends.edge.name].values,
+    }

@@ -15,13 +15,19 @@ from znnpy.engine.convolution.ring_buffers import ring_slot
 from znnpy.engine.convolution.winograd.arguments import begin_inside, place_words
 from znnpy.engine.convolution.winograd.filters import SET_TILES, made, on_the_way
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
-from znnpy.engine.convolution.winograd.products import Waiting, emit_columns, emit_panels
+from znnpy.engine.convolution.winograd.products import (
+    Waiting,
+    emit_columns,
+    emit_panels,
+    emit_shallow,
+)
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Part
 from znnpy.network.types import Triple
 from znnpy.plan.algorithms.winograd import group_tiles, stage_seconds
+from znnpy.plan.algorithms.winograd_shallow import shallow_products
 from znnpy.plan.algorithms.winograd_tiles import NEW, new_voxels, tile_layers
 from znnpy.plan.partition import evenly
 from znnpy.plan.tiles import lattices
@@ -63,7 +69,7 @@ class _Group(NamedTuple):
 def emit_staged(step: Step, ends: Ends) -> None:
     """Declare all tasks of a pass."""
     points = None
-    if not on_the_way(ends.build.layout, ends.shape):
+    if not (ends.layer or on_the_way(ends.build.layout, ends.shape)):
         points = made(step, ends.build, ends.edge, backward=ends.backward)
     stages = _Stages(step, ends, list(_groups(ends)), points)
     for number, members in enumerate(stages.sets):
@@ -114,7 +120,10 @@ class _Stages:
         floats = group.floats(seen=True), group.floats(seen=False)
         lone = _lone(self.ends, group)
         waiting = Waiting(before, behind, images, group.tiles, group.rows, lone, floats)
-        if self.points:
+        if self.ends.layer:
+            products = shallow_products(self.ends.shape, images)
+            emit_shallow(self.step, self.ends, waiting, products, len(self.sets))
+        elif self.points:
             emit_columns(self.step, self.ends, waiting, self.points, products, len(self.sets))
         else:
             emit_panels(self.step, self.ends, waiting, products, len(self.sets))
