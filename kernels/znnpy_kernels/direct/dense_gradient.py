@@ -4,7 +4,8 @@
 
 A vector of inputs is a block of channels at one tap. Its filters are exchanged into a worker's scratch, [output][lane],
 just before all samples multiply them: no exchanged copy of all filters is written, and read again, at each update. Two
-vectors are done at once. Sums have the order of `direct.forward` with exchanged filters: by output.
+vectors are done at once, and as many outputs as the L1 cache holds filters of, beside what these are multiplied with.
+Sums have the order of `direct.forward` with exchanged filters: by output.
 
 Argument words. Addresses in bytes; steps in floats; all else counts.
 
@@ -14,7 +15,7 @@ Argument words. Addresses in bytes; steps in floats; all else counts.
     target, target_block        first sample, block and tap; step from block to block. [sample][tap][lane] in a block
     samples, outputs, inputs, taps  real counts
     vector0, vector1            vectors of this task, block * taps + tap
-    scratch, scratch_worker     64-byte aligned; worker w owns `scratch_floats(outputs)` floats from w * scratch_worker
+    scratch, scratch_worker     64-byte aligned; worker w owns SCRATCH floats from w * scratch_worker
 
 Nothing but the target's vectors is written. Tasks on different vectors may run concurrently.
 """
@@ -44,6 +45,7 @@ from znnpy_kernels.simd.codegen import (
     moved,
     prefetch,
     store_vector,
+    when,
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
@@ -51,16 +53,13 @@ from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load, store
 
 TOGETHER = 2  # vectors of inputs: each float of the gradient is broadcast once for both
+SCRATCH = 1 << 12
+"""Floats of exchanged filters at once: half of an L1 cache of 32 KiB."""
 LINE = 64  # bytes of a cache line
 AT = words(
     "gradient gradient_block filters target target_block samples outputs inputs taps vector0 vector1 scratch "
     "scratch_worker"
 )
-
-
-def scratch_floats(outputs: int) -> int:
-    """Return the floats of scratch that each worker needs."""
-    return TOGETHER * LANES * outputs
 
 
 @intrinsic
@@ -91,16 +90,17 @@ def _products(
     target: Any,
     second: Any,
     step: Any,
+    accumulate: Any,
     samples: Any,
 ) -> tuple[Signature, Any]:
     """Write up to POSITIONS samples of one or two vectors, at `target` and `second`; `step`: from sample to sample.
 
-    `filters`: [output][vector][lane].
+    `filters`: [output][vector][lane]; `accumulate`: 1 adds to what stands there, 0 overwrites.
     """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, count = builder, vectors.literal_value
-        _, filters, gradient, gradient_block, outputs, target, second, step, samples = args
+        _, filters, gradient, gradient_block, outputs, target, second, step, more, samples = args
         starts = [float_pointer(b, it) for it in (target, second)[:count]]
         begin = [float_pointer(b, gradient), float_pointer(b, filters)]
         blocks = b.sdiv(outputs, word(LANES))
@@ -118,35 +118,41 @@ def _products(
                 following = moved(b, carried[0], gradient_block)
                 return [following, *counted_loop(b, word(LANES), carried, output)[1:]]
 
-            sums = [*begin, *[ZERO_VECTOR] * (together * count)]
-            sums = counted_loop(b, blocks, sums, block, maybe_empty=True)
+            places = [
+                moved(b, start, b.mul(step, word(t))) for t in range(together) for start in starts
+            ]
+            sums = when(
+                b,
+                b.icmp_signed("!=", more, word(0)),
+                [ZERO_VECTOR] * len(places),
+                lambda: [load_vector(b, place) for place in places],
+            )
+            sums = counted_loop(b, blocks, [*begin, *sums], block, maybe_empty=True)
             sums = counted_loop(b, rest, sums, output, maybe_empty=True)[2:]
-            for t in range(together):
-                along = b.mul(step, word(t))
-                for j, start in enumerate(starts):
-                    store_vector(b, sums[t * count + j], moved(b, start, along))
+            for total, place in zip(sums, places, strict=True):
+                store_vector(b, total, place)
 
         by_count(b, samples, range(1, POSITIONS[count - 1] + 1), emit)
         return context.get_dummy_value()
 
-    return types.void(vectors, *[types.int64] * 8), codegen
+    return types.void(vectors, *[types.int64] * 9), codegen
 
 
 @inlined
-def _exchange(args: Any, vector: int, target: int, step: int, ahead: int) -> None:
-    """Write the filters of a vector of inputs, [output][lane] `step` bytes apart; ask for those `ahead` bytes on."""
+def _exchange(args: Any, vector: int, vectors: int, low: int, high: int, target: int) -> None:
+    """Write a vector's filters of blocks low..high of outputs, [output][vector][lane]; ask for the next vectors'."""
     outputs, inputs, taps = args[AT.outputs], args[AT.inputs], args[AT.taps]
-    block = vector // taps
+    step, block = VECTOR_BYTES * vectors, vector // taps
     tap, held = vector - block * taps, min(LANES, inputs - block * LANES)
     blocks, border = cover(outputs, LANES), scratch_tile()
-    for number in range(blocks):
+    for number in range(low, high):
         group = number // 2
         width = LANES * min(2, blocks - 2 * group)
         start = group * 2 * LANES * inputs * taps + (block * LANES * taps + tap * held) * width
         source = args[AT.filters] + 4 * (start + (number - 2 * group) * LANES)
-        here, left = target + step * LANES * number, min(LANES, outputs - number * LANES)
+        here, left = target + step * LANES * (number - low), min(LANES, outputs - number * LANES)
         if number == 2 * group:
-            _ask(source + ahead * width, held * width // 16)
+            _ask(source + 4 * vectors * held * width, 4 * held * width // LINE)
         if left == LANES and held == LANES:
             transpose_tile(source, 4 * width, here, step)
         else:
@@ -166,18 +172,12 @@ def _target(args: Any, vector: int) -> int:
 
 
 @inlined
-def _panel(vectors: int, args: Any, vector: int, scratch: int) -> None:
-    """Compute one or two vectors of inputs of all samples."""
-    for own in range(vectors):
-        _exchange(
-            args,
-            vector + own,
-            scratch + VECTOR_BYTES * own,
-            VECTOR_BYTES * vectors,
-            4 * vectors * LANES,
-        )
+def _multiply(vectors: int, args: Any, vector: int, low: int, high: int, scratch: int) -> None:
+    """Add the products of blocks low..high of outputs, for all samples; the first ones overwrite the target."""
     step, samples = args[AT.taps] * LANES, args[AT.samples]
     first, second = _target(args, vector), _target(args, vector + vectors - 1)
+    gradient = args[AT.gradient] + 4 * low * args[AT.gradient_block]
+    outputs = min(high * LANES, args[AT.outputs]) - low * LANES
     parts, sample = cover(samples, POSITIONS[vectors - 1]), 0
     for part in range(parts):
         count = 1  # the rest divided by the remaining parts, rounded up
@@ -186,15 +186,27 @@ def _panel(vectors: int, args: Any, vector: int, scratch: int) -> None:
         _products(
             vectors,
             scratch,
-            args[AT.gradient] + VECTOR_BYTES * sample,
+            gradient + VECTOR_BYTES * sample,
             args[AT.gradient_block],
-            args[AT.outputs],
+            outputs,
             first + 4 * step * sample,
             second + 4 * step * sample,
             step,
+            low,
             count,
         )
         sample += count
+
+
+@inlined
+def _panel(vectors: int, args: Any, vector: int, scratch: int) -> None:
+    """Compute one or two vectors of inputs of all samples."""
+    blocks, most = cover(args[AT.outputs], LANES), SCRATCH // (vectors * LANES * LANES)
+    for low in range(0, blocks, most):
+        high = min(blocks, low + most)
+        for own in range(vectors):
+            _exchange(args, vector + own, vectors, low, high, scratch + VECTOR_BYTES * own)
+        _multiply(vectors, args, vector, low, high, scratch)
 
 
 @kernel(AT)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from direct_cases import random_values
-from znnpy_kernels.direct.dense_gradient import dense_gradient, scratch_floats
+from znnpy_kernels.direct.dense_gradient import SCRATCH, dense_gradient
 from znnpy_kernels.direct.packed_filters import pack_filters
 from znnpy_kernels.simd.lanes import LANES
 
@@ -31,7 +31,7 @@ def test_vectors_in_any_ranges(inputs, outputs, taps, samples, cut):
     gradient[:outputs] = given.T
     gradient = np.ascontiguousarray(gradient.reshape(-1, LANES, samples).transpose(0, 2, 1))
     target = np.full((blocks_of(inputs), samples, taps, LANES), np.nan, np.float32)
-    scratch, worker = np.full((2, scratch_floats(outputs)), np.nan, np.float32), 1
+    scratch, worker = np.full((2, SCRATCH), np.nan, np.float32), 1
     vectors = blocks_of(inputs) * taps
     done = 0
     for first in range(0, vectors, cut):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from znnpy_kernels.direct.dense_gradient import TOGETHER, dense_gradient, scratch_floats
+from znnpy_kernels.direct.dense_gradient import SCRATCH, TOGETHER, dense_gradient
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensors import is_dense
@@ -59,7 +59,7 @@ def data_gradient(step: Step, build: Build, edge: Edge) -> None:
                 "taps": taps,
                 "vector0": first,
                 "vector1": last,
-                **build.worker_scratch(scratch_floats(gradient.channels)),
+                **build.worker_scratch(SCRATCH),
             },
             what=Identity(edge.name, Pass.BACKWARD, Part.DIRECT),
             cost=seconds * (last - first) / vectors,
