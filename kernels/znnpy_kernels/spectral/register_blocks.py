@@ -1,9 +1,10 @@
 """Register blocks of complex products: sums of some rows times one or two complex vectors.
 
 A complex vector is LANES real parts, then LANES imaginary parts. Each term loads the vectors,
-broadcasts real and imaginary part of one number a row, and multiplies and adds three times a pair, in place of
-four (Gauss): with p = sum of (a + b) c, (a + bi) (c + di) adds up to p - sum of b (c + d) and
+broadcasts real and imaginary part of one number a row, and multiplies and adds. Of 32 registers three times a pair, in
+place of four (Gauss): with p = sum of (a + b) c, (a + bi) (c + di) adds up to p - sum of b (c + d) and
 p - sum of a (c - d). Sums of two parts are rounded once more; cores that add beside their multiply-adds lose no time.
+16 registers hold nine such sums: what is done beside multiply-adds takes longer than a fourth one, with twelve sums.
 
 Spectra stream from memory, so a block asks for what the next ones need: every CHUNK terms for a few
 cache lines of three streams. Asking for all at once would fill the buffers that the loads of the
@@ -42,12 +43,12 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
 GAUSS = REGISTERS == 32
-"""Whether a product takes three multiplications: of 16 registers nine sums of three hide less than twelve of two."""
+"""Whether a product takes three multiplications, not four."""
 SUMS = 3 if GAUSS else 2  # registers of a complex sum
 # Complex vectors of a register block: two where registers hold their factors beside the sums.
 VECTORS = 2 if REGISTERS == 32 else 1
-# Rows of a register block with one and with two vectors: 24 or 18 sums of 32 registers, 9 of 16. What is left holds
-# three factors a vector, and what a row multiplies them with.
+# Rows of a register block with one and with two vectors: 24 or 18 sums of 32 registers, 12 of 16. What is left holds
+# the factors of each vector, and what a row multiplies them with.
 ROWS: tuple[int, int] = (8, 3) if REGISTERS == 32 else (6, 2)
 PAIR = 2 * LANES  # floats of a complex vector
 # A power of two, as chunks are counted by a shift; a divisor of LANES, so that a block of channels ends with a
