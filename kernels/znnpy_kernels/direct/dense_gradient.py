@@ -164,7 +164,7 @@ def _exchange(args: Any, vector: int, vectors: int, low: int, high: int, target:
 
 
 @inlined
-def _target(args: Any, vector: int) -> int:
+def _target(args: Any, vector: int) -> Any:
     """Return where the first sample's vector goes."""
     block = vector // args[AT.taps]
     tap = vector - block * args[AT.taps]
