@@ -164,6 +164,9 @@ class Given:
 
 def learning_rate_of(given: Any) -> float:
     """Return a finite number of at least 0 as a float; ZnnpyError for anything else."""
+    # As nearly all are: this is asked before each update.
+    if type(given) is float and 0 <= given <= LARGEST:
+        return given
     plain = of_python(given)
     # `type`, not isinstance: a bool is an int. The comparison is false for NaN, and LARGEST rules
     # out infinity and whole numbers that no float holds.

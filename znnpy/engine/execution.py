@@ -179,10 +179,12 @@ class Graphs:
         """Return how many steps of this parity have started."""
         return self._executors[name].released(parity) if name in self._executors else 0
 
-    def finish(self, name: str, parity: int) -> None:
-        """Wait until the last released step of this parity is complete."""
+    def finish(self, name: str, parity: int, *, loss: bool = True) -> None:
+        """Wait until the last released step of this parity is complete, and its loss known unless that is left out."""
+        if name not in self._executors:
+            return
         self._wait(name, parity, last_group(parity))
-        if name not in ("forward", "derive"):
+        if loss and name not in ("forward", "derive"):
             self.wait_for_loss(name, parity)
 
     def wait_for_loss(self, name: str, parity: int) -> None:

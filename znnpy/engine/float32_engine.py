@@ -158,8 +158,10 @@ class SingleEngine:
         """
         # Even and odd updates alternate: one is staged while the other runs, so at most STEPS are
         # in flight.
-        ticket, parity = self._submitted, self._submitted % STEPS
-        self._graphs.finish("update", parity)
+        ticket = self._submitted
+        parity = ticket % STEPS
+        # Of what was read the loss is known.
+        self._graphs.finish("update", parity, loss=ticket - STEPS not in self._results)
         for name in ("forward", "gradients"):
             # An interrupt may have left their tasks running, which read the first update's inputs.
             self._graphs.finish(name, 0)

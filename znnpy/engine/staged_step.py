@@ -110,6 +110,8 @@ class StagedStep:
 
     def results(self, microbatches: int) -> Pairs:
         """Return loss and error by output, summed over the first microbatches."""
+        if microbatches == 1:
+            return self._parts[0].read()
         return _added([part.read() for part in self._parts[:microbatches]])
 
     def _each(self, arrays: ByName) -> Sequence[ByName]:
@@ -137,8 +139,9 @@ class _Part:
         self.targets = {name: _Room(arena, it) for name, it in own.targets.items()}
         self.weights = {name: _Room(arena, it) for name, it in own.weights.items()}
         self.outputs = {name: arena.view(it, (1,), "i8") for name, it in own.outputs.items()}
+        # Views of memory, whose items are numbers of Python.
         self._results = {
-            name: arena.view(it.address, (2,), "f8") for name, it in own.results.items()
+            name: arena.view(it.address, (2,), "f8").data for name, it in own.results.items()
         }
 
     def stage(self, inputs: ByName, *, borrow: bool) -> None:
@@ -160,7 +163,7 @@ class _Part:
 
     def read(self) -> Pairs:
         """Return loss and error by output."""
-        return {name: (float(pair[0]), float(pair[1])) for name, pair in self._results.items()}
+        return {name: (pair[0], pair[1]) for name, pair in self._results.items()}
 
 
 class _Packed:

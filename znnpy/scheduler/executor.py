@@ -69,6 +69,8 @@ class Executor(Closing):
         # Now, so that no worker compiles while others wait, and Ctrl-C in `release` finds nothing to compile.
         for function in (native.work, native.release, native.wait, native.stop, native.prepare):
             function.compile()
+        # Looked up once: callers come between updates, when Python runs from cold caches.
+        self._release, self._wait = native.release.compile(), native.wait.compile()
         self._start()
         # Weakly, or no executor that was forgotten could be freed before the exit.
         _open_executors.add(self)
@@ -87,7 +89,7 @@ class Executor(Closing):
             # Made at the first release of a phase, under the lock: two threads must not count in two of them.
             if (releases := self._releases.get(phase)) is None:
                 releases = self._releases.setdefault(phase, Releases())
-            releases.call(native.release.compile(), self._running().address, phase)
+            releases.call(self._release, self._running().address, phase)
 
     def released(self, phase: int) -> int:
         """Return how often the phase was released since the start or the last reset, even after an interrupt."""
@@ -105,7 +107,7 @@ class Executor(Closing):
             block = self._running()
             budget = SLICE_NS if limit is None else limit - time.monotonic_ns()
             # In slices: no signal handler of Python runs while the thread is in compiled code.
-            outcome = native.wait(block.address, group, count, max(0, min(SLICE_NS, budget)))
+            outcome = self._wait(block.address, group, count, max(0, min(SLICE_NS, budget)))
             if outcome == native.REACHED:
                 return True
             if outcome == native.FAILED:

@@ -292,6 +292,10 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
     inner = args[AT.taps_x] if planar else args[AT.channels]
     inner_step = args[AT.tap_x] if planar else 1
     taps_x = 1 if planar else args[AT.taps_x]
+    # Channels of taps that lie one behind the other, as packed rows do: parts need not end where a block does, so that
+    # they fill the registers.
+    if not planar and args[AT.tap_x] == inner:
+        inner, taps_x = inner * taps_x, 1
     parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
     row_bytes = 4 * outputs * LANES
     tap_z, tap_y = 0, args[AT.tap_row0]  # by steps: a division by a variable might raise

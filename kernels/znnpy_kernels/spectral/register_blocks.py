@@ -1,9 +1,10 @@
 """Register blocks of complex products: sums of some rows times one or two complex vectors.
 
 A complex vector is LANES real parts, then LANES imaginary parts. Each term loads the vectors,
-broadcasts real and imaginary part of one number a row, and multiplies and adds three times a pair, in place of
-four (Gauss): with p = sum of (a + b) c, (a + bi) (c + di) adds up to p - sum of b (c + d) and
+broadcasts real and imaginary part of one number a row, and multiplies and adds. Of 32 registers three times a pair, in
+place of four (Gauss): with p = sum of (a + b) c, (a + bi) (c + di) adds up to p - sum of b (c + d) and
 p - sum of a (c - d). Sums of two parts are rounded once more; cores that add beside their multiply-adds lose no time.
+16 registers hold nine such sums: what is done beside multiply-adds takes longer than a fourth one, with twelve sums.
 
 Spectra stream from memory, so a block asks for what the next ones need: every CHUNK terms for a few
 cache lines of three streams. Asking for all at once would fill the buffers that the loads of the
@@ -41,12 +42,14 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS
 
-SUMS = 3  # registers of a complex sum
+GAUSS = REGISTERS == 32
+"""Whether a product takes three multiplications, not four."""
+SUMS = 3 if GAUSS else 2  # registers of a complex sum
 # Complex vectors of a register block: two where registers hold their factors beside the sums.
 VECTORS = 2 if REGISTERS == 32 else 1
-# Rows of a register block with one and with two vectors: 24 or 18 sums of 32 registers, 9 of 16. What is left holds
-# three factors a vector, and what a row multiplies them with.
-ROWS: tuple[int, int] = (8, 3) if REGISTERS == 32 else (3, 1)
+# Rows of a register block with one and with two vectors: 24 or 18 sums of 32 registers, 12 of 16. What is left holds
+# the factors of each vector, and what a row multiplies them with.
+ROWS: tuple[int, int] = (8, 3) if REGISTERS == 32 else (6, 2)
 PAIR = 2 * LANES  # floats of a complex vector
 # A power of two, as chunks are counted by a shift; a divisor of LANES, so that a block of channels ends with a
 # chunk.
@@ -79,34 +82,64 @@ class _Block:
             for vector in range(self.vectors)
             for part in (0, self.target_parts)
         ]
-        # Negated, as the sums that begin with it are subtracted.
         before = when(
             b,
             b.icmp_signed("!=", self.accumulate, word(0)),
             # Zeros unless it adds: one body for both, the choice is made once a block.
             [ZERO_VECTOR] * len(targets),
-            lambda: [b.fneg(load_vector(b, target)) for target in targets],
+            lambda: [load_vector(b, target) for target in targets],
         )
-        begun: list[Value] = []
+        ahead, sums = self._sums(self._begun(before))
+        values = self._values(sums)
+        if self.conjugate:
+            # Gradients of filters have zeros in the lanes beyond the channels, as transforms back read whole vectors.
+            inside = first_lanes(b, self.lanes)
+            for index in self._last(len(values)):
+                values[index] = b.select(inside, values[index], ZERO_VECTOR)
+            self._store(values, targets)
+            return ahead
+        # With masks only where a vector is not whole: AVX2 takes some ten times as long for such stores.
+        with b.if_else(b.icmp_signed(">=", self.lanes, word(LANES))) as (whole, cut):
+            with whole:
+                self._store(values, targets)
+            with cut:
+                self._store(values, targets, self._last(len(values)))
+        return ahead
+
+    def _begun(self, before: Sequence[Value]) -> list[Value]:
+        """Return the sums to begin with, of real and imaginary parts that are there."""
+        if not GAUSS:
+            return list(before)
+        # Negated, as the sums that begin with it are subtracted.
+        b, begun = self.builder, list[Value]()
         for real, imaginary in zip(before[::2], before[1::2], strict=True):
-            begun += [ZERO_VECTOR, imaginary, real]
-        ahead, sums = self._sums(begun)
-        values: list[Value] = []
+            begun += [ZERO_VECTOR, b.fneg(imaginary), b.fneg(real)]
+        return begun
+
+    def _values(self, sums: Sequence[Value]) -> list[Value]:
+        """Return real and imaginary parts of the sums."""
+        if not GAUSS:
+            return list(sums)
+        b, values = self.builder, list[Value]()
         for shared, imaginary, real in zip(sums[::3], sums[1::3], sums[2::3], strict=True):
             values += [b.fsub(shared, real), b.fsub(shared, imaginary)]
-        inside = first_lanes(b, self.lanes)
+        return values
+
+    def _last(self, parts: int) -> list[int]:
+        """Return which of real and imaginary parts are of the last vector of a row: all others are whole."""
+        return [part for part in range(parts) if part // 2 % self.vectors + 1 == self.vectors]
+
+    def _store(
+        self, values: Sequence[Value], targets: Sequence[Value], cut: Sequence[int] = ()
+    ) -> None:
+        """Store values; of those that are `cut` the lanes beyond are left alone: in packed tiles the next tile's."""
+        b = self.builder
+        inside = first_lanes(b, self.lanes) if cut else None
         for index, (value, target) in enumerate(zip(values, targets, strict=True)):
-            # All but the last vector of a row are whole.
-            if index // 2 % self.vectors + 1 < self.vectors:
-                store_vector(b, value, target)
-            # Gradients of filters have zeros in the lanes beyond the channels, as transforms back read whole
-            # vectors.
-            elif self.conjugate:
-                store_vector(b, b.select(inside, value, ZERO_VECTOR), target)
-            else:
-                # Products leave the lanes beyond alone: in packed tiles these belong to the next tile.
+            if index in cut:
                 store_masked(b, value, target, inside)
-        return ahead
+            else:
+                store_vector(b, value, target)
 
     def _target(self, row: int, vector: int) -> Value:
         b = self.builder
@@ -165,7 +198,7 @@ class _Block:
         b = self.builder
         scalars, vector, *sums = carried
         starts = [moved(b, vector, b.mul(self.vector_step, word(j))) for j in range(self.vectors)]
-        triples = [self._triple(start) for start in starts]
+        factors = [self._factors(start) for start in starts]
         new: list[Value] = []
         others = moved(b, scalars, self.scalar_parts)
         # The three sums of each row and vector lie side by side in the list.
@@ -173,19 +206,36 @@ class _Block:
             along = b.mul(self.row, word(row))
             real = load_broadcast(b, moved(b, scalars, along))
             imaginary = load_broadcast(b, moved(b, others, along))
-            factors = (add(b, real, imaginary), real, imaginary)
-            for triple in triples:
-                old = sums[len(new) : len(new) + SUMS]
-                new += map(multiply_add, [b] * SUMS, triple, factors, old)
+            for own in factors:
+                new += self._added(own, real, imaginary, sums[len(new) : len(new) + SUMS])
         return [moved(b, scalars, self.turn), moved(b, vector, self.vector_turn), *new]
 
-    def _triple(self, start: Value) -> tuple[Value, Value, Value]:
-        """What a vector's sums multiply: c, c - d and c + d; of its conjugate with d negated."""
+    def _factors(self, start: Value) -> tuple[Value, ...]:
+        """What a vector's sums multiply: c, c - d and c + d, or c and d; of its conjugate with d negated."""
         b = self.builder
         real = load_vector(b, start)
         imaginary = load_vector(b, moved(b, start, self.vector_parts))
+        if not GAUSS:
+            return real, imaginary
         less, more = b.fsub(real, imaginary), add(b, real, imaginary)
         return (real, more, less) if self.conjugate else (real, less, more)
+
+    def _added(
+        self, own: Sequence[Value], real: Value, imaginary: Value, sums: Sequence[Value]
+    ) -> list[Value]:
+        """Return the sums of a row and vector after one term."""
+        b = self.builder
+        if GAUSS:
+            scalars = (add(b, real, imaginary), real, imaginary)
+            return list(map(multiply_add, [b] * SUMS, own, scalars, sums))
+        c, d = own
+        negated = b.fneg(d)
+        one, other = (negated, d) if self.conjugate else (d, negated)
+        first = multiply_add(b, real, c, sums[0]), multiply_add(b, real, one, sums[1])
+        return [
+            multiply_add(b, imaginary, other, first[0]),
+            multiply_add(b, imaginary, c, first[1]),
+        ]
 
 
 @intrinsic(prefer_literal=True)

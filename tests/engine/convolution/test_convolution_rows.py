@@ -90,20 +90,35 @@ def pooled():
     return Network(nodes, (first, small, replace(whole, source="p"), *rest))
 
 
-def test_pooled_images():
-    check_network(pooled(), (1, 1, 1), batch=56, conv="direct")
+@pytest.mark.parametrize("batch", [7, 8, 56])
+def test_pooled_images(batch):
+    check_network(pooled(), (1, 1, 1), batch=batch, conv="direct")
 
 
-def test_filters_are_read_once_for_a_row():
-    """A few tasks make all samples; of a filter that sees less, each sample is a task but for its weight gradient."""
-    network, batch = pooled(), 56
+def emitted(network, batch):
+    """Return the tasks of an update by direct convolution."""
     one = LayerPlan.of(*[Method("direct")] * len(PASSES))
     plan = Plan({edge.name: one for edge in network.edges if edge.kind == "conv"})
     layout = Layout(network, fit(network, (1, 1, 1)), plan, batch, training=True)
     step = Step()
     build = Build.new(Arena(), layout, 1)
     emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm=None)
-    found = Counter(task.what.label for task in step.tasks if task.what.part is Part.DIRECT)
+    return step.tasks
+
+
+@pytest.mark.parametrize(("batch", "copied"), [(7, True), (8, False)])
+def test_gradients_that_nothing_is_applied_to_need_no_exchanged_filters(batch, copied):
+    copies = {
+        task.what.owner for task in emitted(pooled(), batch) if task.what.part is Part.TRANSPOSE
+    }
+    assert copies == ({"all"} if copied else set()) | {"one", "last"}
+
+
+def test_filters_are_read_once_for_a_row():
+    """A few tasks make all samples; of a filter that sees less, each sample is a task but for its weight gradient."""
+    batch = 56
+    tasks = emitted(pooled(), batch)
+    found = Counter(task.what.label for task in tasks if task.what.part is Part.DIRECT)
     for label, count in found.items():
         each = "first" in label and "weight" not in label
         assert (count % batch == 0) if each else (count < batch), label

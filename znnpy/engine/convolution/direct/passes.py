@@ -12,6 +12,7 @@ from math import prod
 
 from znnpy_kernels.direct.packed_filters import output_groups
 
+from znnpy.engine.convolution.direct import fully_connected
 from znnpy.engine.convolution.direct.correlation import against, along, correlate
 from znnpy.engine.convolution.direct.weight_gradients import multiply
 from znnpy.engine.memory.allocation import Build
@@ -77,6 +78,9 @@ def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> Non
         # What padding cropped is 0 in the frame: these voxels were never made.
         gradient = gradient.framed(build.layout.padding(edge))
         it = along(build, "gradient", edge, gradient, build.maps.backward[edge.name])
+    elif fully_connected.takes(build, edge):
+        fully_connected.data_gradient(step, build, edge)
+        return
     else:
         before = firsts(build.layout.cropped(edge))
         values = build.value(edge.source)  # the gradient of their function may be made too

@@ -7,6 +7,7 @@ from math import prod
 from znnpy_kernels.direct.packed_filters import packed_size, transpose_filters
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.engine.convolution.direct import fully_connected
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer, Name, Use
 from znnpy.engine.tasks.step import Step
@@ -40,6 +41,7 @@ def _reads_transposed(build: Build, edge: Edge) -> Pass | None:
     if layer.forward == "direct" and build.layout.lanes(edge.target) == 1:
         return Pass.FORWARD
     back = edge.name in build.maps.backward and layer.gradient == "direct"
+    back = back and not fully_connected.takes(build, edge)
     return Pass.BACKWARD if back and build.layout.lanes(edge.source) > 1 else None
 
 
