@@ -130,13 +130,16 @@ class Block(RegisterBlock):
 
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         b, stride = self.builder, self.field(block)
-        # Positions of a lattice are `lattice_x` voxels apart in the target.
-        along = b.mul(self.field("lattice_x"), word(LANES))
+        along = self.along()
         return [
             moved(b, moved(b, pointer, b.mul(stride, word(j))), b.mul(along, word(t)))
             for t in range(positions)
             for j in range(self.outputs)
         ]
+
+    def along(self) -> Value:
+        """Return the floats from position to position in the target: `lattice_x` voxels."""
+        return self.builder.mul(self.field("lattice_x"), word(LANES))
 
     def load(self, place: Value, positions: int) -> Value:
         return load_vector(self.builder, place)
@@ -148,7 +151,7 @@ class Block(RegisterBlock):
         b, target_block = self.builder, self.field("target_block")
         for number in range(self.outputs):
             start = moved(b, self.target, b.mul(target_block, word(number)))
-            self.ask_ahead(start, positions, word(LANES), write=True)
+            self.ask_ahead(start, positions, self.along(), write=True)
         # What is there is the start of the sums, so their order is that of the blocks.
         before = when(
             self.builder,

@@ -336,14 +336,20 @@ def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
 
 
 def _has_one_tap(it: Correlation) -> bool:
-    """Return whether each voxel of the target is made of one voxel of the source, at the same place."""
-    # Such filters have no reach, and so no padding.
-    words, alike = it.words, it.source.shape == it.target.shape
-    taps, lattices = (
-        tuple(words[f"{word}_{axis}"] for axis in "zyx") for word in ("taps", "lattice")
+    """Return whether each voxel of the target is made of one voxel of the source: at its own place, or on its lattice."""
+    words, source = it.words, it.source
+    taps, lattices, origins, apart = (
+        tuple(words[f"{word}_{axis}"] for axis in "zyx")
+        for word in ("taps", "lattice", "origin", "apart")
     )
     dense = words["source_lanes"] == words["source_x"] == LANES
-    return alike and dense and taps == lattices == ONCE
+    # Rows of samples have as many taps as an image has voxels, whose filters `direct.forward` asks for.
+    if not dense or taps != lattices or (max(taps) > 1 and isinstance(source, Row)):
+        return False
+    # What padding crops is never computed, but voxels may lie beyond those that have a tap.
+    sizes = zip(source.shape, it.target.shape, lattices, origins, strict=True)
+    inside = all((size - 1 + origin) // step < seen for seen, size, step, origin in sizes)
+    return inside and max(apart) <= 1
 
 
 def _spreads(it: Correlation) -> bool:
