@@ -92,6 +92,7 @@ POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
 # Independent sums that hide the latency of multiply-add (4 cycles).
 # Below that a register block waits for its own additions.
 INDEPENDENT = 4
+UNROLLED = REGISTERS == 16
 LINE_FLOATS = 16  # of a cache line
 NEAR_FLOATS = 1 << 13  # of an L1 cache
 
@@ -209,13 +210,18 @@ class Block(RegisterBlock):
             sums = self.channels(b.mul(self.inner, self.taps_x), None, source, filters, sums)
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
 
-        def body(index: Value, carried: list[Value]) -> list[Value]:
+        def block(inner: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
-            inner = self.inner_of(b.add(index, whole))
             # Of dense positions that see no voxels twice filters have one tap.
             tap = partial(self.channels, inner, None if self.dense else unseen)
             sums = self.taps(source, filters, b.mul(inner, vectors), self.taps_x, sums, tap)
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
+
+        def full(_: Value, carried: list[Value]) -> list[Value]:
+            return block(word(LANES), carried)
+
+        def body(index: Value, carried: list[Value]) -> list[Value]:
+            return block(self.inner_of(b.add(index, done)), carried)
 
         def taken_alone() -> list[Value]:
             carried = [first, filters, *sums]
@@ -227,7 +233,22 @@ class Block(RegisterBlock):
         carried = [self.source, filters, *sums]
         if not self.dense:
             carried = counted_loop(b, whole, carried, tap_row, maybe_empty=True)
+        done = whole
+        if UNROLLED and self.outputs > 1:
+            # A known number of turns needs no loop.
+            fulls = b.sub(rest, self.fewer())
+            some = b.and_(
+                b.icmp_signed("==", self.inner, word(LANES)), b.icmp_signed(">", fulls, word(0))
+            )
+            fulls = b.select(some, fulls, word(0))
+            carried = counted_loop(b, fulls, carried, full, maybe_empty=True)
+            done, rest = b.add(whole, fulls), b.sub(rest, fulls)
         return counted_loop(b, rest, carried, body, maybe_empty=True)[2:]
+
+    def fewer(self) -> Value:
+        """Return 1 if the last block has fewer channels than the others, else 0."""
+        b = self.builder
+        return b.zext(b.icmp_signed("<", self.inner_last, self.inner), WORD)
 
     def whole_rows(self, taps: Value) -> Value:
         """Return how many blocks' channels and taps lie one behind the other, as those of fully connected layers.
@@ -248,8 +269,7 @@ class Block(RegisterBlock):
         several = b.icmp_signed(">", self.taps_x, word(1))
         row = reduce(b.and_, (b.icmp_signed("==", *pair) for pair in equal), several)
         # The last block may have fewer channels. There are no blocks where no tap lies inside.
-        fewer = b.zext(b.icmp_signed("<", self.inner_last, self.inner), WORD)
-        blocks = b.sub(self.blocks, fewer)
+        blocks = b.sub(self.blocks, self.fewer())
         some = b.icmp_signed(">", blocks, word(0))
         return b.select(b.and_(row, some), blocks, word(0))
 

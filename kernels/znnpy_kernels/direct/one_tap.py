@@ -53,19 +53,19 @@ class _Run(Block):
         self._begin = [self.source, self.target, self.output]
         self.filters, self.last = float_pointer(builder, filters), float_pointer(builder, last)
         self._fields = {name: argument(builder, arguments, getattr(AT, name)) for name in _READ}
-        self._along = builder.mul(self._fields["lattice_x"], word(LANES))
+        self._apart = builder.mul(self._fields["lattice_x"], word(LANES))
 
     def field(self, name: str) -> Value:
         return self._fields[name]
 
     def along(self) -> Value:
-        return self._along
+        return self._apart
 
     def emit_run(self, positions: int, count: Value) -> None:
         """Compute and store `count` register blocks of so many positions."""
 
         b = self.builder
-        steps = [word(positions * LANES), *[b.mul(self._along, word(positions))] * 2]
+        steps = [word(positions * LANES), *[b.mul(self._apart, word(positions))] * 2]
 
         def turn(_: Value, carried: list[Value]) -> list[Value]:
             self.source, self.target, self.output = carried
@@ -77,7 +77,9 @@ class _Run(Block):
     def input_blocks(self, sums: list[Value]) -> list[Value]:
         b = self.builder
         carried = [self.source, self.filters, *sums]
-        source, _, *sums = counted_loop(b, self.blocks, carried, self._whole_block, maybe_empty=True)
+        source, _, *sums = counted_loop(
+            b, self.blocks, carried, self._whole_block, maybe_empty=True
+        )
         carried = [source, self.last, *sums]
         return counted_loop(b, self.rest, carried, self._channel, maybe_empty=True)[2:]
 
@@ -156,7 +158,7 @@ def _row(outputs: int, args: Any, z: int, y: int, place: int, first: int, width:
 def _lattice_row(
     outputs: int, args: Any, source: int, target: int, output: int, tap: int, width: int
 ) -> None:
-    """Voxels of a lattice of a row, or of rows that lie one behind the other, in register blocks of nearly equal size."""
+    """Voxels of a lattice of a row, or of rows one behind the other, in register blocks of nearly equal size."""
     taps, vectors = args[AT.taps_z] * args[AT.taps_y] * args[AT.taps_x], 4 * outputs * LANES
     blocks, rest = args[AT.channels] // LANES, args[AT.channels] % LANES
     # Pieces of filters are [block][tap][channel]; the last block may have fewer channels.

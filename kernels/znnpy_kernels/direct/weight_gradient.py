@@ -47,7 +47,7 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.abi import Kernel, kernel, words
-from znnpy_kernels.machine.inlining import part
+from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
@@ -306,15 +306,15 @@ def _packed_rows(
     return types.void(outputs, step, arguments, *[types.int64] * 10), codegen
 
 
-@part
-def _rows_at_once(outputs: int, args: Any, inner: int, passes: int) -> int:
+@inlined
+def _rows_at_once(outputs: int, args: Any, inner: int, passes: int) -> Any:
     """Return how many rows of positions all taps and channels of a row of taps take before the next ones; 0: all.
 
     So that these come from an L1 cache: `passes` times, of `inner` channels or planar taps.
     """
     parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
-    # Fewer sums are kept several times, over the whole slab.
-    if passes < PASSES or inner // parts * outputs < INDEPENDENT:
+    # Fewer sums are kept several times, over the whole slab; sums of others may lie where parts of it would wait.
+    if passes < PASSES or inner // parts * outputs < INDEPENDENT or args[AT.earlier] > 0:
         return 0
     row = 4 * (outputs * LANES + args[AT.source_x]) * args[AT.width]
     return max(1, NEAR_BYTES // row)
@@ -343,7 +343,9 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
         y0, y1 = max(args[AT.y0], before_y), min(args[AT.y1], before_y + args[AT.size_y])
         offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y]
         # Of no positions one turn, which stores zeros, or what others have left.
-        deep, high = (1, near) if near and z0 < z1 and y0 < y1 else (max(1, z1 - z0), max(1, y1 - y0))
+        deep, high = max(1, z1 - z0), max(1, y1 - y0)
+        if near and near < (z1 - z0) * (y1 - y0):
+            deep, high = (near // high, high) if high <= near else (1, near)
         z, y, more = z0, y0, True
         while more:
             end_z, end_y = min(z1, z + deep), min(y1, y + high)
