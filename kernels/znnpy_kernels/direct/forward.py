@@ -92,6 +92,7 @@ POSITIONS: tuple[int, int] = (14, 14) if REGISTERS == 32 else (12, 6)
 # Independent sums that hide the latency of multiply-add (4 cycles).
 # Below that a register block waits for its own additions.
 INDEPENDENT = 4
+UNROLLED = REGISTERS == 16
 LINE_FLOATS = 16  # of a cache line
 NEAR_FLOATS = 1 << 13  # of an L1 cache
 
@@ -130,13 +131,16 @@ class Block(RegisterBlock):
 
     def places(self, pointer: Value, block: str, positions: int) -> list[Value]:
         b, stride = self.builder, self.field(block)
-        # Positions of a lattice are `lattice_x` voxels apart in the target.
-        along = b.mul(self.field("lattice_x"), word(LANES))
+        along = self.along()
         return [
             moved(b, moved(b, pointer, b.mul(stride, word(j))), b.mul(along, word(t)))
             for t in range(positions)
             for j in range(self.outputs)
         ]
+
+    def along(self) -> Value:
+        """Return the floats from position to position in the target: `lattice_x` voxels."""
+        return self.builder.mul(self.field("lattice_x"), word(LANES))
 
     def load(self, place: Value, positions: int) -> Value:
         return load_vector(self.builder, place)
@@ -148,7 +152,7 @@ class Block(RegisterBlock):
         b, target_block = self.builder, self.field("target_block")
         for number in range(self.outputs):
             start = moved(b, self.target, b.mul(target_block, word(number)))
-            self.ask_ahead(start, positions, word(LANES), write=True)
+            self.ask_ahead(start, positions, self.along(), write=True)
         # What is there is the start of the sums, so their order is that of the blocks.
         before = when(
             self.builder,
@@ -206,13 +210,18 @@ class Block(RegisterBlock):
             sums = self.channels(b.mul(self.inner, self.taps_x), None, source, filters, sums)
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
 
-        def body(index: Value, carried: list[Value]) -> list[Value]:
+        def block(inner: Value, carried: list[Value]) -> list[Value]:
             source, filters, *sums = carried
-            inner = self.inner_of(b.add(index, whole))
             # Of dense positions that see no voxels twice filters have one tap.
             tap = partial(self.channels, inner, None if self.dense else unseen)
             sums = self.taps(source, filters, b.mul(inner, vectors), self.taps_x, sums, tap)
             return [moved(b, source, source_block), moved(b, filters, filter_block), *sums]
+
+        def full(_: Value, carried: list[Value]) -> list[Value]:
+            return block(word(LANES), carried)
+
+        def body(index: Value, carried: list[Value]) -> list[Value]:
+            return block(self.inner_of(b.add(index, done)), carried)
 
         def taken_alone() -> list[Value]:
             carried = [first, filters, *sums]
@@ -224,7 +233,22 @@ class Block(RegisterBlock):
         carried = [self.source, filters, *sums]
         if not self.dense:
             carried = counted_loop(b, whole, carried, tap_row, maybe_empty=True)
+        done = whole
+        if UNROLLED and self.outputs > 1:
+            # A known number of turns needs no loop.
+            fulls = b.sub(rest, self.fewer())
+            some = b.and_(
+                b.icmp_signed("==", self.inner, word(LANES)), b.icmp_signed(">", fulls, word(0))
+            )
+            fulls = b.select(some, fulls, word(0))
+            carried = counted_loop(b, fulls, carried, full, maybe_empty=True)
+            done, rest = b.add(whole, fulls), b.sub(rest, fulls)
         return counted_loop(b, rest, carried, body, maybe_empty=True)[2:]
+
+    def fewer(self) -> Value:
+        """Return 1 if the last block has fewer channels than the others, else 0."""
+        b = self.builder
+        return b.zext(b.icmp_signed("<", self.inner_last, self.inner), WORD)
 
     def whole_rows(self, taps: Value) -> Value:
         """Return how many blocks' channels and taps lie one behind the other, as those of fully connected layers.
@@ -245,8 +269,7 @@ class Block(RegisterBlock):
         several = b.icmp_signed(">", self.taps_x, word(1))
         row = reduce(b.and_, (b.icmp_signed("==", *pair) for pair in equal), several)
         # The last block may have fewer channels. There are no blocks where no tap lies inside.
-        fewer = b.zext(b.icmp_signed("<", self.inner_last, self.inner), WORD)
-        blocks = b.sub(self.blocks, fewer)
+        blocks = b.sub(self.blocks, self.fewer())
         some = b.icmp_signed(">", blocks, word(0))
         return b.select(b.and_(row, some), blocks, word(0))
 

@@ -47,6 +47,7 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
@@ -61,6 +62,7 @@ from znnpy_kernels.simd.codegen import (
     multiply_add,
     prefetch,
     store_vector,
+    when,
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
@@ -72,6 +74,8 @@ ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
 LINE_BYTES = 64  # of a cache line
+# Of rows of positions that all taps and channels of a row of taps take, if these pass over them so often at least.
+NEAR_BYTES, PASSES = 1 << 14, 6
 # A bound on the words of the argument block.
 MOST_EARLIER = 4
 """Sums of others that a task adds its own to."""
@@ -140,11 +144,15 @@ class Slab(ABC):
         # Where there are fewer sums than hide the latency, each is kept several times, for neighbouring
         # positions.
         spread = -(-INDEPENDENT // count)
-        sums = self.slab([ZERO_VECTOR] * count * spread, count, spread)
+        sums = self.slab(self.beginning(targets, spread), count, spread)
         # Added up in one order at the end, whatever the compiler would prefer.
         totals = [reduce(partial(add, b), sums[index::count]) for index in range(count)]
         for total, target in zip(self.finished(totals, targets), targets, strict=True):
             store_vector(b, total, target)
+
+    def beginning(self, targets: list[Value], spread: int) -> list[Value]:
+        """Return what the sums begin with, `spread` for each target."""
+        return [ZERO_VECTOR] * len(targets) * spread
 
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
         """Return the values to store in place of the slab's sums."""
@@ -209,7 +217,7 @@ class _PackedRows(Slab):
     maybe_empty = True
 
     def __init__(self, builder: ir.IRBuilder, outputs: int, step: int, words: list[Value]) -> None:
-        arguments, source, target, inner_step, *self._bounds = words
+        arguments, source, target, inner_step, self._grown, self._earlier, *self._bounds = words
         self.outputs, self.rows = outputs, 0
         # A constant step of 1 is part of the address; planar sources take taps, which are any step apart.
         self.step = word(step) if step else inner_step
@@ -230,6 +238,14 @@ class _PackedRows(Slab):
             prefetch(b, ahead, write=True, level=1)
         self.emit([moved(b, self.target, index * LANES) for index in range(rows * self.outputs)])
 
+    def beginning(self, targets: list[Value], spread: int) -> list[Value]:
+        zeros = super().beginning(targets, spread)
+        if spread > 1:  # such sums are of whole slabs
+            return zeros
+        b = self.builder
+        grown = b.icmp_signed("!=", self._grown, word(0))
+        return when(b, grown, zeros, lambda: [load_vector(b, target) for target in targets])
+
     def finished(self, totals: list[Value], targets: list[Value]) -> list[Value]:
         """Return the sums of others plus the slab's own."""
         b = self.builder
@@ -243,7 +259,7 @@ class _PackedRows(Slab):
             others = (load_vector(b, moved(b, target, floats)) for target in targets)
             return [add(b, other, total) for other, total in zip(others, totals, strict=True)]
 
-        return counted_loop(b, self.field("earlier"), totals, body, maybe_empty=True)
+        return counted_loop(b, self._earlier, totals, body, maybe_empty=True)
 
     def products(self, source: Value, gradient: Value) -> list[tuple[Value, Value]]:
         b = self.builder
@@ -268,13 +284,18 @@ def _packed_rows(
     source: Any,
     target: Any,
     inner_step: Any,
+    grown: Any,
+    earlier: Any,
     z0: Any,
     z1: Any,
     y0: Any,
     y1: Any,
     rows: Any,
 ) -> tuple[Signature, Any]:
-    """The sums of `rows` <= ROWS[outputs - 1] packed rows over some positions of the task's slab; see `Slab`."""
+    """The sums of `rows` <= ROWS[outputs - 1] packed rows over some positions of the task's slab; see `Slab`.
+
+    `grown`: to be added to what lies at the target. `earlier`: how many sums of others are added.
+    """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         slab = _PackedRows(builder, outputs.literal_value, step.literal_value, list(args[2:-1]))
@@ -282,7 +303,21 @@ def _packed_rows(
         by_count(builder, args[-1], range(1, most + 1), slab.emit_rows)
         return context.get_dummy_value()
 
-    return types.void(outputs, step, arguments, *[types.int64] * 8), codegen
+    return types.void(outputs, step, arguments, *[types.int64] * 10), codegen
+
+
+@inlined
+def _rows_at_once(outputs: int, args: Any, inner: int, passes: int) -> Any:
+    """Return how many rows of positions all taps and channels of a row of taps take before the next ones; 0: all.
+
+    So that these come from an L1 cache: `passes` times, of `inner` channels or planar taps.
+    """
+    parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
+    # Fewer sums are kept several times, over the whole slab; sums of others may lie where parts of it would wait.
+    if passes < PASSES or inner // parts * outputs < INDEPENDENT or args[AT.earlier] > 0:
+        return 0
+    row = 4 * (outputs * LANES + args[AT.source_x]) * args[AT.width]
+    return max(1, NEAR_BYTES // row)
 
 
 @njit(inline="always")
@@ -298,29 +333,60 @@ def _tap_rows(outputs: int, step: int, args: Any) -> None:
         inner, taps_x = inner * taps_x, 1
     parts = (inner + ROWS[outputs - 1] - 1) // ROWS[outputs - 1]
     row_bytes = 4 * outputs * LANES
+    near = _rows_at_once(outputs, args, inner, parts * taps_x)
     tap_z, tap_y = 0, args[AT.tap_row0]  # by steps: a division by a variable might raise
     while tap_y >= args[AT.taps_y]:
         tap_y -= args[AT.taps_y]
         tap_z += 1
-    target = args[AT.target] + args[AT.tap_row0] * taps_x * inner * row_bytes
+    begin = args[AT.target] + args[AT.tap_row0] * taps_x * inner * row_bytes
     for _ in range(args[AT.tap_row0], args[AT.tap_row1]):
         # Where this row of taps sees what may be other than 0.
         before_z = args[AT.zeros_z] - tap_z * args[AT.dilation_z]
         before_y = args[AT.zeros_y] - tap_y * args[AT.dilation_y]
         z0, z1 = max(args[AT.z0], before_z), min(args[AT.z1], before_z + args[AT.size_z])
         y0, y1 = max(args[AT.y0], before_y), min(args[AT.y1], before_y + args[AT.size_y])
-        for tap_x in range(taps_x):
-            offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y] + tap_x * args[AT.tap_x]
-            start = 0
-            for part in range(parts):
-                rows = 1  # the rest divided by the remaining parts, rounded up
-                # A loop, as a division by a variable might raise.
-                while rows * (parts - part) < inner - start:
-                    rows += 1
-                source = args[AT.source] + 4 * (offset + start * inner_step)
-                _packed_rows(outputs, step, args, source, target, inner_step, z0, z1, y0, y1, rows)
-                target += rows * row_bytes
-                start += rows
+        offset = tap_z * args[AT.tap_z] + tap_y * args[AT.tap_y]
+        # Of no positions one turn, which stores zeros, or what others have left.
+        deep, high = max(1, z1 - z0), max(1, y1 - y0)
+        if near and near < (z1 - z0) * (y1 - y0):
+            deep, high = (near // high, high) if high <= near else (1, near)
+        z, y, more = z0, y0, True
+        while more:
+            end_z, end_y = min(z1, z + deep), min(y1, y + high)
+            last = end_z >= z1 and end_y >= y1
+            target = begin
+            for tap_x in range(taps_x):
+                start = 0
+                for share in range(parts):
+                    rows = 1  # the rest divided by the remaining parts, rounded up
+                    # A loop, as a division by a variable might raise.
+                    while rows * (parts - share) < inner - start:
+                        rows += 1
+                    source = args[AT.source] + 4 * (
+                        offset + tap_x * args[AT.tap_x] + start * inner_step
+                    )
+                    _packed_rows(
+                        outputs,
+                        step,
+                        args,
+                        source,
+                        target,
+                        inner_step,
+                        int(z > z0 or y > y0),
+                        args[AT.earlier] if last else 0,
+                        z,
+                        end_z,
+                        y,
+                        end_y,
+                        rows,
+                    )
+                    target += rows * row_bytes
+                    start += rows
+            more = not last
+            y = end_y
+            if y >= y1:
+                z, y = end_z, y0
+        begin += taps_x * inner * row_bytes
         tap_y += 1
         if tap_y == args[AT.taps_y]:
             tap_y = 0

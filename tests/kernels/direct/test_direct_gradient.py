@@ -1,8 +1,10 @@
 """Direct weight gradient against float64 references."""
 
+import direct_cases
 import numpy as np
 import pytest
 from direct_cases import Case, check_earlier_sums, check_weight_gradient, random_case
+from znnpy_kernels.simd.lanes import LANES
 
 
 @pytest.mark.quick(5)
@@ -36,3 +38,13 @@ def test_products_with_known_zeros_are_left_out(around, planar):
     """Some taps see nothing else."""
     case = Case(3, 33, (4, 3, 5), (5, 3, 2), sparsity=(1, 2, 1), planar=planar)
     check_weight_gradient(case, np.random.default_rng(7), around)
+
+
+@pytest.mark.parametrize("size", [(2, 20, 17), (9, 5, 12), (3, 3, 100), (1, 1, 2)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_rows_that_a_near_cache_holds(monkeypatch, size, stride):
+    """A slab goes through the taps of a row in parts: rows of a plane, whole planes, or all of it."""
+    monkeypatch.setattr(direct_cases, "cuts", lambda length, _: [(0, length)])
+    case = Case(2 * LANES + LANES // 2, 2 * LANES, size, (2, 2, 3), (stride,) * 3)
+    around = (1, 0) if stride == 1 else (0, 0)  # zeros are left out where there is no stride
+    check_weight_gradient(case, np.random.default_rng(size[1]), around)

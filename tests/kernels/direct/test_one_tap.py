@@ -1,5 +1,7 @@
 """Filters of one tap, forward and data gradient, against float64 references."""
 
+from dataclasses import replace
+
 import direct_cases
 import numpy as np
 import pytest
@@ -29,3 +31,12 @@ def test_channels_and_functions(inputs, slope):
     check_forward(case, rng, slope=slope)
     check_forward(case, rng, accumulate=True, slope=slope)
     check_data_gradient(case, rng, slope=slope)
+
+
+@pytest.mark.parametrize("steps", [(2, 2, 2), (1, 2, 2), (3, 1, 1), (1, 1, 4)])
+@pytest.mark.parametrize("outputs", [LANES, 2 * LANES + 3])
+def test_lattices_of_one_tap(steps, outputs):
+    rng = np.random.default_rng(outputs)
+    case = Case(LANES + 2, outputs, (2, 3, 7), steps, steps)
+    check_data_gradient(case, rng, slope=0.1)
+    check_data_gradient(replace(case, before=tuple(step // 2 for step in steps)), rng)

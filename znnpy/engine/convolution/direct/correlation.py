@@ -22,7 +22,7 @@ from znnpy_kernels.direct.few_channels_spread import spread_kernel, spread_scrat
 from znnpy_kernels.direct.forward import forward_kernel
 from znnpy_kernels.direct.packed_filters import block_offset, group_offset, output_groups
 from znnpy_kernels.machine.abi import Kernel
-from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.simd.lanes import LANES, REGISTERS
 from znnpy_kernels.winograd import rows
 
 from znnpy.engine.convolution.direct.transposed_filters import transposed
@@ -45,8 +45,12 @@ from znnpy.plan import Grain, PassName
 from znnpy.plan.algorithms.direct import direct_seconds
 from znnpy.plan.partition import evenly, light_ranges
 
-CACHED_FILTERS = 1 << 19
-"""Bytes of the filters that a task reads, about, which stay in an L2 cache beside its voxels."""
+CACHED_FILTERS = 1 << 19 if REGISTERS == 32 else 3 << 14
+"""Bytes of the filters that a row reads, about, which stay in an L2 cache beside its voxels.
+
+With fewer registers each filter is used for so few voxels that reading it takes half as long as multiplying: then
+less, of which a near cache holds a part (docs/design/convolution.md, *Filters from near caches*).
+"""
 Seen = Callable[[int, int], tuple[int, int]]
 """Planes of the source that planes low..high of the target read."""
 
@@ -150,7 +154,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
         found += [
             _Leaf(panel, sources, number, *cut, partials if sources.stop == it.source.blocks else None)
-            for sources in _sources(it, panel, prod(edge.size))
+            for sources in _sources(it, panel, _taps_of_row(it))
             for number, cut in enumerate(cuts)
         ]  # fmt: skip
         if node and partials:
@@ -183,13 +187,20 @@ def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
 def _sources(it: Correlation, panel: _Panel, taps: int) -> list[range]:
     """Return the blocks of the source whose products a task adds to those of the blocks before.
 
-    Every register block reads all filters of its task: a cache holds them for the next one.
+    Every register block reads the filters of as many taps: a cache holds them for the next one.
     """
     blocks = it.source.blocks
     if min(it.source.lanes, it.target.lanes) == 1:
         return [range(blocks)]
     parts = -(-4 * panel.count * LANES * taps * it.source.channels // CACHED_FILTERS)
     return [range(low, high) for low, high in evenly(blocks, parts)]
+
+
+def _taps_of_row(it: Correlation) -> int:
+    """Return how many taps the voxels of a row meet, about: those of its lattices along z and y."""
+    words = it.words
+    taps = [-(-words[f"taps_{axis}"] // words[f"lattice_{axis}"]) for axis in "zy"]
+    return prod(taps) * words["taps_x"]
 
 
 def _seen(it: Correlation, blocks: range, batch: int, planes: Planes) -> tuple[Region, ...]:
@@ -336,14 +347,20 @@ def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
 
 
 def _has_one_tap(it: Correlation) -> bool:
-    """Return whether each voxel of the target is made of one voxel of the source, at the same place."""
-    # Such filters have no reach, and so no padding.
-    words, alike = it.words, it.source.shape == it.target.shape
-    taps, lattices = (
-        tuple(words[f"{word}_{axis}"] for axis in "zyx") for word in ("taps", "lattice")
+    """Return whether each voxel of the target is made of one voxel of the source, at its place or on its lattice."""
+    words, source = it.words, it.source
+    taps, lattices, origins, apart = (
+        tuple(words[f"{word}_{axis}"] for axis in "zyx")
+        for word in ("taps", "lattice", "origin", "apart")
     )
     dense = words["source_lanes"] == words["source_x"] == LANES
-    return alike and dense and taps == lattices == ONCE
+    # Rows of samples have as many taps as an image has voxels, whose filters `direct.forward` asks for.
+    if not dense or taps != lattices or (max(taps) > 1 and isinstance(source, Row)):
+        return False
+    # What padding crops is never computed, but voxels may lie beyond those that have a tap.
+    sizes = zip(source.shape, it.target.shape, lattices, origins, strict=True)
+    inside = all((size - 1 + origin) // step < seen for seen, size, step, origin in sizes)
+    return inside and max(apart) <= 1
 
 
 def _spreads(it: Correlation) -> bool:
