@@ -1,9 +1,11 @@
 """What a layout's graphs do beside running: memory of the compiler that goes back."""
 
+import numpy as np
 import pytest
 from small_models import small
 from znnpy_kernels.machine.abi import Kernel
 
+from znnpy import Model
 from znnpy.engine import execution
 
 
@@ -59,3 +61,19 @@ def test_what_one_thread_links_is_not_forgotten_by_another(given, monkeypatch):
     )
     predict()
     assert execution._linked
+
+
+def test_graphs_are_declared_for_who_asks_for_them(monkeypatch):
+    """A model that trains may never be asked for an update, which takes longest to declare."""
+    declared, own = [], execution.declare
+    monkeypatch.setattr(
+        execution, "declare", lambda name, *given: declared.append(name) or own(name, *given)
+    )
+    with Model({"layers": [{"conv": {"channels": 1, "size": 1}}]}, 2, loss="square") as model:
+        x = np.zeros((1, 1, *model.input_shape), np.float32)
+        model.forward(x)
+        assert set(declared) == {"derive", "forward"}
+        model.loss_and_gradients(x, x)
+        assert set(declared) == {"derive", "forward", "gradients"}
+        model.step(x, x)
+        assert declared.count("update") == 1

@@ -79,6 +79,7 @@ def test_blocks_give_the_objects_of_one_piece(
     assert [path.name for path in tmp_path.iterdir()] == ["o.h5"]
 
 
+@pytest.mark.share(5)
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("resolution", [[8, 8, 8], [32, 8, 8]])
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def gradients(outputs: int, batch: int, threads: int) -> dict[str, Any]:
         return model.loss_and_gradients(x, target)[1]
 
 
+@pytest.mark.share(10)
 @pytest.mark.quick(4)
 @pytest.mark.parametrize("batch", [1, 2, 3, 5, 7, 8, 9, 20])
 @pytest.mark.parametrize("outputs", [16, 40])

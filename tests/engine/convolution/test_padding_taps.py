@@ -82,6 +82,7 @@ def test_taps_that_meet_padding_alone(way, output):
     assert check(layer(source, target, **REACHING[way]), output, *method)
 
 
+@pytest.mark.share(14)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "winograd"])
 @pytest.mark.parametrize(

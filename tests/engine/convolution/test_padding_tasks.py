@@ -77,6 +77,7 @@ def test_all_passes(way, border, padding):
     check_network(net, (5, 13, 9), plan=plan(net, algorithm, tile))
 
 
+@pytest.mark.share(12)
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("way", WAYS)
@@ -142,6 +143,7 @@ def test_same_bits_for_any_number_of_threads():
     assert all(other == bits[0] for other in bits[1:])
 
 
+@pytest.mark.share(12)
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("way", WAYS)

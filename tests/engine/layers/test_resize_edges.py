@@ -44,6 +44,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(18)
 @pytest.mark.quick(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("more", "output"), CASES)

@@ -29,6 +29,7 @@ def pyramid(images, factor, mode, *, concat=False):
     return network(nodes, edges)
 
 
+@pytest.mark.share(14)
 @pytest.mark.quick(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("images", [3, 33])

@@ -81,6 +81,7 @@ def by_sets(graph: Graph, threshold: float, least: int, bins: int) -> list[set[i
         del objects[i]
 
 
+@pytest.mark.share(20)
 @pytest.mark.parametrize("bins", [0, BINS])
 @pytest.mark.parametrize("least", [0, 25])
 @pytest.mark.parametrize("seed", range(8))
