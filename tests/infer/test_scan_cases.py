@@ -27,7 +27,9 @@ def test_a_folder_or_a_pattern(scans: Path, named: str) -> None:
 
 
 def test_what_is_refused(scans: Path) -> None:
-    with pytest.raises(VolumeError, match=r"names scans: name a folder to write, not the file o\.h5"):
+    with pytest.raises(
+        VolumeError, match=r"names scans: name a folder to write, not the file o\.h5"
+    ):
         cases_of([f"{scans}/*.nii.gz"], "o.h5")
     with pytest.raises(VolumeError, match="a has channels 0001"):
         cases_of([f"{scans}/a_0001.*"], "out")
