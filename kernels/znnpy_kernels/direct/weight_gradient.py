@@ -74,8 +74,9 @@ ROWS: tuple[int, int] = (min(LANES, 16), min(LANES, 14)) if REGISTERS == 32 else
 # Sums under way that hide the latency of multiply-add (4 cycles, two a cycle).
 INDEPENDENT = 8
 LINE_BYTES = 64  # of a cache line
-# Of rows of positions that all taps and channels of a row of taps take, if these pass over them so often at least.
-NEAR_BYTES, PASSES = 1 << 14, 6
+# Of rows of positions that all taps and channels of a row of taps take, if these pass over them so often at least. With
+# more registers, which take twice as long for what a position brings, this was not measured: no bound.
+NEAR_BYTES, PASSES = 1 << 14 if REGISTERS == 16 else 1 << 40, 6
 # A bound on the words of the argument block.
 MOST_EARLIER = 4
 """Sums of others that a task adds its own to."""
