@@ -46,8 +46,12 @@ turns_of = inlined(place_of)
 
 @inlined
 def fresh(turn: int, place: int, tiles: int, size: int, step: int, count: int) -> Any:
-    """Return from which of a tile's first `count` points along an axis on, and up to which, no earlier turn has any."""
+    """Return from which of a tile's first `count` points along an axis on, and up to which, no earlier turn has any.
+
+    Never an end before the begin: where tiles overlap by more than a step, those of earlier turns may share all points.
+    """
     behind = cover(size, step) - turn
     # The tile before is of the turn before. Of those behind, the first of an earlier turn is of the first one.
     low = max(0, count - step) if turn else 0
-    return low, min(count, behind * step) if turn and place + behind < tiles else count
+    high = min(count, behind * step) if turn and place + behind < tiles else count
+    return low, max(low, high)

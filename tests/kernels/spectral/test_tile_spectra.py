@@ -106,6 +106,14 @@ def test_overlapping_tiles_add_up(seed: int) -> None:
     check_images(replace(tiling, step=step), image, int(rng.integers(1, 2 * LANES + 2)), seed)
 
 
+@pytest.mark.parametrize("size", [(1, 6, 6), (6, 1, 6), (8, 8, 1)])
+def test_points_that_tiles_before_and_behind_share_add_up(size: Triple) -> None:
+    """Of four tiles along an axis, by a third of their size apart, the third has no point of its own."""
+    step = tuple(max(1, n // 3) for n in size)
+    tiling = Tiling(size, tuple(4 if n > 1 else 1 for n in size), step, (0, 0, 0), size)
+    check_images(tiling, below(tiling), LANES + 3)
+
+
 @pytest.mark.parametrize("relu", [False, True])
 def test_wanted_points_with_a_bias(relu: bool) -> None:
     tiling = Tiling((8, 6, 10), (2, 1, 2), (6, 4, 7), (-2, -1, 3), (6, 4, 7), (1, 1, 2))
