@@ -1,4 +1,4 @@
-"""Norms over channels that modules write out: MedNeXt's GRN and layer norm, ConvNeXt's, CPnet's style, `normalize`."""
+"""What modules write out: MedNeXt's GRN and layer norm, ConvNeXt's, CPnet's style, `normalize`, softsign."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ class Net(nn.Module):
                 return x * gx / (gx.mean(dim=1, keepdim=True) + 1e-6)
             case "square":
                 return x**2
+            case "softsign":
+                return functional.softsign(x)
+            case "magnitude":
+                return x.abs()
         raise AssertionError
 
 
@@ -121,12 +125,27 @@ def test_files_of_both_exporters(kind: str, dynamo: bool, tmp_path: Path) -> Non
         np.testing.assert_allclose(model.forward(solid(x)), solid(net(x)), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's exporter
+def test_softsign(tmp_path: Path) -> None:
+    """It is x by its magnitude and 1 for `torch.export`, an operator of its own or parts in files."""
+    torch.manual_seed(0)
+    net, x = Net("softsign").eval(), image(flat=False)
+    with from_torch(net, x, threads=1) as model:
+        assert "soft_sign" in [node.function for node in model.network.nodes]
+        np.testing.assert_allclose(model.forward(solid(x)), solid(net(x)), rtol=1e-4, atol=1e-5)
+    for dynamo in (True, False):
+        found = read_model(exported(net, x, tmp_path / f"{dynamo}.onnx", dynamo))
+        nodes = load_network(found.config["network"]).nodes
+        assert "soft_sign" in [node.function for node in nodes]
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
         ("half", "part of a norm that is not supported"),
         ("twice", "part of a norm that is not supported"),
         ("square", "part of a norm that is not supported"),
+        ("magnitude", "part of a norm that is not supported"),
     ],
 )
 def test_what_makes_no_norm_is_refused(kind: str, words: str) -> None:

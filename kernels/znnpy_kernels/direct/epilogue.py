@@ -29,6 +29,7 @@ from znnpy_kernels.simd.codegen import (
     Value,
     add,
     broadcast,
+    either,
     float_pointer,
     load_vector,
     when,
@@ -61,32 +62,38 @@ def finished(
     learned = b.icmp_signed("!=", slopes, word(0))
     # Slope 1 is the identity: no comparison, no memory of y. Unordered, so that NaN is not taken for 1.
     curved = b.or_(learned, b.fcmp_unordered("!=", slope, ir.Constant(DOUBLE, 1.0)))
+    # Cases of their own: a selection by the slope for each vector would be a branch each, around which all vectors lie
+    # on the stack.
+    flat = b.and_(b.not_(learned), b.fcmp_ordered("==", slope, ir.Constant(DOUBLE, 0.0)))
+    forward = b.icmp_signed("==", field("output"), word(0))
 
-    def transferred() -> list[Value]:
+    def bent() -> list[Value]:
         # Rounded to float32 once, as all vectors are.
         given = broadcast(b, b.fptrunc(slope, FLOAT))
         (factor,) = when(b, learned, [given], lambda: [load_vector(b, float_pointer(b, slopes))])
-        flat = b.fcmp_ordered("==", slope, ir.Constant(DOUBLE, 0.0))
-        flat = b.and_(flat, b.not_(learned))
-        return _transferred(b, field, sums, flat, factor, outputs)
+        # Forward, the sign is that of the sum; backward, that of y, which is the same for a positive or zero slope.
+        references = when(b, b.not_(forward), sums, outputs)
+        return [
+            _chosen(b, reference, b.fmul(value, factor), value)
+            for value, reference in zip(sums, references, strict=True)
+        ]
 
-    return when(b, curved, sums, transferred)
+    def cut() -> list[Value]:
+        # Not a product with 0: 0 * inf would be NaN.
+        return either(
+            b,
+            forward,
+            lambda: [_chosen(b, value, ZERO_VECTOR, value) for value in sums],
+            lambda: [
+                _chosen(b, reference, ZERO_VECTOR, value)
+                for value, reference in zip(sums, outputs(), strict=True)
+            ],
+        )
+
+    return when(b, curved, sums, lambda: either(b, flat, cut, bent))
 
 
-def _transferred(
-    b: ir.IRBuilder,
-    field: Field,
-    sums: list[Value],
-    flat: Value,
-    factor: Value,
-    outputs: Emit,
-) -> list[Value]:
-    backward = b.icmp_signed("!=", field("output"), word(0))
-    # Forward, the sign is that of the sum; backward, that of y, which is the same for a positive or zero slope.
-    references = when(b, backward, sums, outputs)
-    results = []
-    for value, reference in zip(sums, references, strict=True):
-        low = b.select(flat, ZERO_VECTOR, b.fmul(value, factor))  # 0 * inf would be NaN
-        below = b.fcmp_ordered("<=", reference, ir.Constant(VECTOR, [0.0] * LANES))
-        results.append(b.select(below, low, value))
-    return results
+def _chosen(b: ir.IRBuilder, reference: Value, low: Value, value: Value) -> Value:
+    """Return `low` in the lanes where the reference is not above zero, elsewhere the value."""
+    below = b.fcmp_ordered("<=", reference, ir.Constant(VECTOR, [0.0] * LANES))
+    return b.select(below, low, value)

@@ -232,18 +232,30 @@ def when(
     builder: ir.IRBuilder, condition: Value, otherwise: Sequence[Value], body: Callable[[], Any]
 ) -> list[Value]:
     """Return the values that `body` returns if the condition holds, else `otherwise`."""
-    entry = builder.block
-    then = builder.append_basic_block("then")
-    done = builder.append_basic_block("after")
-    builder.cbranch(condition, then, done)
-    builder.position_at_end(then)
-    results = body()
-    last = builder.block
-    builder.branch(done)
+    return either(builder, condition, body, lambda: otherwise)
+
+
+def either(
+    builder: ir.IRBuilder,
+    condition: Value,
+    yes: Callable[[], Sequence[Value]],
+    no: Callable[[], Sequence[Value]],
+) -> list[Value]:
+    """Return the values that `yes` returns if the condition holds, else those of `no`."""
+    blocks = [builder.append_basic_block(name) for name in ("yes", "no")]
+    done = builder.append_basic_block("either")
+    builder.cbranch(condition, *blocks)
+    found = []
+    for block, body in zip(blocks, (yes, no), strict=True):
+        builder.position_at_end(block)
+        # `builder.block`, as the body may have added blocks of its own.
+        found.append((body(), builder.block))
+        builder.branch(done)
     builder.position_at_end(done)
-    merged = [_phi(builder, value, entry) for value in otherwise]
-    for phi, result in zip(merged, results, strict=True):
-        phi.add_incoming(result, last)
+    (results, last), (others, end) = found
+    merged = [_phi(builder, value, last) for value in results]
+    for phi, value in zip(merged, others, strict=True):
+        phi.add_incoming(value, end)
     return merged
 
 

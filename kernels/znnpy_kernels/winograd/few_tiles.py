@@ -22,7 +22,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.filters import plane_columns
+from znnpy_kernels.winograd.filters import plane_points
 from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS
 from znnpy_kernels.winograd.products import odd_bytes
 
@@ -58,8 +58,7 @@ def _add_plane(
             # the switch, and keep all columns on the stack.
             kind = ir.FunctionType(WORD, [WORD, WORD])
             own = b.asm(kind, "", "=r,0,i", [source, word(count)], side_effect=False)
-            columns = plane_columns(b, form, factors, own, steps)
-            for number, value in enumerate(point for column in columns for point in column):
+            for number, value in plane_points(b, form, factors, own, steps):
                 # Constant offsets, or as many addresses as places would be kept on the stack.
                 first = number * odd_bytes(count) // 4
                 for tile in range(first, first + count * LANES, LANES):

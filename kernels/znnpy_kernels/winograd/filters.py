@@ -25,6 +25,7 @@ of a plane [x][y][vector]; vectors whose lanes lay apart [tap][vector].
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -51,7 +52,7 @@ from znnpy_kernels.simd.streaming_stores import stream
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vectors import load
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Axis, Triple, axes_of, name_of
-from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, filter_line
+from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, SOURCE_ROWS, filter_line
 
 AT = words("source source_tap vectors target target_point scratch scratch_worker")
 EXCHANGED = words("source inputs outputs width apart target target_point scratch scratch_worker")
@@ -93,12 +94,12 @@ def plane_tap(b: ir.IRBuilder, deep: Axis, factors: Value, start: Value, step: V
     return found
 
 
-def plane_columns(
+def plane_points(
     b: ir.IRBuilder, form: Any, factors: Value, source: Value, steps: list[Value]
-) -> list[list[Value]]:
-    """Return the columns [x][y] of one plane of points of the vector of filters at `source`.
+) -> Iterator[tuple[int, Value]]:
+    """Emit one plane of points of the vector of filters at `source`, a few columns at a time; yield them by number.
 
-    `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x.
+    Numbers count [x][y]. `factors`: of its taps along z; `steps`: bytes from tap to tap along z, y, x.
     """
     deep, high, wide = axes_of(form)
 
@@ -106,8 +107,13 @@ def plane_columns(
         start = b.add(source, b.add(b.mul(steps[1], word(y)), b.mul(steps[2], word(x))))
         return plane_tap(b, deep, factors, start, steps[0])
 
-    rows = [filter_line(b, [tap(y, x) for x in range(wide.taps)]) for y in range(high.taps)]
-    return [filter_line(b, list(column)) for column in zip(*rows, strict=True)]
+    taps = [[tap(y, x) for x in range(wide.taps)] for y in range(high.taps)]
+    # Columns of the same sums together: all of them at once do not fit 16 registers.
+    for columns in SOURCE_ROWS[wide.taps]:
+        rows = [filter_line(b, line) for line in taps]
+        for x in columns:
+            points = filter_line(b, [row[x] for row in rows])
+            yield from enumerate(points, x * high.points)
 
 
 @intrinsic
@@ -126,8 +132,7 @@ def _points_plane(
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, factors, source, *steps, target, step) = builder, args
-        columns = plane_columns(b, form, factors, source, steps)
-        for number, value in enumerate(point for column in columns for point in column):
+        for number, value in plane_points(b, form, factors, source, steps):
             place = b.add(target, b.mul(step, word(number)))
             store_vector(b, value, float_pointer(b, place))
         return context.get_dummy_value()

@@ -20,13 +20,13 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, store
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.line_transforms import (
-    asking_of,
+    asking_for_lines_of,
     dense_source_plane_of,
     target_plane_of,
 )
 from znnpy_kernels.winograd.planes import AT, copied, holds, places_bytes, seen_of, zeros
 from znnpy_kernels.winograd.products import GROUP, multiply_blocks, odd_bytes
-from znnpy_kernels.winograd.tiles import origin
+from znnpy_kernels.winograd.tiles import origin, side_by_side
 
 # Where vectors have 8 lanes: with 16 this has not been measured beside rows (docs/design/winograd.md, *Whole planes*).
 FLAT = {(1, 3, 3)} if REGISTERS == 16 else set()
@@ -35,8 +35,7 @@ FLAT = {(1, 3, 3)} if REGISTERS == 16 else set()
 POINT = odd_bytes(GROUP)
 AHEAD = 2  # tiles ahead whose voxels, and lines of outputs, are asked for
 _source_plane, _target_plane = dense_source_plane_of(POINT), target_plane_of(AT, (1, 2), POINT)
-_ask_to_read = asking_of((1, 2), new=True)
-_ask_to_write = asking_of((1, 2), new=True, write=True)
+_ask_to_read, _ask_to_write = asking_for_lines_of(), asking_for_lines_of(write=True)
 
 
 def loose_bytes(form: Any) -> Any:
@@ -58,12 +57,9 @@ def flat_bytes(form: Any, inputs: int, outputs: int) -> int:
 
 
 @inlined
-def _address(
-    start: int, strides: Any, block: int, places: Any, tile: int, before_z: int, before_x: int
-) -> Any:
-    """The first voxel of a tile, in a row that begins at `start`; `strides`: of blocks and planes, in floats."""
-    z, x = places[2 * tile] - before_z, places[2 * tile + 1] - before_x
-    return start + 4 * (block * strides[0] + z * strides[1]) + x * VECTOR_BYTES
+def _address(strides: Any, block: int, z: int, x: int) -> Any:
+    """Bytes from a row to a voxel of the row there in a block and plane; `strides`: between these, in floats."""
+    return 4 * (block * strides[0] + z * strides[1]) + x * VECTOR_BYTES
 
 
 @inlined
@@ -75,34 +71,41 @@ def _transform(
     packed = form.points_x * VECTOR_BYTES, VECTOR_BYTES
     sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
     strides = args[AT.source_block], args[AT.source_z]
-    start, before_z, before_x = args[AT.source], args[AT.before_z], args[AT.before_x]
-    start += 4 * y * args[AT.source_y]
-    whole_y = holds(y, sizes[1], args[AT.dilation_y], form.points_y) and args[AT.dilation_x] == 1
+    before_z, before_x, ends = args[AT.before_z], args[AT.before_x], args[AT.target_size_x]
+    start, inputs = args[AT.source] + 4 * y * args[AT.source_y], cover(args[AT.inputs], LANES)
+    dense = args[AT.dilation_x] == 1
+    whole_y = holds(y, sizes[1], args[AT.dilation_y], form.points_y) and dense
     first_y, seen_y = seen_of(y, sizes[1], args[AT.dilation_y], form.points_y)
     # New rows and columns alone: the others are those of tiles before.
-    new = (form.points_y - form.new_y) * steps[0] + (form.points_x - form.new_x) * steps[1]
+    ahead = (form.points_y - form.new_y) * steps[0] + (form.points_x - form.new_x) * steps[1]
+    ahead += AHEAD * form.new_x * VECTOR_BYTES
     # The block outermost: its voxels lie together in memory.
-    for block in range(cover(args[AT.inputs], LANES)):
-        for tile in range(count):
-            here = _address(start, strides, block, places, tile, before_z, before_x)
-            after = min(tile + AHEAD, count - 1)
-            ahead = _address(start, strides, block, places, after, before_z, before_x)
-            _ask_to_read(form, ahead + new, steps[0], steps[1])
+    for block in range(inputs):
+        into, tile = points + block * _block_bytes(form), 0
+        while tile < count:
             z, x = places[2 * tile] - before_z, places[2 * tile + 1] - before_x
-            inside = 0 <= z < sizes[0]
-            whole = whole_y and inside and holds(x, sizes[2], 1, form.points_x)
+            here, inside = start + _address(strides, block, z, x), 0 <= z < sizes[0]
+            seen, by, run = here, steps[0], 0
+            if whole_y and inside and x >= 0:
+                behind = sizes[2] - x - form.points_x
+                run = side_by_side(form, count - tile, ends - before_x - x, behind)
             # Tiles at a border are copied between zeros, dilated ones side by side: one transform without tests
             # serves all.
-            if not whole:
+            if run <= 0:
                 zeros(loose, form.points_y * form.points_x)
                 if inside:
                     first_x, seen_x = seen_of(x, sizes[2], args[AT.dilation_x], form.points_x)
                     begin = here + first_y * steps[0] + first_x * steps[1]
                     to = loose + first_y * packed[0] + first_x * packed[1]
                     copied(begin, steps, (seen_y, seen_x), to, packed)
-            seen, by = (here, steps[0]) if whole else (loose, packed[0])
-            into = points + block * _block_bytes(form) + tile * VECTOR_BYTES
-            _source_plane(form, seen, by, into)
+                seen, by, run = loose, packed[0], 1
+            # What is known of a run is worked out once.
+            tile += run
+            for _ in range(run):
+                _ask_to_read(form, here + ahead, steps[0])
+                _source_plane(form, seen, by, into)
+                here, seen = here + form.new_x * VECTOR_BYTES, seen + form.new_x * VECTOR_BYTES
+                into += VECTOR_BYTES
 
 
 @inlined
@@ -120,41 +123,46 @@ def _finish(form: Any, args: Any, places: Any, count: int, y: int, loose: int, p
     """Outputs of all tiles and blocks, from row `y` of the target on; those outside are dropped."""
     steps = 4 * args[AT.target_y] * args[AT.dilation_y], VECTOR_BYTES * args[AT.dilation_x]
     value_steps = 4 * args[AT.output_y] * args[AT.dilation_y], steps[1]
-    packed = form.new_x * VECTOR_BYTES, VECTOR_BYTES
+    packed, advance = (form.new_x * VECTOR_BYTES, VECTOR_BYTES), form.new_x * VECTOR_BYTES
     strides = args[AT.target_block], args[AT.target_z]
     value_strides = args[AT.output_block], args[AT.output_z]
     start = args[AT.target] + 4 * y * args[AT.target_y]
     value_start = args[AT.output] + 4 * y * args[AT.output_y]
     values = loose + form.new_y * form.new_x * VECTOR_BYTES
     made_y = min(form.new_y, cover(args[AT.target_size_y] - y, args[AT.dilation_y]))
-    whole_y = made_y == form.new_y and args[AT.dilation_x] == 1
+    whole_y, size_x = made_y == form.new_y and args[AT.dilation_x] == 1, args[AT.target_size_x]
     for block in range(args[AT.blocks]):
-        bias = args[AT.bias] + block * VECTOR_BYTES
-        for tile in range(count):
-            target = _address(start, strides, block, places, tile, 0, 0)
-            value = _address(value_start, value_strides, block, places, tile, 0, 0)
-            after = min(tile + AHEAD, count - 1)
-            # Of values whose signs a data gradient needs none are asked for: 3 to 8 % slower.
-            ahead = _address(start, strides, block, places, after, 0, 0)
-            _ask_to_write(form, ahead, steps[0], steps[1])
-            x, made_x = places[2 * tile + 1], form.new_x
-            if not holds(x, args[AT.target_size_x], args[AT.dilation_x], form.new_x):
-                made_x = min(made_x, cover(args[AT.target_size_x] - x, args[AT.dilation_x]))
-            made, whole = (made_y, made_x), whole_y and made_x == form.new_x
-            if not whole:
+        from_, tile = points + block * _block_bytes(form), 0
+        bias, sums = args[AT.bias] + block * VECTOR_BYTES, args[AT.bias_gradient]
+        while tile < count:
+            z, x = places[2 * tile], places[2 * tile + 1]
+            target = start + _address(strides, block, z, x)
+            value = value_start + _address(value_strides, block, z, x)
+            here, by, seen, seen_by, run = target, steps[0], value, value_steps[0], 0
+            made_x = form.new_x
+            if whole_y:
+                run = side_by_side(form, count - tile, size_x - x, size_x - x - form.new_x)
+            loosely = run <= 0
+            if loosely:
+                made_x = min(made_x, cover(size_x - x, args[AT.dilation_x]))
+                made = made_y, made_x
                 if args[AT.output]:
                     copied(value, value_steps, made, values, packed)
                 if args[AT.accumulate]:
                     copied(target, steps, made, loose, packed)
-            here, by = (target, steps) if whole else (loose, packed)
-            seen, seen_by = (value, value_steps) if whole else (values, packed)
-            from_ = points + block * _block_bytes(form) + tile * VECTOR_BYTES
-            _target_plane(form, args, bias, seen, seen_by[0], from_, POINT, here, by[0], by[1])
-            # From what was stored, as the gradient of the function is applied by then.
-            if args[AT.bias_gradient]:
-                _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
-            if not whole:
-                copied(loose, packed, made, target, steps)
+                here, by, seen, seen_by, run = loose, packed[0], values, packed[0], 1
+            tile, ahead = tile + run, target + AHEAD * advance
+            for _ in range(run):
+                # Of values whose signs a data gradient needs none are asked for: 3 to 8 % slower.
+                _ask_to_write(form, ahead, steps[0])
+                _target_plane(form, args, bias, seen, seen_by, from_, POINT, here, by, VECTOR_BYTES)
+                # From what was stored, as the gradient of the function is applied by then.
+                if sums:
+                    _added(sums + block * VECTOR_BYTES, here, (by, VECTOR_BYTES), (made_y, made_x))
+                here, seen, ahead = here + advance, seen + advance, ahead + advance
+                from_ += VECTOR_BYTES
+            if loosely:
+                copied(loose, packed, (made_y, made_x), target, steps)
 
 
 @inlined

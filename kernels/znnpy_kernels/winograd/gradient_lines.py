@@ -23,6 +23,7 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import VECTOR_BYTES
 from znnpy_kernels.winograd.forms import TAPS, Axis, axes_of
 from znnpy_kernels.winograd.line_transforms import (
+    LINE_BYTES,
     SOURCE_ROWS,
     Line,
     Rows,
@@ -54,7 +55,6 @@ def filter_line(builder: ir.IRBuilder, m: list[Value]) -> list[Value]:
     return [tap(0, m[0]), tap(1, None), tap(2, m[5])]
 
 
-LINE_BYTES = 64
 Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 

@@ -25,7 +25,6 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.gradient_lines import (
-    LINE_BYTES,
     ask_to_write,
     filter_depth,
     filter_height,
@@ -33,6 +32,7 @@ from znnpy_kernels.winograd.gradient_lines import (
 )
 from znnpy_kernels.winograd.gradient_points import compiled_block_bytes
 from znnpy_kernels.winograd.gradient_products import IMAGES, sum_products
+from znnpy_kernels.winograd.line_transforms import LINE_BYTES
 from znnpy_kernels.winograd.products import compiled_odd_bytes
 
 AT = words("source gradient tiles inputs blocks target scratch scratch_worker")

@@ -46,6 +46,7 @@ LOW, HIGH = sqrt(0.5), sqrt(2.0)
 # Times which filters are taken at each place, so that two outputs need no products: LOW * HIGH = 1.
 # LOW is the first pair's factor in output 1, HIGH^2 the second pair's in output 2: there they enter as they are.
 TARGET_SCALES = np.array([1.0, LOW, LOW, HIGH**2, HIGH**2, 1.0])
+LINE_BYTES = 64  # of a cache
 Rows = tuple[tuple[int, ...], ...]
 # By the taps across rows: rows of a plane that are made of the same sums, in pairs: more of them at once do not fit
 # registers.
@@ -233,6 +234,24 @@ def asking_of(
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 3), codegen
+
+    return intrinsic(ask)
+
+
+def asking_for_lines_of(*, write: bool = False) -> Any:
+    """The intrinsic `(form, source, step_y)` that asks for a plane's new rows, of new voxels side by side along x."""
+
+    def ask(typingctx: Any, form: Any, source: Any, step_y: Any) -> tuple[Signature, Any]:
+        high, wide = _pair(form, (1, 2))
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, source, step_y) = builder, args
+            rows = _near_rows(b, source, step_y, high.new)
+            for row, by in product(rows, range(0, wide.new * VECTOR_BYTES, LINE_BYTES)):
+                prefetch(b, b.add(row, word(by)), write=write, level=1)
+            return context.get_dummy_value()
+
+        return types.void(form, *[types.int64] * 2), codegen
 
     return intrinsic(ask)
 

@@ -49,8 +49,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.filters import TILE
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS
-from znnpy_kernels.winograd.gradient_lines import LINE_BYTES
-from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, HIGH, LOW, _constant
+from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, HIGH, LINE_BYTES, LOW, _constant
 from znnpy_kernels.winograd.panel_filters import (
     PAIR,
     PANELS,

@@ -40,12 +40,12 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import gradient_sums
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import (
-    LINE_BYTES,
     ask_to_write,
     filter_height,
     filter_width,
 )
 from znnpy_kernels.winograd.gradient_points import compiled_block_bytes
+from znnpy_kernels.winograd.line_transforms import LINE_BYTES
 from znnpy_kernels.winograd.panel_filters import PAIR
 from znnpy_kernels.winograd.products import compiled_odd_bytes
 from znnpy_kernels.winograd.shallow import FLAT, MOST_PLANES

@@ -28,6 +28,16 @@ def tiles_along(size: int, dilation: int, new: int) -> Any:
 
 
 @inlined
+def side_by_side(form: Any, left: int, along_x: int, behind: int) -> Any:
+    """Return how many of `left` tiles, from one on, lie side by side along x and have all their voxels.
+
+    Of tiles that are numbered along x first, without dilation. `along_x`: voxels from the tile's first output to the
+    end of the row, `behind`: those behind its last voxel. 0 or less: not even this one has.
+    """
+    return min(left, cover(along_x, form.new_x), behind // form.new_x + 1)
+
+
+@inlined
 def fetch(
     sizes: Any, row: Any, dilation: Any, base: int, place: Any, counts: Any, loose: int
 ) -> Any:

@@ -57,6 +57,13 @@ def test_values_and_gradients(staged, seed):
     assert near(drawn.net, drawn.output, winograd_plan(drawn.net), drawn.batch)
 
 
+@pytest.mark.parametrize("width", [29, 30, 31])
+def test_rows_that_end_within_a_tile(width):
+    # Tiles side by side are read and written without a question, the last of them between zeros.
+    net = winograd_chain((8, 9, 5), (1, 1, 1), size=(1, 3, 3), padding=((0, 0), (1, 1), (1, 1)))
+    assert near(net, (2, 9, width), winograd_plan(net), 1)
+
+
 def near(net, output, plan, batch):
     """Whether outputs and gradients are those of the reference.
 

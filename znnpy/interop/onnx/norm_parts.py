@@ -40,6 +40,11 @@ def power(reading: Reading, op: Operator, name: str) -> Value:
     return written_out.power(reading.sketch, x, number)
 
 
+def magnitude(reading: Reading, op: Operator, name: str) -> Value:
+    """Abs, as part of softsign."""
+    return written_out.applied(reading.value(op), "magnitude")
+
+
 def with_constant(op: Operator, x: Value, array: Floats) -> Value:
     """Return a part of a norm with a constant."""
     match op.kind:
@@ -60,4 +65,5 @@ def expanded(x: Value, shape: list[int]) -> Value:
 PART_OPERATORS: dict[str, Translation] = {
     **dict.fromkeys(("ReduceSum", "ReduceL2"), reduction),
     **dict.fromkeys(("Pow", "Sqrt"), power),
+    "Abs": magnitude,
 }

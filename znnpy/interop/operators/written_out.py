@@ -1,4 +1,4 @@
-"""Norms over channels that programs write out in sums, roots and quotients: collected as a `Term` until one is whole.
+"""Norms over channels, and softsign, that programs write out in sums, roots and quotients: a `Term` until one is whole.
 
 A term is a value that no feature map here holds. What reads one and makes nothing that is known is refused.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from znnpy.interop.operators.arithmetic import normed
+from znnpy.interop.operators.functions import activated
 from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Term, Value
 
@@ -28,7 +29,7 @@ def term_of(value: Value) -> Term:
 
 
 def applied(value: Value, kind: str, number: float = 0.0) -> Value:
-    """Return a term of one value: `square`, `root`, `add` or `least` with a number."""
+    """Return a term of one value: `square`, `root`, `magnitude`, `add` or `least` with a number."""
     return replace(value, term=Term(kind, (term_of(value),), number=number))
 
 
@@ -66,10 +67,12 @@ def of_two(sketch: Sketch, kind: str, name: str, one: Value, other: Value) -> Va
 
 
 def quotient(sketch: Sketch, name: str, one: Value, other: Value) -> Value:
-    """Return one by the other: a norm where both are its parts, else a term."""
+    """Return one by the other: a norm or softsign where both are its parts, else a term."""
     if not is_term(one, other):
         raise sketch.wrong("of two feature maps is not supported")
     above, below = term_of(one), term_of(other)
+    if above.kind == "x" and below == Term("add", (Term("magnitude", (above,)),), number=1.0):
+        return activated(sketch, name, one, "soft_sign")
     if above.kind == "x" and (least := _length(above, below)) is not None:
         return _of_voxels(sketch, name, one, "length", least)
     if above.kind == "away" and (epsilon := _deviation(above, below)) is not None:

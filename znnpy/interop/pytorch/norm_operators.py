@@ -98,6 +98,11 @@ def power(call: Call, name: str) -> Value:
     return written_out.power(call.sketch, x, number)
 
 
+def magnitude(call: Call, name: str) -> Value:
+    """abs, as part of softsign."""
+    return written_out.applied(call.value(), "magnitude")
+
+
 NORM_OPERATORS: dict[str, Translation] = {
     "instance_norm": instance_norm,
     "group_norm": group_norm,
@@ -105,4 +110,5 @@ NORM_OPERATORS: dict[str, Translation] = {
     "sum": reduction,
     **dict.fromkeys(("linalg_vector_norm", "norm"), vector_norm),
     **dict.fromkeys(("pow", "sqrt"), power),
+    "abs": magnitude,
 }
