@@ -128,6 +128,7 @@ def test_what_ctrl_c_kept_from_starting_is_not_waited_for(
             patch.setattr(executor, "release", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.step(x, target, learning_rate=0.0)
+        assert model.iteration == 2 + started
         interrupt_after(300)  # what waits without end
         assert [model.step(x, target, learning_rate=0.0) for _ in range(4)] == 2 * wanted
         assert np.isfinite(model.forward(x)).all()

@@ -158,7 +158,7 @@ class SingleEngine:
         """
         # Even and odd updates alternate: one is staged while the other runs, so at most STEPS are
         # in flight.
-        ticket = self._submitted
+        ticket = self.submitted
         parity = ticket % STEPS
         # Of what was read the loss is known.
         self._graphs.finish("update", parity, loss=ticket - STEPS not in self._results)
@@ -179,7 +179,7 @@ class SingleEngine:
     def result(self, ticket: int) -> StepResult:
         """Return loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
         if ticket not in self._results:
-            refuse_ticket(ticket, self._submitted)
+            refuse_ticket(ticket, self.submitted)
             self._graphs.wait_for_loss("update", ticket % STEPS)
             self._read(ticket)
         return self._results[ticket]
@@ -197,7 +197,7 @@ class SingleEngine:
         self._graphs.drain()
         # Only these may still lie in staging buffers; older ones were read when theirs were used
         # again.
-        for ticket in range(max(0, self._submitted - STEPS), self._submitted):
+        for ticket in range(max(0, self.submitted - STEPS), self.submitted):
             self.result(ticket)
 
     def first_non_finite(self) -> str | None:
@@ -216,7 +216,7 @@ class SingleEngine:
         return None
 
     @property
-    def _submitted(self) -> int:
+    def submitted(self) -> int:
         """How many updates have started; right even if Ctrl-C interrupted one's caller."""
         return sum(self._graphs.released("update", parity) for parity in range(STEPS))
 

@@ -209,6 +209,11 @@ class DoubleEngine:
         self._results.append(result)
         return len(self._results) - 1
 
+    @property
+    def submitted(self) -> int:
+        """How many updates were made."""
+        return len(self._results)
+
     def _moved(self, iteration: int) -> dict[str, Doubles]:
         """Return running statistics after an update: the mean of those that each microbatch leads to."""
         layout, masks = self.layout, self._microbatches(self._masks(iteration))

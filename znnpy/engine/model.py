@@ -98,7 +98,8 @@ class Model(Closing):
         self._given = Given(self.network, self.geometry, self.losses, samples, dtype)
         # Folded filters do not tell what they were made of, so a folded model keeps what was set.
         self._unfolded: dict[str, Floats] | None = {} if parts.folds else None
-        party, self._staging, self._iteration = parts.settings.party, Staging(), 0
+        party, self._staging = parts.settings.party, Staging()
+        self._before, self._started = 0, 0  # updates that were said to be, and were, started
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
         self._drawn = False  # whether there are parameters: drawn when they are first asked for, or set before
 
@@ -115,11 +116,11 @@ class Model(Closing):
     @property
     def iteration(self) -> int:
         """How many updates were started, which dropout and the optimiser count by; may be set, to go on."""
-        return self._iteration
+        return self._before + self._started
 
     @iteration.setter
     def iteration(self, value: int) -> None:
-        self._iteration = whole_number_of("iteration", value)
+        self._before = whole_number_of("iteration", value) - self._started
 
     @property
     def strategy(self) -> Strategy | None:
@@ -222,7 +223,7 @@ class Model(Closing):
             raise ZnnpyError(
                 "averaged_parameters: the optimizer of this model keeps no average (ema)"
             )
-        return averaged(found, states, self._settings.frozen) if self._iteration else found
+        return averaged(found, states, self._settings.frozen) if self.iteration else found
 
     def to_state_dict(self) -> dict[str, Floats]:
         """Copies of `parameters` with the keys and axis orders of the network's class in PyTorch.
@@ -399,9 +400,15 @@ class Model(Closing):
         borrow: bool,
     ) -> int:
         rate, batch = learning_rate_of(learning_rate), self._batch(x, target, weight)
-        ticket = self._engine.submit(*batch, rate, self.iteration, borrow=borrow)
-        # After the engine has taken it: a refused update must not change what dropout draws next.
-        self._iteration += 1
+        engine = self._engine
+        try:
+            ticket = engine.submit(*batch, rate, self.iteration, borrow=borrow)
+            # After the engine has taken it: a refused update must not change what dropout draws next.
+            self._started = ticket + 1
+        except BaseException:
+            # Ctrl-C may come when it has.
+            self._started = engine.submitted
+            raise
         return ticket
 
     def _refuse_microbatches(self, call: str) -> None:
