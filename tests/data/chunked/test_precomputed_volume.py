@@ -200,6 +200,7 @@ def test_scales(tmp_path: Path) -> None:
         ({"sharding": {"@type": "other"}}, "sharding is other; neuroglancer_uint64_sharded_v1 is"),
         ({"sharding": SHARDED | {"shard_bits": 65}}, "sharding.shard_bits must be 0 to 64"),
         ({"sharding": SHARDED | {"minishard_bits": 64}}, "more parts than are read"),
+        ({"size": [2**40] * 3, "sharding": SHARDED}, "do not tell"),
         ({"sharding": SHARDED | {"hash": "md5"}}, "sharding.hash is md5; identity, murmur"),
         ({"size": [1, 2]}, "size must be 3 whole numbers"),
         ({"chunk_sizes": []}, "chunk_sizes must be 3"),
