@@ -53,7 +53,9 @@ class Shards:
         self._folder, self._path, self._grid = folder, path, tuple(grid)
         self._bits = sum((n - 1).bit_length() for n in grid)
         if self._bits > 64:
-            raise VolumeError(f"{name}: a shard's numbers do not tell {grid} chunks (x, y, z) apart")
+            raise VolumeError(
+                f"{name}: a shard's numbers do not tell {grid} chunks (x, y, z) apart"
+            )
         self._lock, self._kept = threading.Lock(), OrderedDict[tuple[str, int], Index]()
         self._bytes_kept = 0
 
