@@ -156,7 +156,7 @@ def _spec(
         "method": request.method,
         "channels": list(channels),
         "first": request.numbering.first,
-        **({"regions": list(regions)} if (regions := request.numbering.regions) else {}),
+        "regions": request.numbering.regions,  # None is what a job without them has, too
     }
     attributes = {
         **place_attributes(volume),
