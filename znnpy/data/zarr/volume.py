@@ -141,10 +141,18 @@ def _pick(folder: ZarrFolder, path: str, names: Sequence[str], labels: bool) -> 
         node = Node("", "group", 2, {}, {})
     if node.kind == "array":
         return _Picked(node, _level_of(folder, node.path))
-    found = _image(folder, node, names, labels) if labels else None
-    return (
-        found or _level(folder, node) or _image(folder, node, names, labels) or _only(folder, node)
-    )
+    try:
+        found = _image(folder, node, names, labels) if labels else None
+        return (
+            found
+            or _level(folder, node)
+            or _image(folder, node, names, labels)
+            or _only(folder, node)
+        )
+    except RecursionError as error:
+        raise VolumeError(
+            f"{folder.name}: series of images lie in each other without end"
+        ) from error
 
 
 def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
