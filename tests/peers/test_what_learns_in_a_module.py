@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 import znnpy  # noqa: E402
 from znnpy import Hardware, from_torch  # noqa: E402
-from znnpy.errors import ArgumentError  # noqa: E402
+from znnpy.errors import ArgumentError, ExportError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
 
@@ -55,6 +55,16 @@ def test_values_and_an_update(name: str) -> None:
     for key, tensor in net.state_dict().items():
         if not key.endswith("num_batches_tracked"):
             np.testing.assert_allclose(found[key], tensor.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_module_has_not_cannot_go_back() -> None:
+    net, image = net_of("batch")
+    with from_torch(net, image, threads=1, conv="direct") as model:
+        model.to_state_dict()
+        (shift,) = (name for name in model.parameters if name.endswith(".shift"))
+        model.set_parameters({**model.parameters, shift: np.ones(4)})
+        with pytest.raises(ExportError, match=f"{shift} does not come from its tensors alone"):
+            model.to_state_dict()
 
 
 class Fixed(nn.Module):
