@@ -99,3 +99,6 @@ def test_outputs_of_sets_are_of_formats_that_hold_them(
         (tmp_path / f"a.{end}").touch()
         (case,) = cases_of({"": f"{tmp_path}/*.{end}"}, None, "out", dtype, channels)
         assert case.output == f"out/a.{wanted}"
+        if wanted == end:
+            with pytest.raises(VolumeError, match=r"is read, and .* name another folder"):
+                cases_of({"": f"{tmp_path}/*.{end}"}, None, str(tmp_path), dtype, channels)
