@@ -136,7 +136,7 @@ def test_channels_that_overlap_are_no_labels_but_have_logits() -> None:
     made = config_from(settings)
     weights = Weights(made, trained_network(made), None, {})
     with (
-        pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1, 2\]"),
+        pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1,2\]"),
         scan_model(weights, []),
     ):
         pass

@@ -55,7 +55,7 @@ def test_regions_paint_one_over_the_other(tiny: Small) -> None:
     data = config.data.model_copy(update={"target": MaskTarget(kind="mask")})
     tiny.weights.__dict__["config"] = config.model_copy(update={"data": data})
     assert np.array_equal(tiny.run("same.h5", **painted), wanted)
-    with pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1, 2\]"):
+    with pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1,2\]"):
         tiny.run("l.h5", **LABELS)
     training = config.training.model_copy(update={"loss": Softmax(kind="softmax")})
     tiny.weights.__dict__["config"] = config.model_copy(update={"data": data, "training": training})

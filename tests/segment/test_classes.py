@@ -136,6 +136,18 @@ def test_what_a_mask_left_out_is_no_class(tmp_path: Path) -> None:
             )
 
 
+def test_classes_that_are_0_are_not_left_out(tmp_path: Path) -> None:
+    """Of some channels: bytes of others say that there was a prediction."""
+    values = np.zeros((3, 2, 3, 4), np.uint8)
+    values[:, 0] = np.array([255, 0, 0], np.uint8)[:, None, None]
+    request = Request("classes", channels=(1, 2), numbering=Numbering(1))
+    with open_volume(prediction(tmp_path / "p.h5", values)) as volume:
+        write_by_blocks(Destination(tmp_path / "l.h5", "l"), volume, request)
+    with h5py.File(tmp_path / "l.h5") as file:
+        assert (file["l"][0] == 1).all()
+        assert (file["l"][1] == 0).all()
+
+
 def test_some_channels(tmp_path: Path) -> None:
     values = RNG.random((4, 3, 5, 6)).astype(np.float32)
     path = prediction(tmp_path / "p.h5", values)
