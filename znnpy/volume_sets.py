@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from znnpy.dataset_path import there
@@ -43,6 +43,15 @@ def expanded(entry: Entry) -> list[dict[tuple[str, str], Path]]:
     for name, files in others:
         _refuse_left_over(entry, (first, images), (name, files))
     return [{name: files[key] for name, files in found.items()} for key in images]
+
+
+def refuse_own_place(output: Path, inputs: Iterable[Path]) -> None:
+    """Raise VolumeError where an output of a set has the place of an input, which would count as written already."""
+    for file in inputs:
+        if output.resolve() == file.resolve():
+            raise VolumeError(
+                f"{file} is read, and what is made of it would lie there: name another folder"
+            )
 
 
 def _matches(path: Path) -> dict[Key, Path]:

@@ -223,13 +223,14 @@ def test_a_config_that_cannot_train_is_said_to(check: Check) -> None:
 def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
     with h5py.File("data.h5", "a") as file:
         file["drawn"] = np.zeros((20, 24, 24), np.uint8)
-        file["drawn"][10, 4:20, 8] = file["drawn"][3, 5, 2:12] = 1
+        file["drawn"][10, 4:20, 8], file["drawn"][3, 5, 2:12] = 1, 2
+        file["vessels"] = file["drawn"][:] > 0
     config = CONFIG.replace("data.h5:labels", "data.h5:drawn")
     affinity = config.replace("data:", "data:\n  target: affinity").replace(
         "channels: 1,", "channels: 3,"
     )
     classes = config.replace("data:", "data:\n  target: labels").replace(
-        "channels: 1,", "channels: 2,"
+        "channels: 1,", "channels: 3,"
     )
     classes = classes.replace("output_shape: 12}", "output_shape: 12, loss: softmax}")
     told = ((config, "boundary"), (affinity, "belonging to no object"), (classes, "class 0"))
@@ -247,6 +248,7 @@ def test_labels_that_look_drawn_by_hand_are_warned_of(check: Check) -> None:
     assert "drawn by hand" not in check(config=masked)[2]
     first = classes.replace("target: labels", "target: {kind: labels, ignore: 0}")
     assert "drawn by hand" not in check(config=first)[2]
+    assert "drawn by hand" not in check(config=classes.replace("h5:drawn", "h5:vessels"))[2]
     assert "drawn by hand" not in check()[2]
 
 

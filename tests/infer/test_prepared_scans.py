@@ -13,9 +13,11 @@ from znnpy.config import config_from
 from znnpy.config.models import LabelsTarget
 from znnpy.data.preparing.scan import Prepared
 from znnpy.data.preparing.turning import Turn
-from znnpy.errors import RunError
+from znnpy.errors import ConfigError, RunError
+from znnpy.infer.config_model import Weights
+from znnpy.infer.scan_job import scan_model
 from znnpy.infer.scans import ScanModel, flips_of, labelled, logits_of
-from znnpy.network import initial_parameters
+from znnpy.network import initial_parameters, trained_network
 
 LAYERS = [
     {"conv": {"channels": 3, "size": 3, "padding": "same", "norm": "instance", "function": "relu"}},
@@ -125,6 +127,21 @@ def test_a_mask_is_what_is_above_a_half(loss: str, half: float) -> None:
         found = labelled(net, scan, config_from(settings))
     assert ((logits > 0) != (logits > 0.5)).any()
     assert np.array_equal(found, logits[0] > half)
+
+
+def test_channels_that_overlap_are_no_labels_but_have_logits() -> None:
+    settings = config().model_dump(exclude_unset=True)
+    settings["data"]["target"], settings["training"]["loss"] = "mask", "bce"
+    settings["training"]["conv"] = "direct"
+    made = config_from(settings)
+    weights = Weights(made, trained_network(made), None, {})
+    with (
+        pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1,2\]"),
+        scan_model(weights, []),
+    ):
+        pass
+    with scan_model(weights, [], logits=True) as model:
+        assert model.channels == 2
 
 
 def test_axes_of_flips() -> None:

@@ -35,6 +35,10 @@ def test_what_is_refused(scans: Path) -> None:
         cases_of([f"{scans}/a_0001.*"], "out")
     with pytest.raises(VolumeError, match="no file is named"):
         cases_of([f"{scans}/c_*.nii.gz"], "out")
+    (scans / "plain").mkdir()
+    (scans / "plain" / "c.nii.gz").touch()
+    with pytest.raises(VolumeError, match=r"c\.nii\.gz is read, and .* name another folder"):
+        cases_of([f"{scans}/plain"], f"{scans}/plain")
     alone = Case((f"{scans}/a_0000.nii.gz",), "o.h5")
     assert cases_of([f"{scans}/a_0000.nii.gz"], "o.h5") == [alone]
 

@@ -21,6 +21,7 @@ from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, VolumeError
 from znnpy.infer import tiling
 from znnpy.infer.block_writer import run_job
+from znnpy.learning.voxelwise import Softmax
 
 LABELS: dict[str, Any] = {"numbering": Numbering(), "dtype": np.dtype(np.uint8)}
 
@@ -54,8 +55,11 @@ def test_regions_paint_one_over_the_other(tiny: Small) -> None:
     data = config.data.model_copy(update={"target": MaskTarget(kind="mask")})
     tiny.weights.__dict__["config"] = config.model_copy(update={"data": data})
     assert np.array_equal(tiny.run("same.h5", **painted), wanted)
-    with pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1, 2\]"):
+    with pytest.raises(ConfigError, match=r"may overlap.*inference\.regions=\[1,2\]"):
         tiny.run("l.h5", **LABELS)
+    training = config.training.model_copy(update={"loss": Softmax(kind="softmax")})
+    tiny.weights.__dict__["config"] = config.model_copy(update={"data": data, "training": training})
+    assert np.array_equal(tiny.run("l.h5", **LABELS), values.argmax(axis=0))
 
 
 def test_windows_are_averaged_before(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +125,9 @@ def test_a_stopped_one_goes_on(tiny: Small, monkeypatch: pytest.MonkeyPatch) -> 
         VolumeError, match=r"values was .*class numbers from 0.*now .*class numbers from 1"
     ):
         tiny.run("l.h5", block=(3, 7, 6), **{**LABELS, "numbering": Numbering(1)})
+    regions = {**LABELS, "numbering": Numbering(regions=(1, 2))}
+    with pytest.raises(VolumeError, match=r"now .regions \(1, 2\) by"):
+        tiny.run("l.h5", block=(3, 7, 6), **regions)
     assert np.array_equal(tiny.run("l.h5", block=(3, 7, 6), **LABELS), wanted)
 
 

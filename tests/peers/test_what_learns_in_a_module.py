@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 import znnpy  # noqa: E402
 from znnpy import Hardware, from_torch  # noqa: E402
-from znnpy.errors import ArgumentError  # noqa: E402
+from znnpy.errors import ArgumentError, ExportError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
 
@@ -57,6 +57,16 @@ def test_values_and_an_update(name: str) -> None:
             np.testing.assert_allclose(found[key], tensor.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_what_the_module_has_not_cannot_go_back() -> None:
+    net, image = net_of("batch")
+    with from_torch(net, image, threads=1, conv="direct") as model:
+        model.to_state_dict()
+        (shift,) = (name for name in model.parameters if name.endswith(".shift"))
+        model.set_parameters({**model.parameters, shift: np.ones(4)})
+        with pytest.raises(ExportError, match=f"{shift} does not come from its tensors alone"):
+            model.to_state_dict()
+
+
 class Fixed(nn.Module):
     """Filters, a factor and a shift that are buffers, a norm that is frozen, and a single number."""
 
@@ -93,3 +103,52 @@ def test_numbers_that_could_not_learn_are_refused_for_training() -> None:
     with pytest.raises(ArgumentError, match="no parameter of the module learns"):
         from_torch(net.requires_grad_(False), image, threads=1)
     from_torch(net, image, threads=1, conv="direct", training=False).close()
+
+
+class Sevens(nn.Module):
+    """A shift that is subtracted learns; a bias and a constant that do not are -7."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.shift = nn.Conv3d(1, 2, 1), nn.Parameter(torch.ones(2, 1, 1, 1))
+        self.conv.bias = nn.Parameter(torch.full((2,), -7.0), requires_grad=False)
+        self.register_buffer("constant", torch.full((2, 1, 1, 1), -7.0), persistent=False)
+
+    def get_extra_state(self) -> object:
+        return {"not": "a tensor"}
+
+    def set_extra_state(self, state: object) -> None:
+        pass
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.tanh(self.conv(x) / 7) + self.constant) - self.shift
+
+
+def test_what_is_calculated_learns_and_constants_are_no_marks() -> None:
+    torch.manual_seed(0)
+    net, image = Sevens().double().eval(), torch.randn(1, 1, 4, 6, 5).double()
+    target = np.zeros((1, 2, 4, 6, 5))
+    sgd = znnpy.Optimizer("sgd", momentum=0.0)
+    with from_torch(
+        net, image, loss="square", threads=1, conv="direct", optimizer=sgd
+    ) as model:  # fmt: skip
+        before = model.parameters
+        model.step(image.numpy(), target, learning_rate=0.1)
+        after = model.parameters
+    learning = [it for it in net.parameters() if it.requires_grad]
+    torch.nn.functional.mse_loss(net(image), torch.from_numpy(target)).backward()
+    torch.optim.SGD(learning, lr=0.1).step()
+    moved = {name for name, it in after.items() if not np.array_equal(it, before[name])}
+    assert moved == {"conv", "output"}
+    np.testing.assert_allclose(-after["output"], net.shift.detach().numpy().ravel(), rtol=1e-5)
+
+
+def test_constants_that_are_marks_stay_out_of_a_state_dict() -> None:
+    net, image = Sevens().eval(), torch.randn(1, 1, 4, 6, 5)
+    net.forward = lambda x: torch.tanh(net.conv(x)) + net.constant  # type: ignore[method-assign]
+    net.requires_grad_(True)
+    with from_torch(net, image, threads=1, conv="direct") as model:
+        found = model.to_state_dict()
+    wanted = {key: it.numpy() for key, it in net.state_dict().items() if key != "_extra_state"}
+    assert [*found] == [*wanted]
+    assert all(np.array_equal(found[key], it) for key, it in wanted.items())

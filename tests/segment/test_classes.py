@@ -95,6 +95,33 @@ def test_regions_paint_one_over_the_other(tmp_path: Path, dtype: str) -> None:
     assert np.array_equal(region_labels(values - half, (7, 300, 2), 0.0), wanted)
 
 
+def test_regions_that_were_begun_are_no_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = RNG.random((3, 9, 12, 11)).astype(np.float32)
+    path, there = prediction(tmp_path / "p.h5", values), Destination(tmp_path / "l.h5", "l")
+    put, written = Hdf5Output.put, list[Any]()
+
+    def stopped(self: Hdf5Output, *block: Any) -> int:
+        written.append(block)
+        if len(written) > 2:
+            raise KeyboardInterrupt
+        return put(self, *block)
+
+    painted = Request("classes", numbering=Numbering(regions=(3, 2, 1)))
+    with open_volume(path) as volume:
+        monkeypatch.setattr(Hdf5Output, "put", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            write_by_blocks(there, volume, painted, SMALL)
+        monkeypatch.setattr(Hdf5Output, "put", put)
+        for other in (CLASSES, Request("classes", numbering=Numbering(regions=(3, 2, 2)))):
+            with pytest.raises(VolumeError, match=r"regions was \[3, 2, 1\]"):
+                write_by_blocks(there, volume, other, SMALL)
+        write_by_blocks(there, volume, painted, SMALL)
+    with h5py.File(there.path) as file:
+        assert np.array_equal(file["l"], region_labels(values, (3, 2, 1)))
+
+
 def test_what_a_mask_left_out_is_no_class(tmp_path: Path) -> None:
     values = RNG.random((3, 4, 5, 6)).astype(np.float32)
     values[:, 1:3] = 0
@@ -107,6 +134,18 @@ def test_what_a_mask_left_out_is_no_class(tmp_path: Path) -> None:
             assert np.array_equal(
                 file["l"], np.where(values.any(axis=0), values.argmax(axis=0) + first, 0)
             )
+
+
+def test_classes_that_are_0_are_not_left_out(tmp_path: Path) -> None:
+    """Of some channels: bytes of others say that there was a prediction."""
+    values = np.zeros((3, 2, 3, 4), np.uint8)
+    values[:, 0] = np.array([255, 0, 0], np.uint8)[:, None, None]
+    request = Request("classes", channels=(1, 2), numbering=Numbering(1))
+    with open_volume(prediction(tmp_path / "p.h5", values)) as volume:
+        write_by_blocks(Destination(tmp_path / "l.h5", "l"), volume, request)
+    with h5py.File(tmp_path / "l.h5") as file:
+        assert (file["l"][0] == 1).all()
+        assert (file["l"][1] == 0).all()
 
 
 def test_some_channels(tmp_path: Path) -> None:
@@ -144,6 +183,7 @@ def test_a_stopped_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for other in (
             Request("classes", numbering=Numbering(1)),
             Request("classes", channels=(0, 1)),
+            Request("classes", numbering=Numbering(regions=(1, 2, 3))),
         ):
             with pytest.raises(VolumeError, match="begun by another job"):
                 write_by_blocks(there, volume, other, SMALL)

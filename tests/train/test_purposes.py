@@ -240,6 +240,22 @@ def test_a_cohort_of_scans(folder: Path) -> None:
     assert status_of("init", "configs/c.yaml", "--for", "semantic", *words) == 1
 
 
+def test_volumes_of_which_some_say_no_voxel_size_are_not_resampled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A median with what nobody says is none; numbers that are masks one by one may be no classes together."""
+    for number, high in enumerate((1, 1, 255)):
+        with h5py.File(f"c{number}.h5", "w") as file:
+            file["raw"] = np.zeros((20, 80, 80), np.uint8)
+            file["labels"] = (OBJECTS[:20] % 2 * high).astype(np.uint8)
+            if number:
+                file["raw"].attrs["resolution"] = (40.0, 4, 4)
+    assert written("semantic", "c[01].h5:raw", "c[01].h5:labels").data.prepare is None
+    words = ("--data", "c*.h5:raw", "--labels", "c*.h5:labels", "--overwrite")
+    assert status_of("init", "configs/c.yaml", "--for", "semantic", *words) == 1
+    assert "others holds 1 and 255, and no number between" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("image", "labels"), [("set/*.h5:raw", "set/*.h5:truth"), ("set", None), ("set/*.h5", None)]
 )

@@ -1,3 +1,6 @@
+import os
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -38,6 +41,36 @@ def test_overwrite_removes_only_our_files(tmp_path):
         assert run.started
         assert not list(run.checkpoints.iterdir())
         assert (run / "notes.txt").read_text() == "mine"
+
+
+def test_ctrl_c_while_a_run_takes_the_place_of_another(tmp_path, monkeypatch):
+    """Meanwhile neither is there: it ends the command once the new one is."""
+    with RunDirectory.open(tmp_path / "run") as run:
+        run.begin("old", {})
+    remove = shutil.rmtree
+
+    def interrupted(path, **rest):
+        remove(path, **rest)
+        if path == run.checkpoints:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with (
+        RunDirectory.open(tmp_path / "run", overwrite=True) as run,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run.begin("new", {}, lambda folder: (folder / "checkpoints").mkdir())
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "checkpoints", "config.yaml", "lock", "versions.json",
+    ]  # fmt: skip
+    assert (run / "config.yaml").read_text() == "new"
+
+
+def test_overwrite_removes_what_a_killed_import_left(tmp_path):
+    (tmp_path / ".run.tmp" / "checkpoints").mkdir(parents=True)
+    with RunDirectory.open(tmp_path, overwrite=True) as run:
+        run.begin("config", {})
+    assert not (tmp_path / ".run.tmp").exists()
 
 
 def test_directory_of_something_else_is_refused(tmp_path):

@@ -72,7 +72,7 @@ def predict_scans(
         typer.echo(f"{len(cases) - len(left)} of {len(cases)} cases are written already")
     if not left:
         return
-    with scan_model(run.weights, run.members) as model:
+    with scan_model(run.weights, run.members, logits=logits) as model:
         for case, place in left:
             _predict(model, case, run, place, logits)
     if not logits:

@@ -12,7 +12,7 @@ import typer
 from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.dataset_path import address, split
 from znnpy.errors import VolumeError, reason
-from znnpy.volume_sets import PLANES, VOLUMES, expanded, is_set
+from znnpy.volume_sets import PLANES, VOLUMES, expanded, is_set, refuse_own_place
 
 if TYPE_CHECKING:
     from znnpy.data.writing.destination import Destination
@@ -105,7 +105,9 @@ def _case(
     end = next((it for it in _SUFFIXES if first.name.lower().endswith(it)), first.suffix)
     suffix = kept_suffix(end, dtype, channels)
     stem = first.name[: len(first.name) - len(end)] if end else first.name
-    return Case(images, named.get((MASK, "")), str(folder / f"{stem}{suffix}"))
+    place = folder / f"{stem}{suffix}"
+    refuse_own_place(place, files.values())
+    return Case(images, named.get((MASK, "")), str(place))
 
 
 def _distinct(cases: list[Case]) -> list[Case]:

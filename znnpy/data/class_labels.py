@@ -59,14 +59,8 @@ def region_labels(values: Array, regions: Sequence[int], half: float | None = No
 
 
 def predicted_labels(values: Array, numbering: Numbering) -> Labels:
-    """Return the labels (z, y, x) of what was predicted (c, z, y, x); 0 where nothing was, as all classes are 0 there.
-
-    A mask of `znnpy predict` leaves such voxels.
-    """
-    found = numbering.labels(values)
-    if numbering.first > 0 and len(values) > 1:
-        found[~values.any(axis=0)] = 0
-    return found
+    """Return the labels (z, y, x) of what was predicted (c, z, y, x)."""
+    return numbering.labels(values)
 
 
 def half_of(dtype: np.dtype[Any]) -> float:

@@ -194,7 +194,8 @@ def _whole(numbers: Array, volume: Volume) -> Array:
     """Return numbers as integers, as which some programs write floats; VolumeError where they are no whole ones."""
     if numbers.dtype.kind != "f":
         return numbers
-    found = numbers.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what is no number is refused below
+        found = numbers.astype(np.int64)
     if (parts := numbers[numbers != found]).size:
         raise VolumeError(
             f"{volume.name} holds values of {volume.dtype} such as {parts[0]:g}; expected numbers of objects or "

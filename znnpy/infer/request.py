@@ -99,8 +99,8 @@ def refuse_overlap(config: Config, network: Network, node: Node, numbering: Numb
     if not isinstance(config.target(node.name), MaskTarget):
         return
     if not training_losses(config, network)[node.name].reading.whole_voxels:
-        numbers = list(range(1, node.channels + 1))
+        numbers = ",".join(map(str, range(1, node.channels + 1)))
         raise ConfigError(
             f"the channels of {node.name!r} are masks that may overlap, of which none wins: say the label that each "
-            f"paints, later ones over earlier ones, such as --set inference.regions={numbers}"
+            f"paints, later ones over earlier ones, such as --set inference.regions=[{numbers}]"
         )

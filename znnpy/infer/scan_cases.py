@@ -15,7 +15,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.volume import ArrayVolume, Volume
 from znnpy.data.writing.output_format import by_suffix, kept_suffix
 from znnpy.errors import VolumeError
-from znnpy.volume_sets import PLANES, VOLUMES, by_number, expanded, is_set
+from znnpy.volume_sets import PLANES, VOLUMES, by_number, expanded, is_set, refuse_own_place
 
 _CHANNEL = re.compile(r"(?P<name>.+)_(?P<channel>\d{4})")
 USUAL = ".nii.gz"  # of outputs, where images are of a format that is not written
@@ -75,8 +75,9 @@ def _case(name: str, channels: dict[str, Path], output: str, kind: tuple[str, in
     if [*sorted(channels)] != [f"{number:04d}" for number in range(len(files))]:
         raise VolumeError(f"{files[0].parent}: {name} has channels {', '.join(sorted(channels))}")
     end = next((e for e in _SUFFIXES if files[0].name.lower().endswith(e)), USUAL)
-    suffix = kept_suffix(end, *kind, USUAL)
-    return Case(tuple(map(str, files)), str(Path(output) / f"{name}{suffix}"))
+    place = Path(output) / f"{name}{kept_suffix(end, *kind, USUAL)}"
+    refuse_own_place(place.expanduser(), files)
+    return Case(tuple(map(str, files)), str(place))
 
 
 def open_case(case: Case, data: DataSection) -> Volume:

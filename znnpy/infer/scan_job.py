@@ -52,14 +52,18 @@ from znnpy.registry import resolved
 
 @contextmanager
 def scan_model(
-    weights: Weights, members: Sequence[Callable[[], Arrays]], report: Report | None = None
+    weights: Weights,
+    members: Sequence[Callable[[], Arrays]],
+    report: Report | None = None,
+    *,
+    logits: bool = False,
 ) -> Iterator[ScanModel]:
     """Yield the model of a run for one window, whose members' logits are averaged; each reads its weights.
 
-    Of `weights` the parameters are not used.
+    Of `weights` the parameters are not used. `logits`: no labels are asked of it.
     """
     config, window = weights.config, window_of(weights.config)
-    _refuse_network(weights)
+    _refuse_network(weights, logits=logits)
     map_large_arrays()
     sums = joins_as_sums(pooling_first(weights.network))
     again = shortcuts_again(sums.network)
@@ -83,15 +87,16 @@ def _changed(
     return fold(again.network, again.parameters(sums.parameters(member())))
 
 
-def _refuse_network(weights: Weights) -> None:
-    """Raise ConfigError where the network has other inputs or outputs than the config says."""
+def _refuse_network(weights: Weights, *, logits: bool) -> None:
+    """Raise ConfigError where the network has other inputs or outputs than the config says, or they are no labels."""
     config, network = weights.config, weights.network
     if len(network.inputs) != 1 or len(network.outputs) != 1:
         raise ConfigError(
             f"{config.place('data', 'prepare')}: scans are prepared for networks of one input and one output"
         )
     (node,) = network.outputs
-    refuse_overlap(config, network, node, numbering_of(config, node))
+    if not logits:
+        refuse_overlap(config, network, node, numbering_of(config, node))
 
 
 def window_of(config: Config) -> tuple[int, int, int]:

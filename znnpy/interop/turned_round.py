@@ -38,7 +38,9 @@ def turned_round(
     for name, array in parameters.items():
         if name not in mark or mark[name].shape != array.shape:
             raise ExportError(f"{name} of shape {array.shape} is not of the class")
-        from_it = mark[name] == MARK
+        from_it = (mark[name] == MARK) & (
+            low[name] >= 0
+        )  # other constants may be the mark's number
         places = [part[name][from_it].astype(np.int64) for part in (low, high)]
         flat[places[0] + DIGIT * places[1]] = array[from_it]
     return {

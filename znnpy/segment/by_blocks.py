@@ -98,9 +98,12 @@ def _labels(work: _Work, volume: Volume, region: Region) -> Array:
     values, request = volume.read(*region), work.request
     # After reading: a file that changes meanwhile would give a block of both.
     volume.verify()
-    values = values[list(work.channels)] if request.channels else values
+    chosen = values[list(work.channels)] if request.channels else values
     assert request.method is not None
-    found: Array = resolved(method_of(request.method).blocks)(values, request.numbering)
+    found: Array = resolved(method_of(request.method).blocks)(chosen, request.numbering)
+    if request.numbering.first > 0 and len(values) > 1:
+        # A mask of `znnpy predict` leaves voxels at which all classes are 0; those chosen may be 0 elsewhere, too.
+        found[~values.any(axis=0)] = 0
     return found[None]
 
 
@@ -156,7 +159,7 @@ def _spec(
         "method": request.method,
         "channels": list(channels),
         "first": request.numbering.first,
-        **({"regions": list(regions)} if (regions := request.numbering.regions) else {}),
+        "regions": request.numbering.regions,  # None is what a job without them has, too
     }
     attributes = {
         **place_attributes(volume),

@@ -25,6 +25,7 @@ from znnpy.plan import Plan, fftw
 from znnpy.plan.record import saved_plan
 from znnpy.train.checkpoint import BEST, DIRECTORY
 from znnpy.train.log import DAMAGED
+from znnpy.train.signals import StopSignals
 
 CONFIG, VERSIONS, PLAN = "config.yaml", "versions.json", "plan.json"
 LOG, TIMINGS, RESULT, PICTURE = "log.jsonl", "timings.jsonl", "result.json", "prediction.png"
@@ -139,6 +140,7 @@ class RunDirectory(Closing):
         if fill is None:
             if self._anew:
                 self._clear()
+                shutil.rmtree(self.path / _NEW, ignore_errors=True)  # of a process that was killed
             self._make_durable()
             # Before the config: a directory with a config is a run, and must have all that one has.
             write_json(self / VERSIONS, versions)
@@ -152,8 +154,7 @@ class RunDirectory(Closing):
                 with explained(self.path, RunError):
                     for folder in (it for it in new.rglob("*") if it.is_dir()):
                         sync(folder)
-                self._clear()
-                self._move_in(new)
+                self._replace_by(new)
         self._anew = False
         self._make_checkpoints()
 
@@ -197,6 +198,14 @@ class RunDirectory(Closing):
             ) from error
         finally:
             shutil.rmtree(new, ignore_errors=True)
+
+    def _replace_by(self, new: Path) -> None:
+        """Remove the run that was here and move the new one in; signals wait, as meanwhile there is none."""
+        with StopSignals() as signals, signals.deferred():
+            self._clear()
+            self._move_in(new)
+        if signals.requested is not None:
+            os.kill(os.getpid(), signals.requested)
 
     def _move_in(self, new: Path) -> None:
         with explained(self.path, RunError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from os.path import relpath
@@ -16,7 +16,7 @@ from znnpy.data.process_memory import available_memory
 from znnpy.data.sampling.targets import BoundaryTarget
 from znnpy.data.scene import Scene
 from znnpy.data.values.sampled_range import looked_at
-from znnpy.data.volume import Volume
+from znnpy.data.volume import UNSET, Volume
 from znnpy.dataset_path import joined, split_source
 from znnpy.errors import VolumeError
 from znnpy.scheduler.core_count import available_cores
@@ -99,7 +99,7 @@ def look_at_set(recipe: Recipe, image: str, labels: str) -> Seen:
     found = replace(seen, image=image, labels=labels, several=True)
     if recipe.labels != OBJECTS:
         found = replace(found, **_classes_of(recipe, [pair[_LABELS] for pair in pairs]))
-    if np.allclose(voxels, voxels[0], rtol=ALIKE, atol=0):
+    if UNSET in voxels or np.allclose(voxels, voxels[0], rtol=ALIKE, atol=0):
         return replace(found, extent=_least(sizes))
     deep, tall, broad = np.median(voxels, axis=0).tolist()
     middle = (deep, tall, broad)
@@ -122,6 +122,7 @@ def _classes_of(recipe: Recipe, names: Sequence[str]) -> dict[str, Any]:
         with open_volume(name, role="labels") as labels:
             for number, count in _numbers_of_classes(recipe, labels).items():
                 counts[number] = counts.get(number, 0) + count
+    _refuse_gaps(recipe, f"{names[0]} and others", counts)
     return _classes(counts)
 
 
@@ -167,9 +168,7 @@ def _numbers_of_classes(recipe: Recipe, labels: Volume) -> dict[int, int]:
             f"{labels.name} holds numbers from {lowest} to {highest}; --for {recipe.name} needs {recipe.labels} from 0 "
             f"to {CLASSES - 1} at most; where these are objects, take --for membranes"
         )
-    # 0 and one other number are a mask (`Seen.masked`).
-    if recipe.name != "semantic" or len(counts) > 2 or lowest > 0:
-        _refuse_gap(labels, sorted(counts))
+    _refuse_gaps(recipe, labels.name, counts)
     return counts
 
 
@@ -179,12 +178,15 @@ def _classes(counts: dict[int, int]) -> dict[str, Any]:
     return {"classes": max(2, max(counts) + 1), "shares": shares if len(shares) <= 8 else {}}
 
 
-def _refuse_gap(labels: Volume, numbers: list[int]) -> None:
+def _refuse_gaps(recipe: Recipe, name: str, counts: Mapping[int, int]) -> None:
     """Raise VolumeError for numbers that hardly are those of classes, such as 1, 2 and 255."""
-    for one, other in pairwise(numbers):
+    # 0 and one other number are a mask (`Seen.masked`).
+    if recipe.name == "semantic" and len(counts) <= 2 and min(counts) == 0:
+        return
+    for one, other in pairwise(sorted(counts)):
         if other - one > GAP:
             raise VolumeError(
-                f"{labels.name} holds {one} and {other}, and no number between; classes are numbered 0, 1, 2, ... "
+                f"{name} holds {one} and {other}, and no number between; classes are numbered 0, 1, 2, ... "
                 "Number them so, or write a config without --for, in which a number of voxels that do not count takes "
                 f"data.target: {{kind: labels, ignore: {other}}}"
             )
@@ -195,7 +197,8 @@ def _counts(labels: Volume) -> dict[int, int]:
     counts: dict[int, int] = {}
     for lower, upper in looked_at(labels):
         numbers, found = np.unique(labels.read(lower, upper), return_counts=True)
-        if numbers.dtype.kind == "f" and (parts := numbers[numbers != np.round(numbers)]).size:
+        whole = np.isfinite(numbers) & (numbers == np.round(numbers))
+        if (parts := numbers[~whole]).size:
             raise VolumeError(
                 f"{labels.name} holds values of {labels.dtype} such as {parts[0]:g}; expected numbers of classes"
             )

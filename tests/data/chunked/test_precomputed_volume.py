@@ -143,6 +143,25 @@ def test_shards_that_hold_less(tmp_path: Path) -> None:
         assert 0 < np.count_nonzero(volume.read_all()) < np.count_nonzero(array)
 
 
+@pytest.mark.parametrize("packed", ["data_encoding", "minishard_index_encoding", ""])
+def test_gzip_that_is_damaged(tmp_path: Path, packed: str) -> None:
+    """zlib has an error of its own, which names no file."""
+    more = {"sharding": SHARDED | {packed: "gzip"}} if packed else {}
+    stored(tmp_path / "v", STACK[None], "raw", **more)
+    (file, *_) = sorted(
+        it for it in (tmp_path / "v").rglob("*") if it.is_file() and it.name != "info"
+    )
+    data = file.read_bytes() if packed else gzip.compress(file.read_bytes())
+    at = data.index(b"\x1f\x8b") + 10
+    broken = file if packed else file.rename(file.with_name(f"{file.name}.gz"))
+    broken.write_bytes(data[:at] + b"\xff" * 6 + data[at + 6 :])
+    with (
+        pytest.raises(VolumeError, match=rf"{broken.name} is damaged"),
+        open_volume(tmp_path / "v") as volume,
+    ):
+        volume.read_all()
+
+
 def test_png_that_would_lose_bits(tmp_path: Path) -> None:
     stored(tmp_path / "v", np.stack([STACK, STACK]).astype(np.uint16), "png")
     with pytest.raises(VolumeError, match="16 bits in each of several channels"):
@@ -200,6 +219,7 @@ def test_scales(tmp_path: Path) -> None:
         ({"sharding": {"@type": "other"}}, "sharding is other; neuroglancer_uint64_sharded_v1 is"),
         ({"sharding": SHARDED | {"shard_bits": 65}}, "sharding.shard_bits must be 0 to 64"),
         ({"sharding": SHARDED | {"minishard_bits": 64}}, "more parts than are read"),
+        ({"size": [2**40] * 3, "sharding": SHARDED}, "do not tell"),
         ({"sharding": SHARDED | {"hash": "md5"}}, "sharding.hash is md5; identity, murmur"),
         ({"size": [1, 2]}, "size must be 3 whole numbers"),
         ({"chunk_sizes": []}, "chunk_sizes must be 3"),

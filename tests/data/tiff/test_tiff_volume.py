@@ -66,15 +66,16 @@ def test_planes_written_one_by_one(tmp_path: Path, options: dict[str, Any], colo
         )
 
 
-def test_images_that_are_not_alike_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stack", [STACK, STACK[:1]])
+def test_images_that_are_not_alike_are_told(tmp_path: Path, stack: Any) -> None:
     path = tmp_path / "a.tif"
     with tifffile.TiffWriter(path) as writer:
-        writer.write(STACK, photometric="minisblack")
+        writer.write(stack, photometric="minisblack")
         writer.write(STACK[0, :3, :3])
     with pytest.warns(UserWarning, match="holds 2 images, of which the first is read"):
         volume = open_volume(path)
     with volume:
-        assert np.array_equal(volume.read_all()[0], STACK)
+        assert np.array_equal(volume.read_all()[0], stack)
 
 
 @pytest.mark.parametrize("compression", [None, "zlib"])

@@ -40,6 +40,32 @@ def test_pillow_reads_it(tmp_path: Path, dtype: str) -> None:
     assert [it.name for it in tmp_path.iterdir()] == ["p.png"]
 
 
+def test_whoever_goes_on_finishes_the_picture_that_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it wants another one, of as many bytes, which is refused then."""
+    array = RNG.integers(0, 255, (1, 1, 12, 9)).astype(np.uint8)
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Image.Image, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            written(tmp_path / "p.png", array)
+    assert not (tmp_path / "p.png").exists()
+    with pytest.raises(VolumeError, match="shape was"):
+        written(tmp_path / "p.png", array.reshape(1, 1, 9, 12))
+    with Image.open(tmp_path / "p.png") as image:
+        assert np.array_equal(np.asarray(image), array[0, 0])
+
+
+def test_where_it_lies_is_lost_which_is_told(tmp_path: Path) -> None:
+    labels = np.zeros((1, 3, 4), np.uint8)
+    with pytest.warns(UserWarning, match=r"cannot say where it lies, which is \(0.0, 4.0, 8.0\)"):
+        write_png(Destination(tmp_path / "a.png", ""), labels, {"offset": [0.0, 4.0, 8.0]})
+
+
 def test_labels_in_memory(tmp_path: Path) -> None:
     for highest, kind in ((200, np.uint8), (300, np.uint16)):
         labels = np.arange(highest + 1, dtype=np.uint64).reshape(1, 1, -1)
@@ -73,3 +99,6 @@ def test_outputs_of_sets_are_of_formats_that_hold_them(
         (tmp_path / f"a.{end}").touch()
         (case,) = cases_of({"": f"{tmp_path}/*.{end}"}, None, "out", dtype, channels)
         assert case.output == f"out/a.{wanted}"
+        if wanted == end:
+            with pytest.raises(VolumeError, match=r"is read, and .* name another folder"):
+                cases_of({"": f"{tmp_path}/*.{end}"}, None, str(tmp_path), dtype, channels)

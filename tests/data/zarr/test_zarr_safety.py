@@ -264,3 +264,15 @@ def test_wrong_resolution(tmp_path: Path, value: Any) -> None:
     made = zarr.create_array(tmp_path / "a.zarr", data=CUBE)
     made.attrs["resolution"] = value
     refused(tmp_path / "a.zarr", "a.zarr")
+
+
+def test_series_in_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    series = {"ome": {"version": "0.5", "bioformats2raw.layout": 3}}
+    text = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": series})
+    monkeypatch.chdir(tmp_path)
+    for _ in range(50):
+        Path("zarr.json").write_text(text)
+        Path("0").mkdir()
+        os.chdir("0")
+    for role in ("raw", "labels"):
+        refused(tmp_path, "in each other; name the array", role=role)

@@ -10,7 +10,7 @@ import numpy as np
 
 from znnpy.data.chunk_folder import METADATA_LIMIT, ChunkFolder
 from znnpy.data.chunked.segmentation import decoded_labels
-from znnpy.data.chunked.sharding import Shards
+from znnpy.data.chunked.sharding import Shards, unpacked
 from znnpy.data.chunked.volume import ChunkedVolume, voxel_sizes, whole_numbers
 from znnpy.data.decoded_size import inflated
 from znnpy.data.safety_limits import CHUNK_LIMIT, Trust
@@ -101,7 +101,7 @@ class PrecomputedVolume(ChunkedVolume):
             return self._shards.read(index[:0:-1], limit)
         found, key = super()._stored(index, limit), self._key(index)
         if found is None and (packed := self._folder.read(f"{key}.gz", limit)) is not None:
-            return inflated("gzip", packed, limit)
+            return unpacked(packed, limit, f"{self.name}: the chunk {key}.gz")
         if found is None:
             self._refuse_packed(key)
         return found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from znnpy.data.chunk_folder import ChunkFolder
 from znnpy.data.decoded_size import inflated
-from znnpy.errors import VolumeError
+from znnpy.errors import VolumeError, reason, refuse_own
 
 KIND = "neuroglancer_uint64_sharded_v1"
 ENCODINGS = ("raw", "gzip")
@@ -52,6 +52,10 @@ class Shards:
         )
         self._folder, self._path, self._grid = folder, path, tuple(grid)
         self._bits = sum((n - 1).bit_length() for n in grid)
+        if self._bits > 64:
+            raise VolumeError(
+                f"{name}: a shard's numbers do not tell {grid} chunks (x, y, z) apart"
+            )
         self._lock, self._kept = threading.Lock(), OrderedDict[tuple[str, int], Index]()
         self._bytes_kept = 0
 
@@ -71,7 +75,7 @@ class Shards:
             return None
         start, size = int(index[1, at]), int(index[2, at])
         data = self._bytes(key, start, size, limit)
-        return inflated("gzip", data, limit) if self._packed == "gzip" else data
+        return unpacked(data, limit, f"the shard {key}") if self._packed == "gzip" else data
 
     def _index(self, key: str, part: int) -> Index:
         """Return the index of a part of a shard, of no chunks where nothing lies there."""
@@ -97,7 +101,7 @@ class Shards:
             return np.zeros((3, 0), np.uint64)
         data = self._bytes(key, start, end - start, INDEX)
         if self._index_packed == "gzip":
-            data = inflated("gzip", data, INDEX)
+            data = unpacked(data, INDEX, f"the shard {key}")
         if len(data) % 24:
             raise VolumeError(f"the shard {key} has an index of {len(data)} bytes")
         index = np.frombuffer(data, "<u8").reshape(3, -1).astype(np.uint64)
@@ -118,6 +122,15 @@ class Shards:
         if data is None or len(data) != size:
             raise VolumeError(f"the shard {key} is cut short")
         return data
+
+
+def unpacked(data: bytes, limit: int, what: str) -> bytes:
+    """Return what gzip data hold, at most so many bytes; VolumeError says of `what` that it is damaged."""
+    try:
+        return inflated("gzip", data, limit)
+    except Exception as error:  # zlib has errors of its own
+        refuse_own(error)
+        raise VolumeError(f"{what} is damaged ({reason(error)})") from error
 
 
 def morton(place: Sequence[int], grid: Sequence[int]) -> int:

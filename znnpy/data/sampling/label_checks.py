@@ -27,11 +27,15 @@ THIN = 1 / 4
 
 @dataclass(frozen=True)
 class Strokes:
-    """Counts that tell brush strokes from dense labels: `voxels`, `labelled` (not 0), `inner` (inside a label)."""
+    """Counts that tell brush strokes from dense labels: `voxels`, `labelled` (not 0), `inner` (inside a label).
+
+    `alike`: all that are labelled have one number.
+    """
 
     voxels: int
     labelled: int
     inner: int
+    alike: bool = False
 
     @property
     def likely(self) -> bool:
@@ -40,8 +44,11 @@ class Strokes:
 
     @property
     def drawn(self) -> bool:
-        """Whether labels are both few and thin; of classes that are rare, as lesions are, few alone says nothing."""
-        return self._share_within(HARDLY_ANY) and self._thin
+        """Whether labels of classes are both few and thin, and of several classes.
+
+        Lesions are few, and vessels few and thin; but whoever draws by hand must draw two classes at least.
+        """
+        return self._share_within(HARDLY_ANY) and self._thin and not self.alike
 
     @property
     def _thin(self) -> bool:
@@ -54,13 +61,16 @@ class Strokes:
 def strokes(labels: Volume) -> Strokes:
     """Count voxels of a bounded part of one-channel labels; errors as in `Volume.read`."""
     voxels = labelled = inner = 0
+    ends = set[float]()
     for lower, upper in looked_at(labels):
         ids = labels.read(lower, upper)[0]
         marked = ids != 0
         voxels += ids.size
         labelled += int(marked.sum())
         inner += int((marked & _inside(ids)).sum())
-    return Strokes(voxels, labelled, inner)
+        if marked.any():
+            ends |= {ids[marked].min(), ids[marked].max()}
+    return Strokes(voxels, labelled, inner, len(ends) == 1)
 
 
 def highest(target: Target, labels: Volume) -> float:

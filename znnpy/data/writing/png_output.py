@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,23 @@ class PngOutput(FlatOutput):
                 f"{self.path}: a PNG file holds one channel of one slice, of uint8 or uint16, not {channels} of "
                 f"{depth} of {self.spec.dtype}; write --labels or --dtype uint8, or name a file .h5 or .tif"
             )
+        if any(place := self.spec.attributes.get("offset", ())):
+            warnings.warn(
+                f"{self.path}: a PNG file cannot say where it lies, which is {tuple(place)} (z, y, x) in its image's "
+                "units; name a file .h5 or .tif to keep that",
+                stacklevel=2,
+            )
         return behind(new, PNG, self.spec.nbytes)
 
     def _replace(self) -> None:
         from PIL import Image  # a tenth of a second
 
-        _, _, height, width = self.spec.shape
-        # The plain values stay until the picture is whole: a process that is killed in between begins here.
-        values = np.fromfile(self._partial, self.spec.dtype, offset=len(PNG))
+        # The plain values stay until the picture is whole: a process that is killed in between begins here. Who goes on
+        # may want another picture, which is refused once this one is whole.
+        head = self._journal.head
+        assert head is not None
+        *_, height, width = head["shape"]
+        values = np.fromfile(self._partial, head["dtype"], offset=len(PNG))
         with replacing(self.path) as new:
             Image.fromarray(values.reshape(height, width)).save(new, "PNG")
         self._partial.unlink()

@@ -33,6 +33,7 @@ from znnpy.errors import ChangedError, VolumeError, reason, refuse_own
 
 ROUNDS = 8  # of waiting for chunks; other threads may read without end
 _SETTLING: WeakSet[asyncio.Task[Any]] = WeakSet()  # tasks that wait for all others, of any thread
+DEEP = 32  # groups in each other in which an image is looked for
 
 
 class ZarrVolume(Volume):
@@ -161,6 +162,10 @@ def _level(folder: ZarrFolder, group: Node) -> _Picked | None:
 
 def _image(folder: ZarrFolder, group: Node, names: Sequence[str], labels: bool) -> _Picked | None:
     """Return what has a usual name: image 0 of a series, the only labels of an image, volumes/raw."""
+    if group.path.count("/") > DEEP:
+        raise VolumeError(
+            f"{folder.name}: series of images or labels in each other; name the array"
+        )
     ome_part = group.attributes.get("ome", group.attributes)
     listed = ome_part.get("labels") if isinstance(ome_part, dict) else None
     if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], str):

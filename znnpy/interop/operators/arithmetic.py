@@ -24,12 +24,8 @@ def normed(
     arrays: dict[str, Floats],
     groups: int = 1,
     momentum: float = 0.1,
-    held: frozenset[str] = frozenset(),
 ) -> Value:
-    """Add a normalisation; `arrays`: its scale and shift if it is affine, and running statistics.
-
-    `held`: those of scale and shift that do not learn.
-    """
+    """Add a normalisation; `arrays`: its scale and shift if it is affine, and running statistics."""
     sketch.refuse_rearranged(x)
     if x.spread and kind not in ("channel", "length"):
         raise sketch.wrong("a norm of a mean over all of space is not supported")
@@ -43,26 +39,19 @@ def normed(
         norm["momentum"] = momentum
     made = sketch.node(name, "transfer", x, norm=norm)
     sketch.nodes[made.node].arrays.update(arrays)
-    sketch.nodes[made.node].held = held
     sketch.link(f"{made.node}.in", x, made)
     return made
 
 
 def normed_last(
-    sketch: Sketch,
-    name: str,
-    x: Value,
-    epsilon: float,
-    arrays: dict[str, Floats],
-    held: frozenset[str] = frozenset(),
+    sketch: Sketch, name: str, x: Value, epsilon: float, arrays: dict[str, Floats]
 ) -> Value:
     """Add a norm over the last axis of a tensor, which must be that of channels."""
     if (x.turned or tuple(range(len(x.seen))))[-1] != 1:
         raise sketch.wrong(
             f"over the last axis of a tensor {x.shape}, which is not that of channels"
         )
-    plain = replace(x, turned=None)
-    made = normed(sketch, name, plain, "channel", epsilon, arrays, held=held)
+    made = normed(sketch, name, replace(x, turned=None), "channel", epsilon, arrays)
     return replace(made, turned=x.turned)
 
 

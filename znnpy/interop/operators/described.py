@@ -166,6 +166,6 @@ def _parameters(sketch: Sketch) -> tuple[dict[str, Floats], tuple[str, ...]]:
         for what, array in bench.arrays.items():
             own = name if what == "bias" else f"{name}.{what}"
             found[own] = np.ascontiguousarray(array, np.float32)
-            if what in bench.held or (not bench.learns and what == "bias" and not _fixed(bench)):
+            if not bench.learns and what == "bias" and not _fixed(bench):
                 frozen.append(own)
     return found, tuple(frozen)

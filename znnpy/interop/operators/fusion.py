@@ -109,13 +109,12 @@ def _together(one: Bench, other: Bench) -> Bench | None:
             return None
         if other.factor is not None or "bias" in other.arrays:
             return _affine(one, other)
-        return Bench("transfer", other.channels, other.size, keys, arrays, held=one.held)
+        return Bench("transfer", other.channels, other.size, keys, arrays)
     if other.factor is not None or "bias" in one.arrays.keys() & other.arrays.keys():
         return None
     return Bench(
-        "transfer", other.channels, other.size, keys, arrays, None,
-        one.learns and other.learns, other.held,
-    )  # fmt: skip
+        "transfer", other.channels, other.size, keys, arrays, None, one.learns and other.learns
+    )
 
 
 def _factors(one: Bench, other: Bench) -> Bench | None:
@@ -140,10 +139,7 @@ def _affine(one: Bench, other: Bench) -> Bench | None:
         arrays["shift"] = other.arrays["bias"]
     else:
         return None
-    held = one.held - arrays.keys() if other.factor is not None else one.held - {"shift"}
-    return Bench(
-        "transfer", other.channels, other.size, {**one.keys, "norm": norm}, arrays, held=held
-    )
+    return Bench("transfer", other.channels, other.size, {**one.keys, "norm": norm}, arrays)
 
 
 def _function(bench: Bench) -> bool:

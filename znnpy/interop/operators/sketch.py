@@ -27,7 +27,6 @@ class Bench:
     """A node: its keys as a config has them, its parameters by what they are ("bias", "scale", "slopes" ...).
 
     `kind` input, transfer, sum, max, product or concat; `factor`: what a channel is multiplied with before the bias.
-    `held`: arrays of a norm that do not learn, as the program has none.
     """
 
     kind: str
@@ -37,7 +36,6 @@ class Bench:
     arrays: dict[str, Floats] = field(default_factory=dict)
     factor: Floats | None = None
     learns: bool = True
-    held: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -31,7 +31,13 @@ class ModuleState:
     @classmethod
     def of(cls, module: Any, program: Program) -> Self:
         """Return what a module's state dict is; of its weights none is kept that the model has."""
-        state = module.state_dict(keep_vars=True)
+        torch = library()
+        # Beside tensors, modules may keep objects of their own there (`get_extra_state`).
+        state = {
+            name: it
+            for name, it in module.state_dict(keep_vars=True).items()
+            if isinstance(it, torch.Tensor)
+        }
         first = {id(state[name]): name for name in program.read if name in state}
         names = {
             name: first.get(id(it)) if it.is_floating_point() else None
@@ -65,6 +71,13 @@ class ModuleState:
         except ZnnpyError as error:
             raise ExportError(f"no state dict of the module: {error}") from error
         return {
-            name: self.left[name].cpu().numpy().copy() if it is None else found[it].copy()
+            name: _array(torch, self.left[name]) if it is None else found[it].copy()
             for name, it in self.names.items()
         }
+
+
+def _array(torch: Any, tensor: Any) -> NDArray[Any]:
+    """Return a copy, as float32 of a type that NumPy does not have."""
+    known = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    found: NDArray[Any] = known.cpu().numpy().copy()
+    return found

@@ -10,50 +10,47 @@ from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.calls import Call, Translation
 
 
-def _affine(call: Call, channels: int) -> tuple[dict[str, Floats], frozenset[str]]:
-    """Return scale and shift, none where the module has neither, and which of them it has not."""
+def _affine(call: Call, channels: int) -> dict[str, Floats]:
+    """Return scale and shift, none where the module has neither; of one that it has not, what changes nothing."""
     found = {"scale": call.floats("weight"), "shift": call.floats("bias")}
-    held = frozenset(what for what, array in found.items() if array is None)
-    if len(held) == len(found):
-        return {}, frozenset()
+    if all(array is None for array in found.values()):
+        return {}
     usual = {"scale": np.ones(channels, np.float32), "shift": np.zeros(channels, np.float32)}
-    return {what: usual[what] if it is None else it for what, it in found.items()}, held
+    return {what: usual[what] if it is None else it for what, it in found.items()}
 
 
 def batch_norm(call: Call, name: str) -> list[Value]:
     """Batch normalisation by running statistics."""
     x, momentum = call.value(), float(call["momentum"] or 0.1)
-    arrays, held = _affine(call, x.channels)
+    arrays = _affine(call, x.channels)
     mean, variance = call.floats("running_mean"), call.floats("running_var")
     if mean is None or variance is None:
         raise call.wrong("without running statistics is not supported")
     arrays |= {"running_mean": mean, "running_variance": variance}
     return [
-        arithmetic.normed(
-            call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum, held=held
-        )
+        arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, momentum=momentum)
     ]
 
 
 def instance_norm(call: Call, name: str) -> Value:
     """Instance normalisation; with running statistics, in prediction, it is batch normalisation."""
     x = call.value()
-    arrays, held = _affine(call, x.channels)
+    arrays = _affine(call, x.channels)
     if call["use_input_stats"]:
-        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays, held=held)
+        return arithmetic.normed(call.sketch, name, x, "instance", call["eps"], arrays)
     mean, variance = call.floats("running_mean"), call.floats("running_var")
     if mean is None or variance is None:
         raise call.wrong("without running statistics is not supported")
     arrays |= {"running_mean": mean, "running_variance": variance}
-    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays, held=held)
+    return arithmetic.normed(call.sketch, name, x, "batch", call["eps"], arrays)
 
 
 def group_norm(call: Call, name: str) -> Value:
     """Normalisation of groups of channels."""
     x, groups = call.value(), call["num_groups"]
     kind = "instance" if groups == x.channels else "layer" if groups == 1 else "group"
-    arrays, held = _affine(call, x.channels)
-    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], arrays, groups, held=held)
+    arrays = _affine(call, x.channels)
+    return arithmetic.normed(call.sketch, name, x, kind, call["eps"], arrays, groups)
 
 
 def layer_norm(call: Call, name: str) -> Value:
@@ -63,8 +60,8 @@ def layer_norm(call: Call, name: str) -> Value:
         raise call.wrong(
             f"argument normalized_shape: {call['normalized_shape']} is not that of channels"
         )
-    arrays, held = _affine(call, x.channels)
-    return arithmetic.normed_last(call.sketch, name, x, call["eps"], arrays, held)
+    arrays = _affine(call, x.channels)
+    return arithmetic.normed_last(call.sketch, name, x, call["eps"], arrays)
 
 
 def _axes(call: Call, x: Value) -> tuple[int, ...]:

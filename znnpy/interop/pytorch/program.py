@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self
 
+import numpy as np
+
 from znnpy.errors import ArgumentError, ModelFileError
 from znnpy.interop.operators.described import Described, described
-from znnpy.interop.operators.sketch import Bench, Sketch
+from znnpy.interop.operators.sketch import Bench, Floats, Sketch
 from znnpy.interop.operators.value import Value
 from znnpy.interop.pytorch.attention import refuse_attention
 from znnpy.interop.pytorch.calls import Calls
@@ -59,15 +61,17 @@ class Program:
     def still(self) -> set[str]:
         """Return the names of the net's parameters of which no part comes from a tensor that learns."""
         learned = {said[0] for said in self.inputs.values() if said is not None and said[1]}
-        marked = {
-            name: it.new_full(it.shape, MARK) if name in learned else it
-            for name, it in self.tensors.items()
-        }
-        return {
-            name
-            for name, array in self.described(marked).parameters.items()
-            if not (array == MARK).any()
-        }
+
+        def with_all(number: float) -> Mapping[str, Floats]:
+            filled = {
+                name: it.new_full(it.shape, number) if name in learned else it
+                for name, it in self.tensors.items()
+            }
+            return self.described(filled).parameters
+
+        # What is calculated, as a shift that is subtracted, is no mark, but another number for another mark.
+        one, other = with_all(MARK), with_all(MARK - 1)
+        return {name for name, array in one.items() if np.array_equal(array, other[name])}
 
     @property
     def read(self) -> list[str]:
