@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,6 +156,8 @@ def test_a_job_that_cannot_begin_holds_up_no_other(
 
 def die(*_: object) -> None:
     """In place of what a worker does with a block."""
+    # One that dies before dask knows that it has started is not replaced.
+    time.sleep(1)
     os._exit(9)
 
 

@@ -276,7 +276,9 @@ def test_command_refuses(
     assert "exists already" in refused(prediction, "--output", prediction)
     assert "which is read" in refused(prediction, "--output", prediction, "--overwrite")
     assert "no folder" in refused(prediction, "--output", tmp_path / "no" / "s.h5")
-    assert "would be no .png file" in refused(prediction, "--output", tmp_path / "s.png")
+    assert "a PNG file holds one channel of one slice" in refused(
+        prediction, "--output", tmp_path / "s.png"
+    )
     assert "does not exist" in refused(tmp_path / "q.h5", *good)
     assert "only 10.0 B" in refused(prediction, *good, "--max-memory", "10").replace(
         "10 B", "10.0 B"

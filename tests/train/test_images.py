@@ -248,7 +248,7 @@ def test_labels_of_another_shape_are_told_with_what_is_expected(tmp_path: Path) 
     pair = {"image": "a.h5:x", "labels": "a.h5:y"}
     refused(
         write(tmp_path, pair, pair),
-        "a.h5:y has 2 axes, shape (200, 4); expected 3 (z, y, x) or 4 (c, z, y, x), or 1 (number): a label for",
+        "Labels of a list of images are 1 number for each image",
     )
 
 

@@ -56,10 +56,13 @@ class Scene:
         _check_directions(first, volume)
         alike = volume.extent == first.extent and volume.offset in (first.offset, _NOWHERE)
         if not alike and not _says_where(first, volume):
+            # (images, classes), as labels of lists of images are often stored elsewhere.
+            listed = volume.extent[:2] == (1, first.extent[0])
+            each = ". Labels of a list of images are 1 number for each image" if listed else ""
             raise VolumeError(
                 f"{volume.name} has {volume.extent} voxels (z, y, x), {first.name} has "
                 f"{first.extent}; they must be equal, or `offset` attributes must say where "
-                "they lie"
+                f"they lie{each}"
             )
         return (0, 0, 0) if alike else _steps(first, volume)
 
