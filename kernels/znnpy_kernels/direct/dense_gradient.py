@@ -30,6 +30,7 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from znnpy_kernels.direct.forward import POSITIONS
+from znnpy_kernels.direct.weight_gradient import LINE_BYTES
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
@@ -55,7 +56,6 @@ from znnpy_kernels.simd.vectors import load, store
 TOGETHER = 2  # vectors of inputs: each float of the gradient is broadcast once for both
 SCRATCH = 1 << 12
 """Floats of exchanged filters at once: half of an L1 cache of 32 KiB."""
-LINE = 64  # bytes of a cache line
 AT = words(
     "gradient gradient_block filters target target_block samples outputs inputs taps vector0 vector1 scratch "
     "scratch_worker"
@@ -71,7 +71,7 @@ def _ask(typingctx: Any, place: Any, lines: Any) -> tuple[Signature, Any]:
 
         def line(_: Value, carried: list[Value]) -> list[Value]:
             prefetch(builder, carried[0], write=False, level=2)
-            return [builder.add(carried[0], ir.Constant(WORD, LINE))]
+            return [builder.add(carried[0], ir.Constant(WORD, LINE_BYTES))]
 
         counted_loop(builder, count, [start], line, maybe_empty=True)
         return context.get_dummy_value()
@@ -152,7 +152,7 @@ def _exchange(args: Any, vector: int, vectors: int, low: int, high: int, target:
         source = args[AT.filters] + 4 * (start + (number - 2 * group) * LANES)
         here, left = target + step * LANES * (number - low), min(LANES, outputs - number * LANES)
         if number == 2 * group:
-            _ask(source + 4 * vectors * held * width, 4 * held * width // LINE)
+            _ask(source + 4 * vectors * held * width, 4 * held * width // LINE_BYTES)
         if left == LANES and held == LANES:
             transpose_tile(source, 4 * width, here, step)
         else:
