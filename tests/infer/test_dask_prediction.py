@@ -157,12 +157,14 @@ def test_a_job_that_cannot_begin_holds_up_no_other(
 def die(*_: object) -> None:
     """In place of what a worker does with a block."""
     # One that dies before dask knows that it has started is not replaced.
-    time.sleep(1)
+    time.sleep(0.5)
     os._exit(9)
 
 
 @pytest.mark.slow
-def test_workers_that_die_of_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_die_of_one_block_and_none_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("distributed")
     tiny, path = small(tmp_path, threads=1), tmp_path / "out.h5"
     section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
@@ -174,4 +176,14 @@ def test_workers_that_die_of_one_block(tmp_path: Path, monkeypatch: pytest.Monke
                 run_distributed(client, job, section, Destination(path, "p"))
         assert "\n" not in str(said.value)
         assert said.value.__suppress_context__
-    assert partial_of(path).exists()
+        monkeypatch.setattr(dask_prediction, "LOOK", 0.1)
+        monkeypatch.setattr(dask_prediction, "ALONE", 0.2)
+        client.cluster.scale(0)
+        with pytest.raises(ZnnpyError, match=r"what is left cannot be computed: no dask worker"):
+            run_distributed(client, job, section, Destination(path, "p"))
+        # Of another's scheduler new workers may come.
+        own, client.cluster = client.cluster, None
+        threading.Timer(1, own.scale, [1]).start()
+        with pytest.warns(UserWarning, match="no worker is connected to the dask scheduler"):
+            run_distributed(client, job, section, Destination(path, "p"))
+    assert not partial_of(path).exists()

@@ -11,7 +11,7 @@ from skimage.metrics import adapted_rand_error, variation_of_information
 
 from znnpy.errors import ShapeError
 from znnpy.metrics import adapted_rand, variation
-from znnpy.metrics.agreement import contingency, splits_and_merges, unassigned
+from znnpy.metrics.agreement import contingency, splits_and_merges
 
 PAIR = st.tuples(
     arrays(np.int64, (3, 4), elements=st.integers(1, 4)),
@@ -95,11 +95,11 @@ def test_splits_and_merges_of_each_object() -> None:
     truth = np.repeat([1, 2, 3, 4], 100)
     found = np.concatenate([np.repeat([1, 2, 3], [60, 36, 4]), np.full(200, 5), np.full(100, 6)])
     found[300:304] = 5
-    splits, merges = splits_and_merges(contingency(truth, found), 0)
+    splits, merges = splits_and_merges(contingency(truth, found))
     assert splits.tolist() == [1, 0, 0, 0]
     assert merges.tolist() == [0, 1, 1, 0]
     found[304:312] = 5  # now 12 of 212
-    splits, merges = splits_and_merges(contingency(truth, found), 0)
+    splits, merges = splits_and_merges(contingency(truth, found))
     assert splits.tolist() == [1, 0, 0, 1]
     assert merges.tolist() == [0, 2, 2, 2]
 
@@ -107,6 +107,6 @@ def test_splits_and_merges_of_each_object() -> None:
 def test_voxels_without_an_object_split_none() -> None:
     """Each of them is more than a twentieth of a small object."""
     truth, found = np.repeat([1, 2], 6), np.repeat([3, 0, 4, 0, 5], [4, 2, 1, 2, 3])
-    splits, merges = splits_and_merges(contingency(truth, found), unassigned(truth, found))
+    splits, merges = splits_and_merges(contingency(truth, found))
     assert splits.tolist() == [0, 1]
     assert merges.tolist() == [0, 0]

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from znnpy.metrics.agreement import IOUS, contingency, object_precision, unassigned
+from znnpy.metrics.agreement import IOUS, contingency, object_precision
 from znnpy.metrics.overlap import dice, hd95, iou
 
 RNG = np.random.default_rng(0)
@@ -68,9 +68,9 @@ def test_objects_are_matched_as_by_the_hungarian_method(labels: int, left: float
         rows, columns = linear_sum_assignment(overlap > level, maximize=True)
         hits = int((overlap > level)[rows, columns].sum())
         wanted.append(hits / (len(each[0]) + len(each[1]) - hits))
-    alone = unassigned(truth, found)
-    assert bool(alone) is bool(left)
-    table = contingency(truth, found)
-    assert object_precision(table, alone) == pytest.approx(np.mean(wanted))
-    assert object_precision(contingency(truth, truth), 0) == 1
+    shared = contingency(truth, found)
+    assert shared.objects == len(numbers)
+    assert (shared.voxels.shape[1] > shared.objects) is bool(left)
+    assert object_precision(shared) == pytest.approx(np.mean(wanted))
+    assert object_precision(contingency(truth, truth)) == 1
     assert np.mean(wanted) > 0

@@ -18,7 +18,6 @@ from znnpy.metrics.agreement import (
     contingency,
     object_precision,
     splits_and_merges,
-    unassigned,
     variation_of,
 )
 from znnpy.metrics.overlap import dice, hd95, iou
@@ -79,9 +78,9 @@ def unit_of(size: tuple[float, float, float]) -> str:
 def score_objects(pair: Pair) -> Row:
     """Return the scores of all objects: adapted Rand, VOI in bits, CREMI score, average precision over IoU."""
     truth = pair.labelled
-    table, alone = contingency(truth, pair.found), unassigned(truth, pair.found)
-    rand, voi = adapted_rand_of(table), variation_of(table)
-    splits, merges = splits_and_merges(table, alone)
+    shared = contingency(truth, pair.found)
+    rand, voi = adapted_rand_of(shared), variation_of(shared)
+    splits, merges = splits_and_merges(shared)
     return {
         "adapted_rand_error": rand.error,
         "rand_precision": rand.precision,
@@ -90,7 +89,7 @@ def score_objects(pair: Pair) -> Row:
         "voi_split": voi.split,
         "voi_merge": voi.merge,
         "cremi_score": float(np.sqrt(voi.total * max(0.0, rand.error))),
-        "object_precision": object_precision(table, alone),
+        "object_precision": object_precision(shared),
         "splits_per_object": float(splits.mean()),
         "merges_per_object": float(merges.mean()),
     }
@@ -109,12 +108,11 @@ def score_each(pair: Pair) -> Iterator[tuple[int, Row]]:
     """Yield the number of each object of the truth, largest first: voxels, splits, merges, best IoU."""
     truth = pair.labelled
     numbers, voxels = np.unique(truth[truth != 0], return_counts=True)
-    table = contingency(truth, pair.found)
-    alone = unassigned(truth, pair.found)
-    splits, merges = splits_and_merges(table, alone)
-    pairs = table.tocoo()
+    shared = contingency(truth, pair.found)
+    splits, merges = splits_and_merges(shared)
+    table, pairs = shared.voxels, shared.voxels.tocoo()
     union = voxels[pairs.row] + table.sum(axis=0)[pairs.col] - pairs.data
-    best, assigned = np.zeros(len(numbers)), pairs.col < table.shape[1] - alone
+    best, assigned = np.zeros(len(numbers)), pairs.col < shared.objects
     np.maximum.at(best, pairs.row[assigned], (pairs.data / union)[assigned])
     for at in np.argsort(-voxels, kind="stable"):
         yield (

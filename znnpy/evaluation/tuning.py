@@ -61,8 +61,8 @@ def tuned_threshold(ranking: NDArray[Any], known: Labelled, segment_: Segment) -
         return None
 
     def error(level: float) -> float:
-        table = contingency(known.objects, segment_(ranking, level))
-        rand, voi = adapted_rand_of(table), variation_of(table)
+        shared = contingency(known.objects, segment_(ranking, level))
+        rand, voi = adapted_rand_of(shared), variation_of(shared)
         return float(max(0.0, rand.error) * voi.total)
 
     return best_threshold(error)

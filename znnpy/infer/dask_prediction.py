@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -44,6 +45,9 @@ AHEAD = 2  # blocks that each thread of a worker is given before it asks
 RETRIES = (
     3  # times that dask repeats a block that failed, before the prediction ends with its error
 )
+LOOK = 5.0  # seconds between looks for workers, while no block ends
+# Dask replaces a worker that dies, but not one that dies as it starts.
+ALONE = 60.0  # seconds without any worker until that is said
 
 
 @dataclass(frozen=True)
@@ -171,42 +175,70 @@ def _run(
     log: BlockLog,
     show: Show | None,
 ) -> None:
-    from distributed import CancelledError, as_completed
+    from distributed import CancelledError
     from distributed.scheduler import KilledWorker
 
     job = shipment.job
     # A plugin, not scattered data: workers that replace lost ones get it as well.
     client.register_plugin(_handed_out(shipment), name=shipment.token)
-    waiting, blocks = iter(left), {}
+    waiting, running = iter(left), dict[Any, Region]()
 
-    def more(count: int) -> list[Any]:
-        found = []
+    def begin(count: int) -> None:
         for block in itertools.islice(waiting, count):
             # Not pure: dask must not take a block of an earlier job for this one.
             future = client.submit(
                 predict_block, shipment.token, block, pure=False, retries=RETRIES
             )
-            blocks[future.key] = block
-            found.append(future)
-        return found
+            running[future] = block
 
     tally = Tally(job, left, log, show)
-    running = as_completed(more(AHEAD * max(1, sum(client.nthreads().values()))))
-    for future in running:
-        block = blocks.pop(future.key)
-        try:
-            checksum = future.result()
-        except KilledWorker as error:
-            died = f"{error.allowed_failures + 1} dask workers died of it, one after the other"
-            raise _lost(shipment, block, f"{died}; killed, or for want of memory") from None
-        except CancelledError:
-            raise _lost(shipment, block, "the dask scheduler gave it up") from None
-        # Only what is acknowledged is in the journal; a block written twice has the same bytes.
-        output.acknowledge(job.placed(block), checksum)
-        tally.add(block)
-        for new in more(1):
-            running.add(new)
+    begin(AHEAD * max(1, sum(client.nthreads().values())))
+    while running:
+        for future in _ended(client, list(running), shipment):
+            block = running.pop(future)
+            try:
+                checksum = future.result()
+            except KilledWorker as error:
+                died = f"{error.allowed_failures + 1} dask workers died of it, one after the other"
+                why = f"{died}; killed, or for want of memory"
+                raise _lost(shipment, f"the block at {block.lower}", why) from None
+            except CancelledError:
+                why = "the dask scheduler gave it up"
+                raise _lost(shipment, f"the block at {block.lower}", why) from None
+            # Only what is acknowledged is in the journal; a block written twice has the same bytes.
+            output.acknowledge(job.placed(block), checksum)
+            tally.add(block)
+            begin(1)
     client.unregister_worker_plugin(shipment.token)
+
+
+def _ended(client: Any, running: list[Any], shipment: Shipment) -> list[Any]:
+    """Return those of some futures that have ended, once one has.
+
+    Without workers, processes of this machine will not come back: that ends the prediction. Another scheduler's may
+    come at any time: that is told once.
+    """
+    from distributed import CancelledError, wait
+
+    seen, told = time.monotonic(), False
+    while True:
+        with suppress(TimeoutError, CancelledError):
+            wait(running, timeout=LOOK, return_when="FIRST_COMPLETED")
+        if ended := [future for future in running if future.done()]:
+            return ended
+        if client.nthreads():
+            seen = time.monotonic()
+        elif time.monotonic() - seen >= ALONE and not told:
+            if client.cluster is not None:
+                why = (
+                    f"no dask worker has been there for {ALONE:g} seconds; they died as they began"
+                )
+                raise _lost(shipment, "what is left", why)
+            warnings.warn(
+                f"{shipment.destination.path}: no worker is connected to the dask scheduler; waiting for one",
+                stacklevel=2,
+            )
+            told = True
 
 
 def _handed_out(shipment: Shipment) -> Any:
@@ -221,8 +253,8 @@ def _handed_out(shipment: Shipment) -> Any:
     return plugin
 
 
-def _lost(shipment: Shipment, block: Region, why: str) -> ZnnpyError:
+def _lost(shipment: Shipment, what: str, why: str) -> ZnnpyError:
     return ZnnpyError(
-        f"{shipment.destination.path}: the block at {block.lower} cannot be computed: {why}. Finished blocks are "
+        f"{shipment.destination.path}: {what} cannot be computed: {why}. Finished blocks are "
         "kept, the same command goes on"
     )

@@ -23,6 +23,18 @@ PART = 0.05  # of an object's voxels: what is smaller is no split and no merge, 
 
 
 @dataclass(frozen=True)
+class Contingency:
+    """How many voxels each object of the truth has in each of the segmentation.
+
+    `voxels`: sparse float64 (objects of the truth, `objects` of the segmentation and behind them, one each, the
+    labelled voxels that it leaves unassigned).
+    """
+
+    voxels: Any
+    objects: int
+
+
+@dataclass(frozen=True)
 class AdaptedRand:
     """`error` = 1 - F score of `precision` and `recall` over pairs of voxels.
 
@@ -58,8 +70,9 @@ def adapted_rand(truth: Array, segmentation: Array) -> AdaptedRand:
     return adapted_rand_of(contingency(truth, segmentation))
 
 
-def adapted_rand_of(table: Any) -> AdaptedRand:
+def adapted_rand_of(shared: Contingency) -> AdaptedRand:
     """Return the adapted Rand error of two segmentations by their `contingency`."""
+    table = shared.voxels
     both = _pairs(table.data)
     in_truth, in_segmentation = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
     precision = both / in_segmentation if in_segmentation else 1.0
@@ -73,68 +86,57 @@ def variation(truth: Array, segmentation: Array) -> Variation:
     return variation_of(contingency(truth, segmentation))
 
 
-def variation_of(table: Any) -> Variation:
+def variation_of(shared: Contingency) -> Variation:
     """Return the variation of information of two segmentations by their `contingency`."""
-    table = table.tocoo()
+    table = shared.voxels.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
     split = _entropy(table.data, in_truth[table.row])
     return Variation(split, _entropy(table.data, in_segmentation[table.col]))
 
 
-def object_precision(table: Any, alone: int, thresholds: Sequence[float] = IOUS) -> float:
+def object_precision(shared: Contingency, thresholds: Sequence[float] = IOUS) -> float:
     """Return the mean over thresholds of TP / (TP + FP + FN), by the `contingency` of two segmentations.
 
-    `alone`: its last columns, which are no objects but `unassigned` voxels. An object is found (TP) where one of the
-    segmentation has an intersection over union above the threshold, of which there is at most one above 0.5. As in
-    the Data Science Bowl 2018, for Cellpose and StarDist.
+    An object is found (TP) where one of the segmentation has an intersection over union above the threshold, of which
+    there is at most one above 0.5. As in the Data Science Bowl 2018, for Cellpose and StarDist.
     """
-    pairs = table.tocoo()
-    in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
+    pairs = shared.voxels.tocoo()
+    in_truth, in_segmentation = shared.voxels.sum(axis=1), shared.voxels.sum(axis=0)
     union = in_truth[pairs.row] + in_segmentation[pairs.col] - pairs.data
-    columns = len(in_segmentation) - alone
+    columns = shared.objects
     overlap = (pairs.data / union)[pairs.col < columns]
     found = [int(np.count_nonzero(overlap > it)) for it in thresholds]
     objects = len(in_truth) + columns
     return float(np.mean([n / (objects - n) for n in found]))
 
 
-def splits_and_merges(table: Any, alone: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def splits_and_merges(shared: Contingency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return for each object of the truth its splits and merges, int64 (objects,), by the `contingency`.
-
-    `alone`: as for `object_precision`.
 
     Splits: the parts that have at least `PART` of its voxels, less one. Merges: the other objects of the truth that are
     in one of the segmentation with it, each with at least `PART` of the voxels of that one.
     """
     from scipy import sparse
 
-    pairs = table.tocoo()
+    table, pairs = shared.voxels, shared.voxels.tocoo()
     in_truth, in_segmentation = table.sum(axis=1), table.sum(axis=0)
-    assigned = pairs.col < table.shape[1] - alone
+    assigned = pairs.col < shared.objects
     parts = pairs.row[assigned & (pairs.data >= PART * in_truth[pairs.row])]
     splits = np.maximum(np.bincount(parts, minlength=len(in_truth)) - 1, 0)
     large = pairs.data >= PART * in_segmentation[pairs.col]
     ones = np.ones(np.count_nonzero(large), np.int64)
-    shared = sparse.csr_array((ones, (pairs.row[large], pairs.col[large])), shape=table.shape)
-    together = (shared @ shared.T).tocoo()
+    parts_of = sparse.csr_array((ones, (pairs.row[large], pairs.col[large])), shape=table.shape)
+    together = (parts_of @ parts_of.T).tocoo()
     others = together.row[together.row != together.col]
     return splits, np.bincount(others, minlength=len(in_truth))
 
 
-def unassigned(truth: Array, segmentation: Array) -> int:
-    """Return how many labelled voxels of the truth the segmentation leaves unassigned."""
-    return int(np.count_nonzero((truth != 0) & (segmentation == 0)))
-
-
-def contingency(truth: Array, segmentation: Array) -> Any:
-    """Return how many voxels each object of the truth has in each of the segmentation, a sparse float64 table.
-
-    The last columns are the `unassigned` voxels, one each.
-    """
+def contingency(truth: Array, segmentation: Array) -> Contingency:
+    """Return how many voxels objects of the truth and of the segmentation, integer arrays of one shape, share."""
     from scipy import sparse
 
-    rows, columns = _prepared(truth, segmentation)
-    return sparse.csr_array((np.ones(rows.size), (rows, columns)))
+    rows, columns, objects = _prepared(truth, segmentation)
+    return Contingency(sparse.csr_array((np.ones(rows.size), (rows, columns))), objects)
 
 
 def _entropy(parts: Array, wholes: Array) -> float:
@@ -142,8 +144,9 @@ def _entropy(parts: Array, wholes: Array) -> float:
     return max(0.0, -float((parts * np.log2(parts / wholes)).sum()) / float(parts.sum()))
 
 
-def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
-    """Return labelled voxels, 1-D, renumbered, as the table is as large as the largest number."""
+def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array, int]:
+    """Return labelled voxels, 1-D, renumbered, as the table is as large as the largest number, and how many objects
+    the segmentation has there."""
     if truth.shape != segmentation.shape:
         raise ShapeError(
             f"truth {truth.shape} and segmentation {segmentation.shape} differ in shape"
@@ -154,12 +157,12 @@ def _prepared(truth: Array, segmentation: Array) -> tuple[Array, Array]:
     rows = np.unique(truth[labelled], return_inverse=True)[1]
     assigned = segmentation[labelled]
     numbers, columns = np.unique(assigned, return_inverse=True)
-    alone = assigned == 0
-    if alone.any():
+    alone, objects = assigned == 0, int(np.count_nonzero(numbers))
+    if objects < len(numbers):
         # No column is left for 0 itself, which is no object.
         columns -= columns > columns[alone][0]
-        columns[alone] = len(numbers) - 1 + np.arange(np.count_nonzero(alone))
-    return rows, columns
+        columns[alone] = objects + np.arange(np.count_nonzero(alone))
+    return rows, columns, objects
 
 
 def _pairs(sizes: Array) -> float:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from znnpy.metrics.agreement import (
     AdaptedRand,
+    Contingency,
     Variation,
     adapted_rand_of,
     contingency,
     object_precision,
-    unassigned,
     variation_of,
 )
 from znnpy.metrics.overlap import Triple64, dice, hd95, iou
@@ -66,26 +66,20 @@ class Compared:
         ]
 
     @cached_property
-    def table(self) -> Any:
-        """Voxels of each object of the truth in each of the prediction (`contingency`)."""
+    def shared(self) -> Contingency:
+        """Voxels of each object of the truth in each of the prediction."""
         assert self.objects is not None
         return contingency(self.truth, self.objects)
-
-    @property
-    def alone(self) -> int:
-        """Labelled voxels that are in no object of the prediction."""
-        assert self.objects is not None
-        return unassigned(self.truth, self.objects)
 
     @cached_property
     def rand(self) -> AdaptedRand:
         """Adapted Rand error between the objects."""
-        return adapted_rand_of(self.table)
+        return adapted_rand_of(self.shared)
 
     @cached_property
     def variation(self) -> Variation:
         """Variation of information between the objects."""
-        return variation_of(self.table)
+        return variation_of(self.shared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +187,7 @@ METRICS = Registry[Metric](
             name="object_precision",
             title="average precision over IoU",
             of="objects",
-            score=lambda it: object_precision(it.table, it.alone),
+            score=lambda it: object_precision(it.shared),
             higher=True,
         ),
         Metric(
