@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from model_settings import model_of
 
 from znnpy import reference
 from znnpy.geometry import fit
-from znnpy.network import parameter_shapes
+from znnpy.network import logits_network, parameter_shapes
 from znnpy.network.types import Network
+from znnpy.reference import evaluate
 
 
 def random_case(seed):
@@ -41,14 +43,38 @@ def by_name(values, network):
     return values if isinstance(values, dict) else {network.outputs[0].name: values}
 
 
+def evaluated(network, output, parameters, data, loss):
+    """By the reference: values of all nodes in prediction, and loss and gradients, which compute the same values.
+
+    In one forward pass, if training has no other and the loss applies no function.
+    """
+    geometry, found = fit(network, output), []
+
+    def noted(*given, **named):
+        found.append(forward(*given, **named))
+        return found[-1]
+
+    forward = evaluate.forward
+    with patch.object(evaluate, "forward", noted):
+        learned = evaluate.gradients(network, geometry, parameters, *data, loss=loss)
+    alike = logits_network(network, loss) == network and not any(
+        node.norm is not None and node.norm.running for node in network.nodes
+    )
+    values = found[0] if alike else forward(network, geometry, parameters, data[0])
+    return values, *learned
+
+
 def check(seed, convs, loss):
     """Values, loss and gradients of a seed's network by each algorithm."""
     network, output_shape, geometry, sizes, parameters, x, target, weight = random_case(seed)
     if loss in ("softmax", "ce_dice") and min(node.channels for node in network.outputs) < 2:
         loss = "square"
     same = dict(zip(("batch", "microbatch"), sizes, strict=True), loss=loss)
-    values = reference.forward(network, geometry, parameters, x)
-    wanted = exact(network, output_shape, parameters, (x, target, weight), same)
+    if sizes[0] == sizes[1]:
+        values, *wanted = evaluated(network, output_shape, parameters, (x, target, weight), loss)
+    else:
+        values = reference.forward(network, geometry, parameters, x)
+        wanted = exact(network, output_shape, parameters, (x, target, weight), same)
     for conv in convs:
         with model_of(network, output_shape, threads=2, conv=conv, **same) as model:
             model.set_parameters(parameters)
@@ -91,11 +117,9 @@ def drawn_case(network, output, loss, batch, seed):
     if loss == "softmax":
         target /= target.sum(axis=1, keepdims=True)
     x = x.astype(np.float32)
-    wanted = {"forward": reference.forward(network, geometry, parameters, {"input": x})[last.name]}
-    value, gradients = reference.gradients(
-        network, geometry, parameters, {"input": x}, {last.name: target}, None, loss
-    )
-    return parameters, x, target, value, wanted | gradients
+    data = {"input": x}, {last.name: target}
+    values, value, gradients = evaluated(network, output, parameters, data, loss)
+    return parameters, x, target, value, {"forward": values[last.name]} | gradients
 
 
 def errors(network, output, conv, batch=1, seed=0, threads=1, **options):

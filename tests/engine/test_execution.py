@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-from small_models import small
+from random_networks import random_network
+from small_models import data, small
 from znnpy_kernels.machine.abi import Kernel
 
-from znnpy import Model
+from znnpy import Model, Training
 from znnpy.engine import execution
+from znnpy.engine.memory import arena
+from znnpy.engine.step_tasks import declare
 
 
 @pytest.fixture
@@ -63,17 +66,68 @@ def test_what_one_thread_links_is_not_forgotten_by_another(given, monkeypatch):
     assert execution._linked
 
 
-def test_graphs_are_declared_for_who_asks_for_them(monkeypatch):
-    """A model that trains may never be asked for an update, which takes longest to declare."""
-    declared, own = [], execution.declare
+@pytest.fixture
+def declared(monkeypatch):
+    """Names of the graphs that were declared once there was memory."""
+    found, own = [], execution.declare
     monkeypatch.setattr(
-        execution, "declare", lambda name, *given: declared.append(name) or own(name, *given)
+        execution, "declare", lambda name, *given: found.append(name) or own(name, *given)
     )
-    with Model({"layers": [{"conv": {"channels": 1, "size": 1}}]}, 2, loss="square") as model:
-        x = np.zeros((1, 1, *model.input_shape), np.float32)
+    return found
+
+
+def test_graphs_have_the_tasks_that_memory_was_planned_with(declared):
+    """All but those that are made after an update's, by when these are gone."""
+    with small(loss="square") as model:
+        x, target = data(model)
+        model.loss_and_gradients(x, target)
+        model.step(x, target)
+        assert not declared
+        model.forward(x)
+        assert declared == ["forward"]
+
+
+@pytest.mark.parametrize("what", ["seed", "buffers"])
+def test_words_that_could_be_addresses_are_not_moved(declared, monkeypatch, what):
+    """Of a seed as large as these, or of more buffers than addresses tell apart: tasks are declared again."""
+    if what == "buffers":
+        monkeypatch.setattr(arena, "LAST", arena.FIRST + 3 * arena.APART)
+    with small(loss="square", seed=arena.FIRST + 5 if what == "seed" else 0) as model:
+        model.step(*data(model))
+    assert "update" in declared
+
+
+def test_graphs_are_declared_for_who_asks_for_them(declared):
+    """Of several microbatches the plan knows one; and a model may never be asked for an update."""
+    layers = [{"conv": {"channels": 1, "size": 1}}]
+    training = Training(microbatch=1)
+    with Model({"layers": layers}, 2, 2, loss="square", training=training) as model:
+        declared.clear()
+        x = np.zeros((2, 1, *model.input_shape), np.float32)
         model.forward(x)
         assert set(declared) == {"derive", "forward"}
         model.loss_and_gradients(x, x)
         assert set(declared) == {"derive", "forward", "gradients"}
-        model.step(x, x)
-        assert declared.count("update") == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_planned_tasks_are_those_that_are_declared_in_memory(seed):
+    """Their words, once addresses are moved to where buffers lie by then."""
+    net, shape = random_network(seed)
+    with Model(
+        net, shape, threads=2, conv=("direct", "spectral")[seed % 2], loss="square"
+    ) as model:
+        graphs = model._engine._graphs
+        build, settings, planned = graphs._build, graphs._settings, graphs._planned
+        for name in planned.steps:
+            ours, wanted = (
+                np.array([word for task in tasks for block in blocks(task) for word in block], int)
+                for (tasks,) in (planned.steps[name], declare(name, build, settings))
+            )
+            assert not len(ours) or np.any(ours != wanted)
+            arena.moved(ours, graphs._places)
+            np.testing.assert_array_equal(ours, wanted)
+
+
+def blocks(task):
+    return task.arguments, *(words for _, words in task.more)

@@ -23,6 +23,7 @@ CUBES = [
 ]
 SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
 MANY = Grain(1e-7, 1e-7, 64)
+RATE = 2.0**60
 # Of network 17 thousands of short tasks would each wait for thousands: 7 minutes to find what for.
 SEEDS = [seed for seed in range(24) if seed != 17]
 
@@ -43,9 +44,9 @@ def plan_of(network, algorithm):
 
 
 def computed(network, output, monkeypatch, grain, joined, **how):
-    """Gradients, and parameters after an update, by tasks of this length, all leaves of a part in one or none.
+    """Parameters after an update by tasks of this length, all leaves of a part in one or none.
 
-    Gradients, since an update by a small one hides its last bits.
+    With a rate by which each is its gradient's negative, as large as that is: others hide its last bits.
     """
     monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: grain))
     monkeypatch.setattr(runs, "TASKS_EACH", 1e-9 if joined else 1e9)
@@ -56,10 +57,8 @@ def computed(network, output, monkeypatch, grain, joined, **how):
         model.set_parameters(rn.random_parameters(network, 1))
         x = rn.random_inputs(network, geometry, 0, 2)
         target = rn.random_targets(network, geometry, 0, 2)
-        _, gradients = model.loss_and_gradients(x, target)
-        model.step(x, target, learning_rate=0.1)
-        updated = {f"{name} updated": values for name, values in model.parameters.items()}
-        return dict(gradients) | updated
+        model.step(x, target, learning_rate=RATE)
+        return model.parameters
 
 
 @pytest.mark.share(8)
@@ -74,7 +73,7 @@ def test_chains_by_each_algorithm(algorithm, layers, output, monkeypatch):
     network = load_network({"layers": layers})
     how = {"threads": 3, "plan": plan_of(network, algorithm)}
     short = computed(network, output, monkeypatch, SHORT, False, **how)
-    for grain, joined in ((SHORT, True), (LONG, False), (LONG, True), (MANY, False), (MANY, True)):
+    for grain, joined in ((LONG, False), (LONG, True), (MANY, True)):
         other = computed(network, output, monkeypatch, grain, joined, **how)
         for name, values in short.items():
             assert np.array_equal(values, other[name]), (name, joined)

@@ -204,7 +204,7 @@ def _opened(
 ) -> tuple[Layout, SingleEngine | DoubleEngine]:
     """Return an engine with its memory, and the layout as planned; PlanError if there is too little memory."""
     if precision == "float32":
-        memory = planned_within(layout, settings)
+        memory = planned_within(layout, settings, keep=True)
         return memory.layout, SingleEngine(memory, settings, report)
     from znnpy.engine.float64_engine import DoubleEngine  # with SciPy, which others need not load
 

@@ -269,9 +269,13 @@ def emit_update(
     clip_norm: float | None,
     exchange: Exchange | None = None,
     frozen: frozenset[str] = frozenset(),
-) -> None:
-    """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters."""
+) -> int:
+    """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters.
+
+    Return how many tasks the gradients have, which come first.
+    """
     emit_gradients(step, build, losses, exchange)
+    gradients = len(step.tasks)
     # With rank 0 handing out weights the others move nothing and wait for them.
     if exchange is None or exchange.moves:
         emit_updates(step, build, optimizer, clip_norm, frozen)
@@ -282,6 +286,7 @@ def emit_update(
         # Before derived filters are declared: no other rank waits for these.
         exchange.hasten(step, build.layout.workers)
     emit_derived(step, build)
+    return gradients
 
 
 def emit_derived(step: Step, build: Build) -> None:

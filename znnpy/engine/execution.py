@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 
+import numpy as np
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.scheduling.run import run_in_turn
 
@@ -14,7 +15,7 @@ from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
-from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arena import Arena, moved
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import COMPILING, Report
 from znnpy.engine.step_tasks import Declarations, Settings, all_steps, declare
@@ -69,6 +70,8 @@ class Graphs:
         self._exchange = settings.exchange
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
+        self._planned = plan.tasks
+        self._places = build.places(plan.tasks.build) if plan.tasks else np.zeros(0, np.int64)
         # The plan knows the kernels of a single microbatch: tasks are declared for who asks for them, which for many
         # models is a forward pass or gradients alone.
         known = len(plan.layout.numbers) == 1 and not settings.party
@@ -80,6 +83,8 @@ class Graphs:
 
     def _steps(self, name: str) -> Sequence[Sequence[Declared]]:
         """Return the declared steps of a graph whose executor is not made yet."""
+        if self._planned:
+            return self._planned.steps[name]
         if name not in self._declared:
             with uncollected():
                 steps = declare(name, self._build, self._settings, self._exchange)
@@ -102,8 +107,10 @@ class Graphs:
         # Before leaves are joined: a run with a gate within it would hand over memory too early.
         leaves = [gated(tasks, self._sharing) for tasks in steps]
         runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        steps, many = all_steps(self._build, runs, name), self._build.layout.grain.many
+        build = self._planned.build if self._planned else self._build
+        steps, many = all_steps(build, runs, name), self._build.layout.grain.many
         graph = connect(steps, many=many).build(settings.policy)
+        moved(graph.words, self._places)
         # Derived filters are made once in a while by few tasks: threads of their own would
         # mostly be parked.
         if settings.threads == 0 or name == "derive":
@@ -119,8 +126,9 @@ class Graphs:
         self._groups[name] = frozenset(graph.group.tolist())
         # The graph has all that is needed; declarations of a large network take as much memory
         # again.
-        del self._declared[name]
+        self._declared.pop(name, None)
         if name == self.main:
+            self._planned = None
             self._give_back(last=True)
 
     def _give_back(self, *, last: bool = False) -> None:

@@ -14,16 +14,18 @@ from znnpy.data.process_memory import whole_memory
 from znnpy.engine.communication.outbox import by_layer
 from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
-from znnpy.engine.memory.arena import Arena, Sharing, buffer_bytes
+from znnpy.engine.memory.arena import FIRST, Arena, Sharing, buffer_bytes
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
 from znnpy.engine.step_tasks import (
+    PlannedTasks,
     Settings,
     all_steps,
     declare,
     declare_all,
     declare_gradients,
+    declare_planned,
 )
 from znnpy.engine.tasks.buffer_sharing import gated, share
 from znnpy.engine.tasks.declaration import Declared
@@ -68,7 +70,7 @@ class MemoryPlan:
     `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
     then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
     without it. `kernels`: of all graphs of a single microbatch. `elementwise`: estimated seconds on one core of what an
-    update does beside convolutions.
+    update does beside convolutions. `tasks`: those of all graphs, if they were to be kept and can be.
     """
 
     layout: Layout
@@ -80,6 +82,7 @@ class MemoryPlan:
     kept: int
     kernels: frozenset[Kernel]
     elementwise: float
+    tasks: PlannedTasks | None = None
 
     @property
     def arena(self) -> int:
@@ -103,15 +106,20 @@ class _OneMicrobatch:
     own: Counter[str]
     kept: Sharing
     room: int | None
+    tasks: PlannedTasks | None
 
     @classmethod
-    def of(cls, layout: Layout, settings: Settings) -> _OneMicrobatch:
-        """Declare the first microbatch of a layout; the others are alike."""
-        arena = Arena()
+    def of(cls, layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
+        """Declare the first microbatch of a layout; the others are alike. `keep`: its tasks, if there is but one."""
+        keep = keep and len(layout.numbers) == 1 and not settings.party and 0 <= layout.seed < FIRST
+        arena = Arena(apart=keep)
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.
         build = _alone(Build.new(arena, layout, settings.states, frozen=settings.frozen))
-        declared = declare_all(build, settings, settings.exchange, updates=1)
+        tasks = declare_planned(build := build.told_apart(), settings) if keep else None
+        declared = (
+            tasks.steps if tasks else declare_all(build, settings, settings.exchange, updates=1)
+        )
         step = declared["update" if layout.training else "forward"][0]
         kernels = frozenset(
             task.kernel for steps in declared.values() for tasks in steps for task in tasks
@@ -129,7 +137,8 @@ class _OneMicrobatch:
             # in flight.
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
         return cls(
-            layout, build, step, kernels, uses, own, _share(arena, runs, layout, room), room
+            layout, build, step, kernels, uses, own, _share(arena, runs, layout, room), room,
+            tasks if arena.tells else None,
         )  # fmt: skip
 
     def graph(self, settings: Settings, seconds: Callable[[Declared], float]) -> TaskGraph:
@@ -175,6 +184,7 @@ class _OneMicrobatch:
                 for task in self.step
                 if task.what.kind in ELEMENTWISE
             ),
+            None if sharing.again else self.tasks,
         )
 
 
@@ -193,9 +203,9 @@ def _count(layout: Layout, step: Sequence[Declared]) -> int:
     return STEPS * (once + len(layout.numbers) * (len(step) - once))
 
 
-def planned_memory(layout: Layout, settings: Settings) -> MemoryPlan:
-    """Return the memory plan of a layout, found by declaring its tasks without memory."""
-    return _OneMicrobatch.of(layout, settings).plan(settings)
+def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) -> MemoryPlan:
+    """Return the memory plan of a layout, found by declaring its tasks without memory; `keep`: with these."""
+    return _OneMicrobatch.of(layout, settings, keep=keep).plan(settings)
 
 
 def _alone(build: Build) -> Build:
@@ -253,9 +263,9 @@ def planned_bytes(layout: Layout, settings: Settings) -> int:
     return planned_memory(layout, settings).bytes
 
 
-def planned_within(layout: Layout, settings: Settings) -> MemoryPlan:
+def planned_within(layout: Layout, settings: Settings, *, keep: bool = False) -> MemoryPlan:
     """Return `planned_with_replicas`; raise PlanError if it needs more than `max_memory`."""
-    found = planned_with_replicas(layout, settings)
+    found = planned_with_replicas(layout, settings, keep=keep)
     if settings.max_memory is not None:
         # Only for the hint of a refusal, which plans other sizes.
         needs = partial(planned_bytes, settings=settings)
@@ -263,17 +273,18 @@ def planned_within(layout: Layout, settings: Settings) -> MemoryPlan:
     return found
 
 
-def planned_with_replicas(layout: Layout, settings: Settings) -> MemoryPlan:
+def planned_with_replicas(layout: Layout, settings: Settings, *, keep: bool = False) -> MemoryPlan:
     """Return the memory plan with as many microbatches in flight as the workers need and memory allows.
 
     Microbatches of one replica follow each other: their longest chains of tasks together should take no more than
     `CHAIN_SHARE` of the time of all work on all workers. What is derived from filters is kept for all of them if it
-    fits. The number in flight is reduced before anything is recomputed to save memory.
+    fits. The number in flight is reduced before anything is recomputed to save memory. `keep`: the tasks of a layout of
+    one microbatch, for who will run them.
     """
     layout = replace(layout, replicas=1)
     # Nothing can be kept for other microbatches, nor be in flight beside this one.
     if len(layout.numbers) == 1:
-        return planned_memory(layout, settings)
+        return planned_memory(layout, settings, keep=keep)
     one = found = _OneMicrobatch.of(replace(layout, filters_kept=True), settings)
     room = room_for_replicas(settings)
     wanted = _wanted(one, settings)

@@ -47,6 +47,26 @@ class Settings:
         return self.party.exchange() if self.party else None
 
 
+@dataclass(frozen=True)
+class PlannedTasks:
+    """Tasks that were declared to plan memory, by graph, until the graphs are made: no task is declared twice.
+
+    `build`: of an arena that tells buffers apart (`Arena.apart`), whose addresses they have.
+    """
+
+    build: Build
+    steps: Declarations
+
+
+def declare_planned(build: Build, settings: Settings) -> PlannedTasks:
+    """Return every graph of a layout of one microbatch, of a single rank."""
+    steps: Declarations = {"derive": [_declare_derived(build)]}
+    if build.layout.training:
+        update, gradients = _update(build, settings, 0, None)
+        steps |= {"update": [update], "gradients": [update[:gradients]]}
+    return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
+
+
 def declare_all(
     build: Build, settings: Settings, exchange: Exchange | None = None, updates: int = STEPS
 ) -> Declarations:
@@ -123,10 +143,17 @@ def declare_update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> list[Declared]:
     """Declare the even or odd update."""
+    return _update(build, settings, parity, exchange)[0]
+
+
+def _update(
+    build: Build, settings: Settings, parity: int, exchange: Exchange | None
+) -> tuple[list[Declared], int]:
+    """Declare the even or odd update; return how many of its tasks are those of `declare_gradients`, too."""
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step(counting=build.arena.counting)
-    emit_update(
+    gradients = emit_update(
         step,
         build,
         settings.losses,
@@ -135,4 +162,4 @@ def declare_update(
         exchange,
         settings.frozen,
     )
-    return step.tasks
+    return step.tasks, gradients

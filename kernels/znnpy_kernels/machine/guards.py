@@ -68,18 +68,17 @@ def owner(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class Room(NamedTuple):
-    """An array, the argument word that named it first, and its bytes and guards during the trial."""
+    """An array, the argument word that named it first, and its bytes and guards during the trial.
+
+    `moved`: bytes from the array's own place to where the kernel finds it.
+    """
 
     word: str
     array: NDArray[Any]
     before: Bytes
     own: Bytes
     behind: Bytes
-
-    @property
-    def moved(self) -> int:
-        """Return the bytes from the array's own place to where the kernel finds it."""
-        return int(self.own.ctypes.data - self.array.ctypes.data)
+    moved: int
 
 
 def run(name: str, values: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -88,7 +87,12 @@ def run(name: str, values: Mapping[str, Any], call: Callable[[Mapping[str, Any]]
     Returns the result of the call. Raises TypeError for a number that would be an address, OutsideError if the
     kernel wrote beside an array, or in a read-only one.
     """
-    pointing = {word: _place(name, word, value) for word, value in values.items()}
+    # Nearly all words are small numbers, of which nothing need be asked.
+    pointing = {
+        word: _place(name, word, value)
+        for word, value in values.items()
+        if type(value) is not int or value > NUMBERS
+    }
     places = {word: place for word, place in pointing.items() if place is not None}
     rooms: dict[int, Room] = {}
     for word, place in places.items():
@@ -121,38 +125,44 @@ def _place(name: str, word: str, value: Any) -> Address | None:
 
 
 def _room(word: str, array: NDArray[Any]) -> Room:
-    size, guard = array.nbytes, max(LEAST, array.nbytes)
+    place, size, guard = int(array.ctypes.data), array.nbytes, max(LEAST, array.nbytes)
     # A page more, to give the array the offset within a page that it has at its own place.
     memory = np.full(size + 2 * guard + LINE, GUARD, np.uint8)
     # Alignment decides which path some kernels take, and streaming stores fault without it.
-    start = guard + int(array.ctypes.data - memory.ctypes.data - guard) % LINE
-    before, own, behind = np.split(memory, [start, start + size])
+    there = int(memory.ctypes.data)
+    start = guard + (place - there - guard) % LINE
+    own = memory[start : start + size]
     own[:] = _bytes(array)
-    return Room(word, array, before, own, behind)
+    return Room(word, array, memory[:start], own, memory[start + size :], there + start - place)
 
 
 def _bytes(array: NDArray[Any]) -> Bytes:
-    """Return the memory of an array that owns it, in its own order, writable even for read-only arrays."""
+    """Return the memory of an array that owns it, in its own order."""
     if not array.nbytes:
         return np.empty(0, np.uint8)
+    if array.flags.c_contiguous:  # nearly all are
+        return array.reshape(-1).view(np.uint8)
     held = (ctypes.c_uint8 * array.nbytes).from_address(int(array.ctypes.data))
     return np.ctypeslib.as_array(held)
 
 
 def _refuse_writes_outside(name: str, room: Room) -> None:
-    what = f"kernel {name} wrote %s {room.word}, an array of {_told(room.array)}"
     for guard, side in ((room.before, "before"), (room.behind, "behind")):
         if guard.min(initial=GUARD) != GUARD:  # a tenth of the time of a comparison byte by byte
             # The guard before is looked at from its end: the byte nearest to the array comes first.
             written = np.flatnonzero((guard if side == "behind" else guard[::-1]) != GUARD)
             raise OutsideError(
-                f"{what % side}: {written.size} bytes, up to {written[-1] + 1} {side} its "
+                f"{_told(name, room, side)}: {written.size} bytes, up to {written[-1] + 1} {side} its "
                 f"{'first' if side == 'before' else 'last'}"
             )
     if not room.array.flags.writeable and not np.array_equal(room.own, _bytes(room.array)):
-        raise OutsideError(f"{what % 'into'}, which is read-only")
+        raise OutsideError(f"{_told(name, room, 'into')}, which is read-only")
 
 
-def _told(array: NDArray[Any]) -> str:
+def _told(name: str, room: Room, where: str) -> str:
+    array = room.array
     shape = " x ".join(map(str, array.shape)) or "1"
-    return f"{shape} {array.dtype} ({math.prod(array.shape) * array.itemsize} bytes)"
+    size = math.prod(array.shape) * array.itemsize
+    return (
+        f"kernel {name} wrote {where} {room.word}, an array of {shape} {array.dtype} ({size} bytes)"
+    )

@@ -93,7 +93,7 @@ def test_bits_do_not_depend_on_threads(staged, size, tiles):
     plan = winograd_plan(net)
     for output in ((9, 12, 17), (2, 21, 18)):
         found = {
-            tuple(check_network(net, output, threads=threads, plan=plan)) for threads in (1, 3, 8)
+            tuple(check_network(net, output, threads=threads, plan=plan)) for threads in (1, 3)
         }
         assert len(found) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -54,23 +55,29 @@ def boundary(total: Fraction, size: int, counts: np.ndarray, bins: int) -> Fract
     return (number + inside) / bins
 
 
-def by_sets(graph: Graph, threshold: float, least: int, bins: int) -> list[set[int]]:
+def by_sets(graph: Graph, threshold: float, least: int, bins: int) -> list[frozenset[int]]:
     """Objects of the graph; an edge keeps its number until it and another are one, then the other's."""
-    objects = [{n} for n in range(len(graph.voxels))]
+    objects = [frozenset({n}) for n in range(len(graph.voxels))]
+
+    @cache  # nearly all pairs stay as they are from one turn to the next
+    def between(one: frozenset[int], other: frozenset[int]) -> Fraction | None:
+        edges = [
+            k for k, (a, b) in enumerate(graph.pairs.tolist())
+            if (a in one and b in other) or (b in one and a in other)
+        ]  # fmt: skip
+        if not edges:
+            return None
+        total, size = sum(Fraction(graph.total[k]) for k in edges), int(graph.size[edges].sum())
+        return boundary(Fraction(total), size, graph.counts[edges].sum(axis=0), bins)
+
     while True:
         best: tuple[Fraction, int, int] | None = None
         for i, one in enumerate(objects):
             for j in range(i):
                 other = objects[j]
-                between = [
-                    k for k, (a, b) in enumerate(graph.pairs.tolist())
-                    if (a in one and b in other) or (b in one and a in other)
-                ]  # fmt: skip
-                if not between:
+                value = between(one, other)
+                if value is None:
                     continue
-                total = sum(Fraction(graph.total[k]) for k in between)
-                size = int(graph.size[between].sum())
-                value = boundary(Fraction(total), size, graph.counts[between].sum(axis=0), bins)
                 smaller = min(sum(int(graph.voxels[n]) for n in it) for it in (one, other))
                 if (value < threshold or smaller < least) and (best is None or value < best[0]):
                     best = (value, i, j)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena, Memory, Replica
@@ -75,6 +78,7 @@ class Build:
     slot: int = 0
     pairs: Sequence[tuple[int, int]] = ()
     band: int = -1
+    reserved: int = 0  # buffers that no task has asked for
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
@@ -103,8 +107,37 @@ class Build:
         ]
         return cls(
             arena, replicas[0], layout, sets[0].maps, parameters, slots, sets, staging,
-            workspace=workspace,
+            workspace=workspace, reserved=len(arena.taken),
         )  # fmt: skip
+
+    def told_apart(self) -> Build:
+        """Return this build with a number for the workspace, in place of one that is not known yet."""
+        return replace(self, workspace=self.arena.take(0, WORKERS, Counter()))
+
+    def places(self, planned: Build) -> NDArray[np.int64]:
+        """Reserve what tasks of another build of this layout have asked for; return its buffers' addresses by number.
+
+        The other one has an arena that tells buffers apart, and is `told_apart`.
+        """
+        asked = {buffer.address: name for name, (buffer, _) in planned._buffers.items()}
+        workspace = planned.workspace
+
+        def place(name: Name | None, address: int) -> int:
+            if name:
+                return self.arena.place(name)
+            if address == workspace:
+                return self.workspace
+            name = asked[address]
+            if name == Name(WORKERS, which=(workspace,)):
+                return self.worker_scratch(self.workspace)["scratch"]
+            return self._buffer(self.replica, name, planned._buffers[name][1]).address
+
+        first = [address for _, address in self.arena.taken[: self.reserved]]
+        assert [bool(name) for name, _ in planned.arena.taken[: planned.reserved]] == [
+            bool(name) for name, _ in self.arena.taken[: self.reserved]
+        ]
+        later = [place(*taken) for taken in planned.arena.taken[planned.reserved :]]
+        return np.array(first + later, np.int64)
 
     def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
         """Return the view of one of the microbatches that are computed here, counted from 0."""
@@ -261,7 +294,7 @@ class Build:
         # While memory is only counted each size has a room of its own; then all lie in one of the
         # largest size.
         stride = self.workspace or -(-floats // 64) * 64
-        whole = _Asked(stride * self.layout.workers)
+        whole = _Asked(0 if self.arena.apart else stride * self.layout.workers)
         room = self._buffer(self.arena, Name(WORKERS, which=(stride,)), whole)
         return {"scratch": room.address, "scratch_worker": stride}
 

@@ -18,6 +18,11 @@ from znnpy.engine.memory.regions import Buffer, Filled, Name, Use
 from znnpy.scheduler.topology import numa_nodes
 
 LINE = 64  # bytes: a cache line, and the widest vector (AVX-512), so that loads may be aligned
+FIRST, APART, LAST = 0x7FF1 << 48, 1 << 37, 0x7FF8 << 48
+"""Between which numbers, and how many bytes from each other, buffers lie that are only told apart.
+
+As float64 these are NaNs that no arithmetic makes: so no word of a task that is no address is one of them.
+"""
 SLACK = 64  # floats behind each buffer, four of the widest vectors: loads may read past the last voxel, stores never do
 
 
@@ -58,13 +63,20 @@ class Arena:
 
     Build once with `Arena()` to learn `bytes`, then again with `Arena.of(bytes)`: the same requests in the same order
     give the same offsets. Memory starts at zero and belongs to the arena. With a `sharing`, buffers of `share` lie
-    where it says, before all others, and contain what another buffer left there; without, they lie apart.
+    where it says, before all others, and contain what another buffer left there; without, they lie apart. `apart`: so
+    far that an address, and those around it, tell which buffer was taken (`moved`). `taken`: buffers with their
+    addresses, as they were asked for; names of those of `share` alone.
     """
 
     def __init__(
-        self, memory: NDArray[np.uint8] | None = None, sharing: Sharing | None = None
+        self,
+        memory: NDArray[np.uint8] | None = None,
+        sharing: Sharing | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
-        self._memory = memory
+        self._memory, self.apart = memory, apart
+        self.taken: list[tuple[Name | None, int]] = []
         self._base = 0 if memory is None else int(memory.ctypes.data)
         self._sharing = sharing
         # Shared buffers come first, so those that are reserved one after the other begin behind
@@ -91,7 +103,12 @@ class Arena:
     @property
     def counting(self) -> bool:
         """Whether addresses are only being counted."""
-        return self._memory is None
+        return self._memory is None and not self.apart
+
+    @property
+    def tells(self) -> bool:
+        """Whether there are no more buffers, and none larger, than addresses tell apart."""
+        return FIRST + len(self.taken) * APART <= LAST and self.bytes < APART // 2
 
     def reserve(self, floats: int, use: Use) -> int:
         """Reserve room for that many float32, aligned to 64 bytes; return its address."""
@@ -100,14 +117,19 @@ class Arena:
     def take(self, size: int, use: Use, uses: Counter[str]) -> int:
         """Reserve `size` bytes, counted in `uses`; return their address."""
         uses[use.told] += size
-        return self._take(size)
+        return self._note(None, self._take(size))
+
+    def place(self, name: Name) -> int:
+        """Return the address of a buffer that shares memory with others."""
+        assert self._sharing
+        return self._base + self._sharing.offset(name)
 
     def share(self, name: Name, floats: int) -> int:
         """Reserve room for a buffer that may share memory with others; return its address."""
         self.shared[name] = Shared(buffer_bytes(floats), name.use)
-        if self._sharing:
-            return self._base + self._sharing.offset(name)
-        return self._take(buffer_bytes(floats))
+        return self._note(
+            name, self.place(name) if self._sharing else self._take(buffer_bytes(floats))
+        )
 
     def buffer(
         self, name: Name, floats: int, *, shared: bool = False, filled: Filled = Filled.STEP
@@ -124,8 +146,14 @@ class Arena:
         size = prod(shape) * np.dtype(dtype).itemsize
         return self._memory[start : start + size].view(dtype).reshape(shape)
 
+    def _note(self, name: Name | None, address: int) -> int:
+        self.taken.append((name, address))
+        return address
+
     def _take(self, size: int) -> int:
         address = self._base + self.bytes
+        if self.apart:
+            address = FIRST + len(self.taken) * APART + APART // 2
         self.bytes += size
         # The counting build and this one have asked for different buffers: better an error than
         # memory of others.
@@ -174,6 +202,13 @@ def _zeros(size: int) -> mmap.mmap:
         with suppress(OSError):  # an operating system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
+
+
+def moved(words: NDArray[np.int64], places: NDArray[np.int64]) -> None:
+    """Move addresses among argument words from where an arena tells buffers apart to their `places`, by number."""
+    at = np.flatnonzero((words >= FIRST) & (words < FIRST + len(places) * APART))
+    numbers, inside = np.divmod(words[at] - FIRST, APART)
+    words[at] = places[numbers] + inside - APART // 2
 
 
 def buffer_bytes(floats: int) -> int:
