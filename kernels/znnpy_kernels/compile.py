@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from znnpy_kernels.hand_over import hand_over
 from znnpy_kernels.machine import cache, declarations
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.machine.cache import CacheError
@@ -37,6 +38,7 @@ RUNTIME: tuple[Native, ...] = (
     worker.wait,
     worker.stop,
     worker.prepare,
+    hand_over,
     serial.release,
     serial.run,
 )

@@ -108,24 +108,28 @@ def interrupt_after():
 
 
 @pytest.mark.parametrize("started", [False, True])
-@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize(("threads", "quick"), [(0, False), (2, False), (2, True)])
 def test_what_ctrl_c_kept_from_starting_is_not_waited_for(
-    threads, started, interrupt_after, monkeypatch
+    threads, quick, started, interrupt_after, monkeypatch
 ):
     """And what it did not is, wherever between the lines of Python it came."""
     with small(threads=threads) as model:
         x, target = data(model)
         wanted = [model.step(x, target, learning_rate=0.0) for _ in range(2)]
-        executor = type(model._engine._graphs.executor("update"))
-        release = executor.release
+        engine = model._engine
+        assert bool(threads) == bool(engine.quick and engine.quick.ready)
+        if not quick:
+            engine.quick = None
+        place = (engine.quick, "_call") if quick else (engine._graphs.executor("update"), "release")
+        start = getattr(*place)
 
-        def interrupted(self, phase):
+        def interrupted(*given):
             if started:
-                release(self, phase)
+                start(*given)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(executor, "release", interrupted)
+            patch.setattr(*place, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.step(x, target, learning_rate=0.0)
         assert model.iteration == 2 + started

@@ -187,6 +187,10 @@ class Graphs:
         """Return how many steps of this parity have started."""
         return self._executors[name].released(parity) if name in self._executors else 0
 
+    def waits_for(self, name: str, group: int) -> bool:
+        """Return whether a graph that has its executor has tasks of a group."""
+        return group in self._groups[name]
+
     def finish(self, name: str, parity: int, *, loss: bool = True) -> None:
         """Wait until the last released step of this parity is complete, and its loss known unless that is left out."""
         if name not in self._executors:

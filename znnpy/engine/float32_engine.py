@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from znnpy.engine.execution import Graphs, compile_planned
+from znnpy.engine.hand_over import HandOver
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
@@ -48,11 +49,14 @@ class SingleEngine:
             self.settings = settings
         self._graphs = Graphs(self._build, plan, settings, report)
         self._factor = total_factor(settings.losses)
-        self._results: dict[int, StepResult] = {}  # of drained steps: their staging is used again
+        # Losses and errors of drained steps: their staging is used again.
+        self._results: dict[int, Pairs] = {}
         self._filled: Sequence[ByName] = ()  # outputs that a forward pass fills
         self._staged = [
             StagedStep(self._arena, layout, own, settings.losses) for own in self._build.staging
         ]
+        self.quick: HandOver | None = None  # by which updates are started, if it is there and ready
+        self._asked = False  # whether there may be one
 
     def parameters(self) -> dict[str, Floats]:
         """Return copies of all parameters, by name."""
@@ -130,6 +134,7 @@ class SingleEngine:
         self.drain()
         totals = self._stage(0, inputs, targets, weights, borrow=True)
         self._staged[0].stage_numbers(iteration, totals)
+        self._other_graph()
         self._graphs.run("gradients")
         results = self._staged[0].results(len(self.layout.numbers))
         gradients = {
@@ -174,7 +179,20 @@ class SingleEngine:
         self._staged[parity].stage_numbers(iteration, totals, hyper)
         # Last: from here on tasks read what was staged.
         self._graphs.release("update", parity)
+        # No other graph has work left, so that the next one may be handed over quickly.
+        if not self._asked:
+            self.quick = HandOver.of(
+                self._build, self.settings, self._graphs, self._staged, self._results
+            )
+            self._asked = True
+        elif self.quick:
+            self.quick.renew()
         return ticket
+
+    def _other_graph(self) -> None:
+        """Note that another graph than that of updates may have work, which an interrupt may leave."""
+        if self.quick:
+            self.quick.ready = False
 
     def result(self, ticket: int) -> StepResult:
         """Return loss and error of one of the last `KEPT` submitted updates, as soon as they are known."""
@@ -182,15 +200,22 @@ class SingleEngine:
             refuse_ticket(ticket, self.submitted)
             self._graphs.wait_for_loss("update", ticket % STEPS)
             self._read(ticket)
-        return self._results[ticket]
+        return _added(self._results[ticket], self._factor)
+
+    def loss(self, ticket: int) -> float:
+        """Return the loss of `result` alone."""
+        known = self._results.get(ticket)
+        if known is None or len(known) > 1:
+            return self.result(ticket).loss
+        ((loss, _),) = known.values()
+        return loss
 
     def _read(self, ticket: int) -> None:
         """Keep the result of an update whose loss is known, unless it is kept."""
         if ticket not in self._results:
             # Ranks have added up all microbatches in the results of their first ones.
             count = 1 if self.settings.party else len(self.layout.numbers)
-            results = self._staged[ticket % STEPS].results(count)
-            self._results[ticket] = _added(results, self._factor)
+            self._results[ticket] = self._staged[ticket % STEPS].results(count)
 
     def drain(self) -> None:
         """Wait until every submitted update is complete, and keep the results."""
@@ -276,6 +301,7 @@ class SingleEngine:
             self._staged[0].show_outputs(outputs[place] if place < len(outputs) else {}, place)
         # Tasks that an interrupt leaves running still write there: until the next pass has waited for them.
         self._filled = outputs
+        self._other_graph()
         self._graphs.run("forward")
         self._filled = ()
         for place, arrays in enumerate(outputs):

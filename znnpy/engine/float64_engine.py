@@ -43,6 +43,7 @@ class DoubleEngine:
     """Evaluates one layout by `znnpy.reference`. Arrays come checked, by node name; one caller at a time."""
 
     dtype = np.float64
+    quick: None = None  # as the float32 engine may have
 
     def __init__(self, layout: Layout, settings: Settings) -> None:
         self.layout, self.settings = layout, settings
@@ -229,6 +230,10 @@ class DoubleEngine:
         """Return loss and error of a submitted update."""
         refuse_ticket(ticket, len(self._results))
         return self._results[ticket]
+
+    def loss(self, ticket: int) -> float:
+        """Return the loss of `result` alone."""
+        return self.result(ticket).loss
 
     def drain(self) -> None:
         """Do nothing: updates are complete when `submit` returns."""

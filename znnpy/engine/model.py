@@ -309,7 +309,7 @@ class Model(Closing):
         `drain` returns.
         """
         ticket = self._submit(x, target, weight, learning_rate, borrow=True)
-        return self._engine.result(ticket).loss
+        return self._open.loss(ticket)
 
     @in_turn
     def submit(
@@ -399,10 +399,15 @@ class Model(Closing):
         *,
         borrow: bool,
     ) -> int:
-        rate, batch = learning_rate_of(learning_rate), self._batch(x, target, weight)
-        engine = self._engine
+        rate, engine, ticket = learning_rate_of(learning_rate), self._open, None
         try:
-            ticket = engine.submit(*batch, rate, self.iteration, borrow=borrow)
+            if weight is None and (quick := engine.quick) and quick.ready:
+                self._staging.use()
+                number = self._before + self._started
+                ticket = quick.start(x, target, rate, number, borrow=borrow)
+            if ticket is None:
+                batch = self._batch(x, target, weight)
+                ticket = self._engine.submit(*batch, rate, self.iteration, borrow=borrow)
             # After the engine has taken it: a refused update must not change what dropout draws next.
             self._started = ticket + 1
         except BaseException:

@@ -40,6 +40,7 @@ class StagedStep:
         self._numbers = _Packed(arena, shared.hyper, f"{NUMBERS}{2 * len(shared.normalizers)}f")
         # Kept alive until the next step of this parity.
         self._borrowed: tuple[ByName, ...] = ()
+        self.borrows = False
         for name, address in shared.classes.items():
             channels, objective = layout.network.node(name).channels, losses[name]
             arena.view(address, (channels,))[...] = objective.class_weights(channels)
@@ -60,6 +61,12 @@ class StagedStep:
         for number, own in enumerate(self._each(inputs)):
             self._parts[number].stage(own, borrow=borrow)
 
+    def forget(self) -> None:
+        """Let borrowed arrays go, which no task reads any more."""
+        self._borrowed, self.borrows = (), False
+        for part in self._parts:
+            part.forget()
+
     def stage_inputs(self, inputs: ByName, microbatch: int) -> None:
         """Stage borrowed inputs of one microbatch."""
         self._parts[microbatch].stage(inputs, borrow=True)
@@ -70,7 +77,7 @@ class StagedStep:
 
     def stage_targets(self, targets: ByName, weights: ByName, *, borrow: bool) -> Pairs:
         """Stage targets and weights, where they are if they are borrowed; return the sums of weights by output."""
-        self._borrowed = (targets, weights) if borrow else ()
+        self._borrowed, self.borrows = (targets, weights) if borrow else (), True
         totals: list[Pairs] = []
         for own, weighing, part in zip(
             self._each(targets), self._each(weights), self._parts, strict=True
@@ -96,7 +103,7 @@ class StagedStep:
         numbers each for filters and for all else.
         """
         factors = [
-            _mean(self._losses[name].factor, total)
+            mean_factor(self._losses[name].factor, total)
             for name in self._outputs
             for total in totals[name]
         ]
@@ -161,6 +168,10 @@ class _Part:
             self._sources[name][0] = address
         self._borrowed.clear()
 
+    def forget(self) -> None:
+        """Let borrowed arrays go."""
+        self._borrowed.clear()
+
     def read(self) -> Pairs:
         """Return loss and error by output."""
         return {name: (pair[0], pair[1]) for name, pair in self._results.items()}
@@ -198,7 +209,7 @@ def microbatch_of(arrays: ByName, number: int, batch: int) -> dict[str, Floats]:
     return {name: array[own] for name, array in arrays.items()}
 
 
-def _mean(factor: float, total: float) -> float:
+def mean_factor(factor: float, total: float) -> float:
     """Return by what a sum is multiplied to become a mean times `factor`, as float32 can hold it."""
     # Nothing that counts: loss and gradient are 0 rather than NaN.
     mean = factor / total if total else 0.0

@@ -61,7 +61,8 @@ def in_turn(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P
         with turn.lock:
             # The lock is reentrant, so a call of the same thread gets here: it must be refused, not
             # let in.
-            turn.refuse_within(name)
+            if turn.within:
+                turn.refuse_within(name)
             try:
                 turn.within = name
                 return method(self, *args, **kwargs)
@@ -87,7 +88,9 @@ class Staging:
 
     def use(self) -> None:
         """Note a call that overwrites the staged inputs."""
-        self._torn = self._torn or not self._mine
+        # Asked at each update, of a model whose inputs nobody has staged.
+        if self._thread is not None:
+            self._torn = self._torn or not self._mine
 
     def end(self) -> None:
         """Raise ZnnpyError unless this thread alone has used the staged inputs since `begin`."""

@@ -146,7 +146,8 @@ class OptimizerKind:
     None: the gradient with the decay added.
 
     `kernel`: of float32, or "module:name" of it; None: float64 alone runs it. Its words are `parameters gradient
-    hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order.
+    hyper scale length` and the states; `hyper(keys, now)`: the numbers that it reads, in its order; `counts`: they
+    change with the number of the update.
     """
 
     name: str
@@ -161,6 +162,7 @@ class OptimizerKind:
     kernel: Any = None
     norms: Any = None
     hyper: Callable[[Any, Now], Sequence[float]] = lambda keys, now: ()
+    counts: bool = True
     aliases: tuple[str, ...] = ()
     remembered: Callable[[Any, Mapping[str, Any], int], Any] = lambda keys, states, update: None
 
@@ -261,6 +263,7 @@ _ALL = (
         step=_sgd,
         kernel="znnpy_kernels.layers.optimizers:sgd",
         hyper=_sgd_hyper,
+        counts=False,
         remembered=_sgd_remembered,
     ),
     OptimizerKind(
@@ -307,6 +310,7 @@ _ALL = (
         kernel="znnpy_kernels.layers.layer_adaptation:lars",
         norms="znnpy_kernels.layers.layer_adaptation:lars_norms",
         hyper=_lars_hyper,
+        counts=False,
     ),
 )
 OPTIMIZERS = Registry[OptimizerKind]("optimizer", _ALL, key="optimizer")

@@ -54,6 +54,12 @@ class ControlBlock:
         self.words = self._assemble()
         self.address = int(self.words.ctypes.data)  # on a 128-byte line
 
+    @property
+    def releases(self) -> Ints:
+        """How often each phase was released, as a view."""
+        first = (int(self.words[at.PHASES // 8]) - self.address) // 8
+        return self.words[first:][self._counts]
+
     def queue(self, index: int) -> Ints:
         """Return the words of a worker's queue as a view; the injector's has the index `workers`."""
         first = (self.queues + index * at.QUEUE_BYTES) // 8
@@ -111,7 +117,9 @@ class ControlBlock:
         ends = np.cumsum([0, *map(len, sources)])
         every = np.concatenate([np.zeros(0, np.int64), *sources])
         # One address more than phases: a phase's sources end where the next one's begin.
-        return self._put(self._put(entries(graph, every)) + 4 * ends)
+        places = self._put(entries(graph, every)) + 4 * ends
+        self._counts = slice(len(ends), len(ends) + graph.phases)
+        return self._put(np.concatenate([places, np.zeros(graph.phases, np.int64)]))
 
     def _queues(
         self,

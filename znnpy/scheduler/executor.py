@@ -19,7 +19,6 @@ from znnpy_kernels.scheduling import worker as native
 
 from znnpy.closing import Closing
 from znnpy.graph import TaskGraph
-from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.control_block import ControlBlock
 from znnpy.scheduler.core_count import available_cores, keep_to, own_cores
 from znnpy.scheduler.errors import SchedulerError
@@ -86,14 +85,11 @@ class Executor(Closing):
         # Before the lock, which may be held for ever in the child of a fork.
         self._running()
         with self._release_lock:
-            # Made at the first release of a phase, under the lock: two threads must not count in two of them.
-            if (releases := self._releases.get(phase)) is None:
-                releases = self._releases.setdefault(phase, Releases())
-            releases.call(self._release, self._running().address, phase)
+            self._release(self._running().address, phase)
 
     def released(self, phase: int) -> int:
         """Return how often the phase was released since the start or the last reset, even after an interrupt."""
-        return self._releases[phase].number if phase in self._releases else 0
+        return int(self._releases[phase]) if phase < len(self._releases) else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
         """Wait until the group has completed `count` times; return False if the timeout (seconds) ends first.
@@ -182,7 +178,8 @@ class Executor(Closing):
         near = neighbours(cores, caches) if cores else ()
         block = ControlBlock(self.graph, self.workers, near=near, **self._options)
         native.prepare(block.address)
-        self._releases: dict[int, Releases] = {}
+        # A view of memory, whose items are numbers of Python; it outlives the executor.
+        self._releases = block.releases.data
         self._left = [threading.Event() for _ in range(self.workers)]
         try:
             for worker, left in enumerate(self._left):

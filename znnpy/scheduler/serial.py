@@ -10,7 +10,6 @@ from znnpy_kernels.scheduling import serial as native
 
 from znnpy.closing import Closing
 from znnpy.graph import TaskGraph
-from znnpy.scheduler.call_counter import Releases
 from znnpy.scheduler.errors import SchedulerError
 from znnpy.scheduler.recording import WorkerRecording, ring_in_order
 
@@ -43,18 +42,20 @@ class SerialExecutor(Closing):
         # Room for all tasks at once: each is ready at most once at a time.
         self._heap = np.zeros(self.graph.size, np.int64)
         self._state = np.zeros(native.STATE_WORDS, np.int64)
-        self._releases: dict[int, Releases] = {}
+        self._releases = np.zeros(self.graph.phases, np.int64)
 
     def release(self, phase: int) -> None:
         """Release a phase: give each of its sources the token that it waits for from outside."""
         check_phase(self.graph, phase)
         # The injector's lock has no counterpart: this executor is not thread-safe.
-        words = self._tasks, self._ranks, self._heap, self._state, self._sources[phase]
-        self._releases.setdefault(phase, Releases()).call(native.release.compile(), *words)
+        count = self._releases[phase : phase + 1]
+        native.release(
+            self._tasks, self._ranks, self._heap, self._state, self._sources[phase], count
+        )
 
     def released(self, phase: int) -> int:
         """Return how often the phase was released since the start or the last reset, even after an interrupt."""
-        return self._releases[phase].number if phase in self._releases else 0
+        return int(self._releases[phase]) if phase < len(self._releases) else 0
 
     def wait(self, group: int, count: int, timeout: float | None = None) -> bool:
         """Run tasks until the group has completed `count` times; return False if the timeout ends first.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from znnpy_kernels.machine.inlining import part
 from znnpy_kernels.machine.native import native
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.vectors import (
@@ -15,6 +18,33 @@ from znnpy_kernels.simd.vectors import (
     splat,
     splat_int,
 )
+
+
+@part
+def taken(
+    values: int,
+    samples: int,
+    channels: int,
+    voxels: int,
+    low: float,
+    high: float,
+    missed: float,
+) -> Any:
+    """Do what `all_taken` does, within another compiled function."""
+    least, most, slack = splat(low), splat(high), splat(missed)
+    good = below(LANES)
+    for sample in range(samples):
+        for first in range(0, voxels, LANES):
+            count = min(voxels - first, LANES)
+            beyond = lane_numbers() >= splat_int(count)
+            total = splat(0.0)
+            for channel in range(channels):
+                place = values + 4 * ((sample * channels + channel) * voxels + first)
+                own = load(place) if count == LANES else load_masked(place, below(count))
+                good = good & (((own >= least) & (own <= most)) | beyond)
+                total = total + own
+            good = good & ((absolute(total - splat(1.0)) <= slack) | beyond)
+    return 0 if any_lane(select(good, splat(0.0), splat(1.0)) > splat(0.0)) else 1
 
 
 @native("int64(int64, int64, int64, int64, float64, float64, float64)")
@@ -31,17 +61,4 @@ def all_taken(
 
     The channels of a voxel sum to 1, but for `missed` at most; infinite: to anything.
     """
-    least, most, slack = splat(low), splat(high), splat(missed)
-    good = below(LANES)
-    for sample in range(samples):
-        for first in range(0, voxels, LANES):
-            count = min(voxels - first, LANES)
-            beyond = lane_numbers() >= splat_int(count)
-            total = splat(0.0)
-            for channel in range(channels):
-                place = values + 4 * ((sample * channels + channel) * voxels + first)
-                own = load(place) if count == LANES else load_masked(place, below(count))
-                good = good & (((own >= least) & (own <= most)) | beyond)
-                total = total + own
-            good = good & ((absolute(total - splat(1.0)) <= slack) | beyond)
-    return 0 if any_lane(select(good, splat(0.0), splat(1.0)) > splat(0.0)) else 1
+    return int(taken(values, samples, channels, voxels, low, high, missed))

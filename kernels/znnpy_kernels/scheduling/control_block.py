@@ -24,7 +24,8 @@ QUEUES = 24
 GROUPS = 32
 GROUP_COUNT = 40
 PHASES = 48
-"""Table of phase_count + 1 addresses: the sources of phase p are the int32 from [p] to [p + 1]."""
+"""Table of phase_count + 1 addresses: the sources of phase p are the int32 from [p] to [p + 1]. Behind them, by phase,
+how often it was released: counted by who brings the tokens, so that a Ctrl-C at any moment leaves the count right."""
 PHASE_COUNT = 56
 RING_ROWS = 64
 """Events kept per worker; 0: nothing is recorded."""

@@ -365,6 +365,7 @@ def bring(control: int, phase: int) -> None:
         if arrive(control, entry):
             push(injector, entry & BAND_MASK, entry)
             pushed += 1
+    sources[longs(control + PHASE_COUNT)[0] + 1 + phase] += 1
     store_release(control + RELEASING, 0)
     if pushed > 0:
         wake(control, min(pushed, 2))
@@ -376,9 +377,9 @@ def release(control: int, phase: int) -> None:
     bring(control, phase)
 
 
-@native("int64(int64,int64,int64,int64)")
-def wait(control: int, group: int, count: int, budget: int) -> int:
-    """Sleep until the group has completed `count` times, at most `budget` nanoseconds or a signal."""
+@part
+def wait_for(control: int, group: int, count: int, budget: int) -> Any:
+    """Do what `wait` does, within another compiled function."""
     place = longs(control + GROUPS)[0] + group * GROUP_BYTES
     # CLOCK_REALTIME, which `sem_timedwait` counts by.
     until = stack_words()
@@ -395,6 +396,12 @@ def wait(control: int, group: int, count: int, budget: int) -> int:
         if sem_timedwait(place + DONE_SEMAPHORE, until) != 0:
             break
     return REACHED if load_acquire(place + COMPLETED) >= count else NOT_YET
+
+
+@native("int64(int64,int64,int64,int64)")
+def wait(control: int, group: int, count: int, budget: int) -> int:
+    """Sleep until the group has completed `count` times, at most `budget` nanoseconds or a signal."""
+    return int(wait_for(control, group, count, budget))
 
 
 @native("int64(int64,int64)")

@@ -143,6 +143,11 @@ class Optimizer:
         return self.entry.states(self.keys)
 
     @property
+    def counts(self) -> bool:
+        """Whether the numbers that kernels read change from update to update, with one learning rate."""
+        return self.entry.counts or self.ema is not None
+
+    @property
     def weight_decay(self) -> float:
         """Weight decay of filters, 0 for kinds without."""
         return float(getattr(self.keys, "weight_decay", 0.0))
