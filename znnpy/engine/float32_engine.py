@@ -11,7 +11,8 @@ from znnpy.engine.execution import Graphs, compile_planned
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
-from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.memory.filter_file import FilterFile, filed
+from znnpy.engine.memory.parameters import Parameter, pack_parameter, unpack_parameter
 from znnpy.engine.memory.views import dense_of, floats_at, view_of
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import Report
@@ -33,8 +34,9 @@ class SingleEngine:
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
         self._arena = Arena.of(plan.arena, plan.sharing)
+        self._file = FilterFile() if filed(layout) else None
         self._build = Build.new(
-            self._arena, layout, settings.states, plan.workspace, settings.frozen
+            self._arena, layout, settings.states, plan.workspace, settings.frozen, self._file
         )
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
@@ -58,9 +60,7 @@ class SingleEngine:
         """Return copies of all parameters, by name."""
         self.drain()
         return {
-            name: unpack_parameter(
-                parameter, self._flat(parameter.stored.address, parameter.floats)
-            )
+            name: unpack_parameter(parameter, self._stored(parameter))
             for name, parameter in self._build.parameters.items()
         }
 
@@ -71,9 +71,13 @@ class SingleEngine:
             parameter = self._build.parameters[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
             # prediction takes.
-            pack_parameter(
-                parameter, values.pop(name), self._flat(parameter.stored.address, parameter.floats)
-            )
+            if self._file and parameter.place is not None:
+                packed = np.empty(parameter.floats, np.float32)
+                pack_parameter(parameter, values.pop(name), packed)
+                self._file.write(parameter.place, packed)
+                del packed
+            else:
+                pack_parameter(parameter, values.pop(name), self._stored(parameter))
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
 
@@ -211,7 +215,7 @@ class SingleEngine:
             if not np.isfinite(dense_of(self._arena, tensor)).all():
                 return node
         for name, parameter in self._build.parameters.items():
-            if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
+            if not np.isfinite(self._stored(parameter)).all():
                 return name
         return None
 
@@ -232,6 +236,8 @@ class SingleEngine:
     def close(self) -> None:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
+        if self._file:
+            self._file.close()
 
     def _stage(
         self, parity: int, inputs: ByName, targets: ByName, weights: ByName, *, borrow: bool
@@ -260,6 +266,12 @@ class SingleEngine:
         parameter = self._build.parameters[name]
         return self._flat(parameter.states[index], parameter.floats)
 
+    def _stored(self, parameter: Parameter) -> Floats:
+        """Return a parameter's packed values: a view of the engine's memory, or a copy of what its file has."""
+        if self._file and parameter.place is not None:
+            return self._file.read(parameter.place, parameter.floats)
+        return self._flat(parameter.stored.address, parameter.floats)
+
     def _flat(self, address: int, floats: int) -> Floats:
         return floats_at(self._arena, address, floats)
 
@@ -278,6 +290,8 @@ class SingleEngine:
         self._filled = outputs
         self._graphs.run("forward")
         self._filled = ()
+        if self._file:
+            self._file.check()
         for place, arrays in enumerate(outputs):
             for name, array in arrays.items():
                 tensor = self._build.of(place, 0).value(name)
