@@ -33,7 +33,7 @@ class SingleEngine:
         layout = plan.layout
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
-        self._arena = Arena.of(plan.arena, plan.sharing)
+        self._arena = Arena.of(plan.arena, plan.sharing, large_pages=not layout.lean)
         self._file = FilterFile() if filed(layout) else None
         self._build = Build.new(
             self._arena, layout, settings.states, plan.workspace, settings.frozen, self._file
@@ -71,13 +71,11 @@ class SingleEngine:
             parameter = self._build.parameters[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
             # prediction takes.
+            packed = self._flat(parameter.stored.address, parameter.floats)
+            pack_parameter(parameter, values.pop(name), packed)
+            # Between passes nothing else needs the memory into which they will be read.
             if self._file and parameter.place is not None:
-                packed = np.empty(parameter.floats, np.float32)
-                pack_parameter(parameter, values.pop(name), packed)
                 self._file.write(parameter.place, packed)
-                del packed
-            else:
-                pack_parameter(parameter, values.pop(name), self._stored(parameter))
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
 
