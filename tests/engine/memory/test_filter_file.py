@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,17 @@ def test_what_cannot_be_read_is_told(small: None) -> None:
 def test_a_folder_that_is_not_there(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     with pytest.raises(RunError, match=r"cannot be made in .*none: No such file"):
+        lean("direct")
+
+
+def test_a_full_disk(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*given: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(filter_file, "ON_DISK", str(tmp_path / "none"))  # where others are, then
+    with pytest.raises(RunError, match=r"cannot be written in /.*: No space left.*TMPDIR"):
         lean("direct")
 
 

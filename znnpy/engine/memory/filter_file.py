@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from math import prod
-from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +23,7 @@ WORTH = 32 << 20  # bytes of all of them: less is not worth a file
 READ_RATE = 4e9  # bytes a second, from the system's cache of files
 WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
 """Algorithms that take filters as they are within the pass: others make something of them beforehand."""
-ON_DISK = Path("/var/tmp")  # /tmp may be memory
+ON_DISK = "/var/tmp"  # /tmp may be memory
 
 
 def filed(layout: Layout) -> frozenset[str]:
@@ -48,13 +47,15 @@ def filed(layout: Layout) -> frozenset[str]:
 class FilterFile:
     """A file without a name, of this process alone, that goes when it is closed.
 
-    It lies where TMPDIR says, else in /var/tmp, which is on a disk. Reading threads share it. Raises RunError where it
-    cannot be made or written.
+    It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
+    written. Reading threads share it. Raises RunError where it cannot be made or written.
     """
 
     def __init__(self) -> None:
-        self._folder = Path(os.environ.get("TMPDIR") or (ON_DISK if ON_DISK.is_dir() else "/tmp"))
+        self._folder = os.environ.get("TMPDIR") or ON_DISK
         try:
+            if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
+                self._folder = tempfile.gettempdir()
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise RunError(self._told("made", error)) from error
