@@ -30,6 +30,7 @@ from znnpy.engine.layers.constrained_filters import (
     standardize,
     standardized_gradient,
 )
+from znnpy.engine.layers.filter_reading import read_filters
 from znnpy.engine.layers.gradient_accumulation import add_totals
 from znnpy.engine.layers.loss import emit_loss
 from znnpy.engine.layers.maxout import winner_gradient
@@ -179,6 +180,7 @@ def _emit_early(step: Step, build: Build, node: Node) -> None:
 
 
 def _emit_edge_forward(step: Step, build: Build, edge: Edge) -> None:
+    read_filters(step, build, edge)
     if adds(build.layout, edge):
         # Its tasks may cut the target otherwise than those of the edges before.
         tensor = build.maps.contributions[edge.name]

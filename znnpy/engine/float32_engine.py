@@ -12,7 +12,8 @@ from znnpy.engine.hand_over import HandOver
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
-from znnpy.engine.memory.parameters import pack_parameter, unpack_parameter
+from znnpy.engine.memory.filter_file import FilterFile, filed
+from znnpy.engine.memory.parameters import Parameter, pack_parameter, unpack_parameter
 from znnpy.engine.memory.views import dense_of, floats_at, view_of
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import Report
@@ -33,9 +34,10 @@ class SingleEngine:
         layout = plan.layout
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
-        self._arena = Arena.of(plan.arena, plan.sharing)
+        self._arena = Arena.of(plan.arena, plan.sharing, large_pages=not layout.lean)
+        self._file = FilterFile() if filed(layout) else None
         self._build = Build.new(
-            self._arena, layout, settings.states, plan.workspace, settings.frozen
+            self._arena, layout, settings.states, plan.workspace, settings.frozen, self._file
         )
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
@@ -62,9 +64,7 @@ class SingleEngine:
         """Return copies of all parameters, by name."""
         self.drain()
         return {
-            name: unpack_parameter(
-                parameter, self._flat(parameter.stored.address, parameter.floats)
-            )
+            name: unpack_parameter(parameter, self._stored(parameter))
             for name, parameter in self._build.parameters.items()
         }
 
@@ -75,9 +75,11 @@ class SingleEngine:
             parameter = self._build.parameters[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
             # prediction takes.
-            pack_parameter(
-                parameter, values.pop(name), self._flat(parameter.stored.address, parameter.floats)
-            )
+            packed = self._flat(parameter.stored.address, parameter.floats)
+            pack_parameter(parameter, values.pop(name), packed)
+            # Between passes nothing else needs the memory into which they will be read.
+            if self._file and parameter.place is not None:
+                self._file.write(parameter.place, packed)
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
 
@@ -236,7 +238,7 @@ class SingleEngine:
             if not np.isfinite(dense_of(self._arena, tensor)).all():
                 return node
         for name, parameter in self._build.parameters.items():
-            if not np.isfinite(self._flat(parameter.stored.address, parameter.floats)).all():
+            if not np.isfinite(self._stored(parameter)).all():
                 return name
         return None
 
@@ -257,6 +259,8 @@ class SingleEngine:
     def close(self) -> None:
         """Stop the workers; the engine cannot be used afterwards."""
         self._graphs.close()
+        if self._file:
+            self._file.close()
 
     def _stage(
         self, parity: int, inputs: ByName, targets: ByName, weights: ByName, *, borrow: bool
@@ -285,6 +289,12 @@ class SingleEngine:
         parameter = self._build.parameters[name]
         return self._flat(parameter.states[index], parameter.floats)
 
+    def _stored(self, parameter: Parameter) -> Floats:
+        """Return a parameter's packed values: a view of the engine's memory, or a copy of what its file has."""
+        if self._file and parameter.place is not None:
+            return self._file.read(parameter.place, parameter.floats)
+        return self._flat(parameter.stored.address, parameter.floats)
+
     def _flat(self, address: int, floats: int) -> Floats:
         return floats_at(self._arena, address, floats)
 
@@ -304,6 +314,8 @@ class SingleEngine:
         self._other_graph()
         self._graphs.run("forward")
         self._filled = ()
+        if self._file:
+            self._file.check()
         for place, arrays in enumerate(outputs):
             for name, array in arrays.items():
                 tensor = self._build.of(place, 0).value(name)

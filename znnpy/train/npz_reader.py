@@ -5,6 +5,7 @@ Nothing is inflated, unpickled or evaluated: members must be stored uncompressed
 
 from __future__ import annotations
 
+import mmap
 import re
 import struct
 import zipfile
@@ -35,6 +36,7 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
+LARGE = 1 << 20  # bytes of an array that has pages of its own
 _PIECE = 1 << 20  # bytes read at once, so that a truncated file ends early
 
 
@@ -107,7 +109,7 @@ class Archive(Closing):
     def _values(self, name: str) -> npt.NDArray[Any]:
         with self._zip.open(name + SUFFIX) as file:
             kind = _kind(file)
-            values = np.empty(kind.shape, kind.dtype)
+            values = _room(kind)
             rest = values.reshape(-1).view(np.uint8).data
             while rest:
                 count = file.readinto(rest[:_PIECE])  # type: ignore[attr-defined]
@@ -117,6 +119,15 @@ class Archive(Closing):
             # zipfile compares it only once a read comes to the end of the member.
             file.read(1)  # at the end the checksum is looked at
         return values
+
+
+def _room(kind: Kind) -> npt.NDArray[Any]:
+    """Return an array that is to be filled."""
+    if kind.nbytes < LARGE:
+        return np.empty(kind.shape, kind.dtype)
+    # NumPy's large arrays ask for large pages, which take several times as long to get where a system is in use.
+    room = mmap.mmap(-1, kind.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(room, kind.dtype).reshape(kind.shape)
 
 
 def differences(found: Mapping[str, Kind], wanted: Mapping[str, Kind]) -> str:

@@ -87,12 +87,13 @@ class Arena:
         self.shared: dict[Name, Shared] = {}
 
     @classmethod
-    def of(cls, size: int, sharing: Sharing | None = None) -> Arena:
+    def of(cls, size: int, sharing: Sharing | None = None, *, large_pages: bool = True) -> Arena:
         """Return an arena with `size` zeroed bytes behind it, aligned to a cache line.
 
         Parameters and all else that stays lie on the NUMA nodes in turn; feature maps, where workers touch them first.
+        `large_pages`: as `aligned_bytes`.
         """
-        memory = aligned_bytes(size)
+        memory = aligned_bytes(size, large_pages=large_pages)
         interleave(memory[sharing.bytes * sharing.replicas if sharing else 0 :], numa_nodes())
         return cls(memory, sharing)
 
@@ -186,19 +187,23 @@ Memory = Arena | Replica
 """Where a buffer is reserved: in the arena for all replicas, or in one of them."""
 
 
-def aligned_bytes(size: int) -> NDArray[np.uint8]:
-    """Return zeroed memory that begins at a cache line."""
+def aligned_bytes(size: int, *, large_pages: bool = True) -> NDArray[np.uint8]:
+    """Return zeroed memory that begins at a cache line.
+
+    `large_pages`: where the system has them: fewer page faults and TLB misses of what runs for long. Where memory is in
+    pieces the system makes room for them first, which takes longer than a short prediction gains.
+    """
     # A line more, since pages of a mapping are aligned but NumPy promises nothing.
-    raw = np.frombuffer(_zeros(size + LINE), np.uint8)
+    raw = np.frombuffer(_zeros(size + LINE, large_pages), np.uint8)
     start = -raw.ctypes.data % LINE
     return raw[start : start + size]
 
 
-def _zeros(size: int) -> mmap.mmap:
-    """Return fresh memory, in large pages where the system has them: fewer page faults and TLB misses."""
+def _zeros(size: int, large_pages: bool) -> mmap.mmap:
+    """Return fresh memory."""
     # Anonymous pages are zero, and take memory only once they are touched.
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    if large_pages and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # an operating system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory

@@ -18,6 +18,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.memory.filter_file import filed
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer, BufferPart, Filled, Name, Region, Use
 from znnpy.network.parameters import fixed, learned, parameter_shapes
@@ -25,6 +26,7 @@ from znnpy.network.types import Edge
 from znnpy.plan.cost import Band, convolutions, is_depthwise
 
 VALUES = Use("parameters")
+READ = Use("filters read for a layer")
 STANDARDIZED = Use("standardised filters")
 PARAMETER_GRADIENTS = Use("gradients of parameters", "parameters")
 STATES = Use("states of the optimiser", "parameters")
@@ -55,7 +57,8 @@ class Parameter:
     there is neither gradient nor state; without states where another rank updates it. `exchanged`: filters of a
     transposed convolution are packed with inputs and outputs exchanged, as those of the convolution that is its
     transpose. `values_buffer`: what passes read; `stored`: what users see and updates change. They differ only where
-    passes read standardised filters.
+    passes read standardised filters. `place`: where they lie in a file (bytes), from which they are read to
+    `values_buffer` in each pass; None: in memory.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Parameter:
     exchanged: bool = False
     groups: int = 1
     bands: tuple[Band, ...] = ()
+    place: int | None = None
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
@@ -178,6 +182,7 @@ def reserve_parameters(
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
     bands = {e.name: layout.bands(e) for e in convolutions(layout.network)}
     standardized = {e.name for e in layout.network.edges if e.weight_standardization}
+    in_file, behind = filed(layout), 0
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
         # Packed as the dense layer that computes it, with zeros between groups.
@@ -189,7 +194,12 @@ def reserve_parameters(
         pieces = _banded(packed, own, exchanged) if own else _pieces(packed, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         filled = Filled.OUTSIDE if name in frozen else Filled.EARLIER
-        stored = values = _kept(arena, Name(VALUES, name), floats, filled)
+        place = behind if name in in_file else None
+        if place is None:
+            stored = values = _kept(arena, Name(VALUES, name), floats, filled)
+        else:
+            behind += 4 * floats
+            stored = values = arena.buffer(Name(READ, name), floats, shared=True)
         # A second buffer: the stored filters must survive for the update.
         if name in standardized:
             values = _kept(arena, Name(STANDARDIZED, name), floats)
@@ -201,7 +211,7 @@ def reserve_parameters(
         )
         found[name] = Parameter(
             name, shape, floats, lanes, pieces, values, stored, gradient, (), name in moving,
-            exchanged, groups.get(name, 1), own,
+            exchanged, groups.get(name, 1), own, place,
         )  # fmt: skip
     return {name: _with_states(arena, parameter, states) for name, parameter in found.items()}
 

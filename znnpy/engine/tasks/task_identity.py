@@ -97,6 +97,7 @@ class Part(Enum):
     PRODUCTS = "products", Kind.PRODUCT
     INVERSE = "inverse", Kind.TRANSFORM
     ZEROS = "zeros", Kind.SUM
+    FILTERS_READ = "filters read", Kind.COPY
     # Derived from filters.
     FILTER_SPECTRA = "filter spectra", Kind.TRANSFORM
     FILTER_TILES = "filter tiles", Kind.TRANSFORM

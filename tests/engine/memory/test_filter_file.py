@@ -1,0 +1,97 @@
+"""Large filters of predictions that take little memory wait in a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from znnpy import Execution, Model
+from znnpy.engine.memory import filter_file
+from znnpy.errors import RunError
+from znnpy.network import initial_parameters, load_network
+
+SHAPE = (8, 16, 16)
+# Deep layers run directly, by Winograd's filtering in stages, and with filters transformed on the way.
+NETWORK = load_network({"unet": {"widths": [8, 48, 64], "pool": "strided", "norm": "instance"}})
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
+    monkeypatch.setattr(filter_file, "WORTH", 1)
+
+
+def lean(conv: Any, threads: int = 2) -> Model:
+    model = Model(
+        NETWORK, SHAPE, conv=conv, training=False, threads=threads, execution=Execution(lean=True)
+    )
+    model.set_parameters(initial_parameters(NETWORK, 0))
+    return model
+
+
+@pytest.mark.parametrize("conv", ["direct", "winograd"])
+def test_same_bits_in_less_memory(conv: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 1, *SHAPE), np.float32)
+    with lean(conv) as model:
+        expected, memory, before = model.forward(x), model.memory, model.parameters
+    monkeypatch.setattr(filter_file, "LEAST", 8 << 10)
+    monkeypatch.setattr(filter_file, "WORTH", 1)
+    with lean(conv) as model:
+        assert model.memory < memory
+        for _ in range(2):  # what is read shares memory with what a pass makes
+            assert (model.forward(x) == expected).all()
+        for name, values in model.parameters.items():
+            assert (values == before[name]).all(), name
+        # They may be set one by one.
+        name = "down2.conv2"
+        model.set_parameters({name: before[name] + 1})
+        assert (model.parameters[name] == before[name] + 1).all()
+        assert (model.forward(x) != expected).any()
+
+
+def test_what_cannot_be_read_is_told(small: None) -> None:
+    x = np.zeros((1, 1, *SHAPE), np.float32)
+    with lean("direct") as model:
+        file = model._engine._file
+        os.truncate(file.number, 5000)
+        with pytest.raises(RunError, match="could not be read"):
+            model.forward(x)
+        with pytest.raises(RunError, match="could not be read"):
+            _ = model.parameters
+
+
+def test_a_folder_that_is_not_there(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with pytest.raises(RunError, match=r"cannot be made in .*none: No such file"):
+        lean("direct")
+
+
+def test_a_full_disk(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*given: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(filter_file, "ON_DISK", str(tmp_path / "none"))  # where others are, then
+    with pytest.raises(RunError, match=r"cannot be written in /.*: No space left.*TMPDIR"):
+        lean("direct")
+
+
+def test_nothing_is_left(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with lean("direct") as model:
+        number = model._engine._file.number
+        assert os.fstat(number).st_size > 100_000
+        assert not [*tmp_path.iterdir()]
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(number)
+
+
+def test_few_filters_stay_in_memory() -> None:
+    with lean("direct") as model:
+        assert model._engine._file is None

@@ -1,0 +1,106 @@
+"""Filters that lie in a file and are read in each pass, just before their layer, into memory that serves others, too.
+
+Of a U-Net that predicts: filters of its lower levels are most of the parameters, and its largest images, which need the
+most memory, are made while nothing reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from math import prod
+
+import numpy as np
+
+from znnpy.engine.memory.arrays import Floats
+from znnpy.engine.memory.layout import Layout
+from znnpy.errors import RunError, reason
+from znnpy.network.parameters import parameter_shapes
+from znnpy.plan.types import AlgorithmName
+
+LEAST = 1 << 20  # bytes of a layer's filters: of smaller ones there are few
+WORTH = 32 << 20  # bytes of all of them: less is not worth a file
+READ_RATE = 4e9  # bytes a second, from the system's cache of files
+WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
+"""Algorithms that take filters as they are within the pass: others make something of them beforehand."""
+ON_DISK = "/var/tmp"  # /tmp may be memory
+
+
+def filed(layout: Layout) -> frozenset[str]:
+    """Return the convolutions whose filters lie in a file: large ones, where memory counts for more than time."""
+    if not layout.lean or layout.training:
+        return frozenset()
+    shapes = parameter_shapes(layout.network)
+    found = {
+        edge.name: size
+        for edge in layout.network.edges
+        if edge.kind == "conv"
+        and edge.groups == 1
+        and not edge.weight_standardization
+        and layout.plan.layers[edge.name].forward in WITHIN
+        and 1 not in (layout.lanes(edge.source), layout.lanes(edge.target))
+        and (size := 4 * prod(shapes[edge.name])) >= LEAST
+    }
+    return frozenset(found) if sum(found.values()) >= WORTH else frozenset()
+
+
+class FilterFile:
+    """A file without a name, of this process alone, that goes when it is closed.
+
+    It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
+    written. Reading threads share it. Raises RunError where it cannot be made or written.
+    """
+
+    def __init__(self) -> None:
+        self._folder = os.environ.get("TMPDIR") or ON_DISK
+        try:
+            if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
+                self._folder = tempfile.gettempdir()
+            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise RunError(self._told("made", error)) from error
+        self._failed = np.zeros(1, np.int64)
+
+    @property
+    def number(self) -> int:
+        """The file's descriptor."""
+        return self._file.fileno()
+
+    @property
+    def failed(self) -> int:
+        """The address of an int64 that tasks set to 1 where they could not read."""
+        return int(self._failed.ctypes.data)
+
+    def write(self, offset: int, values: Floats) -> None:
+        """Write floats from a byte offset on."""
+        left = memoryview(values).cast("B")
+        try:
+            while left:
+                count = os.pwrite(self.number, left, offset)
+                left, offset = left[count:], offset + count
+        except OSError as error:
+            raise RunError(self._told("written", error)) from error
+
+    def read(self, offset: int, floats: int) -> Floats:
+        """Return a copy of so many floats from a byte offset on; RunError where they are not there."""
+        found = np.frombuffer(os.pread(self.number, 4 * floats, offset), np.float32)
+        if len(found) < floats:
+            self._failed[0] = 1
+            self.check()
+        return found
+
+    def check(self) -> None:
+        """Raise RunError where a task could not read."""
+        if self._failed[0]:
+            self._failed[0] = 0
+            raise RunError(f"the temporary file of filters in {self._folder} could not be read")
+
+    def close(self) -> None:
+        """Give the file's room back."""
+        self._file.close()
+
+    def _told(self, what: str, error: OSError) -> str:
+        return (
+            f"a temporary file of filters cannot be {what} in {self._folder}: {reason(error)}; "
+            "TMPDIR may name another folder"
+        )
