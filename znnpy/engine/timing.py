@@ -45,6 +45,7 @@ SHARED_PARTS: Mapping[Part, CostPart] = {
     Part.FILTER_TILES: "filters",
     Part.OUTPUT_SPECTRA: "gradients",
     Part.OUTPUT_TILES: "gradients",
+    Part.BOTH: "gradients",
 }
 # Their work grows with the filters alone, whatever the patch; so does the way back of the filters' gradients.
 OF_FILTERS = {

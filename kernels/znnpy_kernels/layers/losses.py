@@ -32,11 +32,12 @@ from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import doubles, float_argument, floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.transpose import scratch_tile, transpose_tile
+from znnpy_kernels.simd.transpose import AHEAD, scratch_tile, transpose_tile
 from znnpy_kernels.simd.vector_math import exp, larger, log, log1p, logistic
 from znnpy_kernels.simd.vectors import (
     absolute,
     load,
+    prefetch,
     select,
     splat,
     store,
@@ -124,6 +125,36 @@ def _elementwise_chunk(
 
 
 @inlined
+def _whole_chunk(
+    args: Any, loss: Any, voxels: Any, tile: int, biases: int, block: int, sums: Any
+) -> Any:
+    """Compute a tile of LANES voxels whose weights are 1, to the same bits without masks."""
+    normaliser = splat(floats(args[AT.normaliser])[0])
+    losses, wrongs = sums
+    real = load_block(args, voxels, block, tile)
+    target, step = (
+        voxels.target + 4 * block * LANES * args[AT.target_image],
+        4 * args[AT.target_image],
+    )
+    # At most one a channel, so exact.
+    counted = splat(0.0)
+    for c in range(real):
+        here = target + c * step
+        prefetch(here + AHEAD)
+        x = load(tile + VECTOR_BYTES * c)
+        value, slope, wrong = loss(args, x, load(here))
+        losses = losses + to_doubles(value)
+        counted = counted + select(wrong, splat(1.0), splat(0.0))
+        gradient = _before_relu(args, x, slope * normaliser)
+        store(tile + VECTOR_BYTES * c, gradient)
+        if args[AT.bias_gradient]:
+            store(biases + VECTOR_BYTES * c, load(biases + VECTOR_BYTES * c) + gradient)
+    if args[AT.gradient]:
+        store_block(args, tile, voxels, block, real)
+    return losses, wrongs + to_doubles(counted)
+
+
+@inlined
 def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
     """Compute a loss that is a mean over voxels of each channel: `loss(args, values, targets)` of vectors.
 
@@ -138,7 +169,10 @@ def elementwise(args: Any, tile: int, biases: int, loss: Any) -> None:
                 row = row_at(args, z, y)
                 for x in range(0, args[AT.width], LANES):
                     voxels = voxels_at(args, row, x)
-                    sums = _elementwise_chunk(args, loss, voxels, tile, biases, block, sums)
+                    if voxels.width == LANES and not voxels.weight:
+                        sums = _whole_chunk(args, loss, voxels, tile, biases, block, sums)
+                    else:
+                        sums = _elementwise_chunk(args, loss, voxels, tile, biases, block, sums)
         if args[AT.bias_gradient]:
             # Rows are channels and lanes positions: transposed, they are added to one vector of channels.
             transpose_tile(biases, VECTOR_BYTES, biases, VECTOR_BYTES)

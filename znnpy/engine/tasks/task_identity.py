@@ -75,6 +75,8 @@ class Part(Enum):
     # An empty word: the pass alone names the task, as it is the only one of its kind there.
     DIRECT = "", Kind.DIRECT
     WINOGRAD = "", Kind.WINOGRAD
+    # Data and weight gradient in one task.
+    BOTH = "both gradients", Kind.WINOGRAD
     MAXIMA = "", Kind.POOL
     GROWTH = "", Kind.GROW
     AVERAGES = "averages", Kind.POOL

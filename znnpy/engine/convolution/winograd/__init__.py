@@ -10,11 +10,12 @@ from collections.abc import Collection
 from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
+from znnpy.engine.convolution.winograd.lines import joins
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
 from znnpy.engine.memory.layout import Layout
-from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
+from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName
 from znnpy.plan.algorithms.winograd import backward_shape
@@ -69,7 +70,16 @@ def operations(
             points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
+    if {"gradient", "weight"} <= set(passes) and joins(layout, edge):
+        _join(found, edge)
     return found
+
+
+def _join(found: Operations, edge: Edge) -> None:
+    """Count the operations of both gradients as of the tasks that make both."""
+    back = Identity(edge.name, Pass.BACKWARD, Part.WINOGRAD)
+    parts = (back, back._replace(serves=Pass.WEIGHT), Identity(edge.name, Pass.WEIGHT, Part.TILES))
+    found[back._replace(part=Part.BOTH)] = sum(found.pop(task, 0.0) for task in parts)
 
 
 def _transforms(shape: ConvShape) -> tuple[float, float]:

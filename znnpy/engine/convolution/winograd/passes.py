@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
+from znnpy_kernels.winograd.lines import (
+    NO_WEIGHTS,
+    lines_floats,
+    winograd_lines,
+    winograd_lines_back,
+)
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import (
@@ -16,6 +23,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     tile_words,
 )
 from znnpy.engine.convolution.winograd.filters import goes_staged, made
+from znnpy.engine.convolution.winograd.lines import are_lines, makes_both
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
 from znnpy.engine.convolution.winograd.stages import emit_staged
@@ -31,7 +39,7 @@ from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
-from znnpy.plan.partition import Cut, light_ranges
+from znnpy.plan.partition import Cut, light_ranges, ranges
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -47,11 +55,23 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
 def data_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the full correlation of the gradient with flipped, exchanged filters, into what goes back.
 
-    The gradients of the source's function and bias are made where nothing else reads its images.
+    The gradients of the source's function and bias are made where nothing else reads its images. Where the weight
+    gradient has made it in passing, nothing is left to do.
     """
+    if not makes_both(build, edge):
+        _emit(step, _back(build, edge, gradient))
+
+
+def both_gradients(step: Step, build: Build, edge: Edge, gradient: Tensor) -> list[Buffer]:
+    """Declare data and weight gradient in the same tasks; return what these leave behind, to be added up."""
+    ends = _back(build, edge, gradient)
+    return _emit_slabs(step, ends, made(step, build, edge, backward=True), weights=True)
+
+
+def _back(build: Build, edge: Edge, gradient: Tensor) -> Ends:
     target, node = build.back(edge), applied_backward(build.layout, edge)
     shape = backward_shape(shape_of(build, edge, target, gradient))
-    _emit(step, Ends(build, edge, gradient, target, shape, node, backward=True))
+    return Ends(build, edge, gradient, target, shape, node, backward=True)
 
 
 def shape_of(build: Build, edge: Edge, source: Tensor, target: Tensor) -> ConvShape:
@@ -108,28 +128,34 @@ class _Slabs(NamedTuple):
     strand: int
 
 
-def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
-    """Declare the tasks of whole slabs of tiles, each of which reads all filters."""
+def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False) -> list[Buffer]:
+    """Declare the tasks of whole slabs of tiles, each of which reads all filters.
+
+    `weights`: with the weight gradient, of which each leaves a part behind.
+    """
     source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
-    kernel, needs = WINOGRAD[size], scratch_floats
-    if source.lanes == 1:
-        kernel, needs = WINOGRAD_PLANAR[size], planar_scratch_floats
+    kernel, floats, own = _kernel(ends, weights=weights)
     words = {
         **ends.words,
-        **ends.build.worker_scratch(needs(size, source.channels, target.channels)),
+        **own,
+        **ends.build.worker_scratch(floats),
         "filters": points.address,
     }
-    # A data gradient that leaves sums for the bias behind has the same leaves for any number of workers.
-    cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
+    # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
+    of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
+    cut = ranges if weights else of_bias
     grain = ends.build.layout.grain
-    few = grain.fewest if grain.many and cut is not light_ranges else 0
+    few = grain.fewest if grain.many and cut not in (light_ranges, ranges) else 0
     tasks = [
         task
         for batch in range(target.batch)
         for task in _cuts(target, size, dilation, seconds, batch, cut, few, by_rows=grain.many)
     ]
     finish, blocks = Finish(ends, len(tasks)), range(target.blocks)
+    part = Part.BOTH if weights else Part.WINOGRAD
+    leaves = ends.build.partial_gradients(ends.edge.name, len(tasks)) if weights else []
+    pieces = len(ends.build.parameters[ends.edge.name].pieces)
     for leaf, task in enumerate(tasks):
         written = strands(target.regions(task.batch, *task.planes), task.strand)
         step.add(
@@ -140,23 +166,54 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer) -> None:
                 **place_words("target", target, task.batch),
                 **tile_words(target, size, dilation, task.low, task.high, task.rows),
                 **finish.words(task.batch, blocks, leaf),
+                **(_weights(ends, leaves[leaf], task.batch) if weights else {}),
             },
-            what=ends.task(Part.WINOGRAD),
+            what=ends.task(part),
             cost=seconds * _share(target, size, dilation, task),
             reads=[
                 points.region(),
                 *source.regions(task.batch, *ends.seen(task.planes)),
                 *finish.reads(task.batch, blocks, task.planes),
                 *(written if words["accumulate"] else ()),
+                *(_values(ends).regions(task.batch, *task.planes) if weights else ()),
             ],
             writes=[
                 *written,
                 *finish.leaves_behind(leaf, blocks),
+                *(it.region(0, pieces) for it in leaves[leaf : leaf + 1]),
             ],
         )
     if all(task.strand < 0 for task in tasks):
         step.note_cut(target, [task.planes for task in tasks if task.batch == 0])
     finish.emit_sum(step)
+    return leaves
+
+
+def _kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
+    """Return the kernel of slabs, floats of its scratch, and argument words that it alone has."""
+    size, (inputs, outputs) = ends.edge.size, (ends.source.channels, ends.target.channels)
+    if ends.source.lanes == 1:
+        return WINOGRAD_PLANAR[size], planar_scratch_floats(size, inputs, outputs), {}
+    if not are_lines(ends):
+        return WINOGRAD[size], scratch_floats(size, inputs, outputs), {}
+    kernel = winograd_lines_back if weights else winograd_lines
+    return kernel, lines_floats(inputs, outputs, weights=weights), NO_WEIGHTS
+
+
+def _values(ends: Ends) -> Tensor:
+    """Return the values of the source, whose gradient is the target."""
+    return ends.build.maps.activations[ends.edge.source]
+
+
+def _weights(ends: Ends, leaf: Buffer, batch: int) -> Mapping[str, int]:
+    """Return the words of a task that makes a part of the weight gradient as well."""
+    first = ends.build.parameters[ends.edge.name].pieces[0].start
+    values = _values(ends)
+    return {
+        **place_words("values", values, batch),
+        "channels": values.channels,
+        "weights": leaf.address + 4 * first,
+    }
 
 
 def _cuts(

@@ -20,8 +20,10 @@ from znnpy.engine.convolution.winograd.arguments import (
 )
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
 from znnpy.engine.convolution.winograd.gradient_stages import emit_joint
-from znnpy.engine.convolution.winograd.passes import shape_of
+from znnpy.engine.convolution.winograd.lines import makes_both
+from znnpy.engine.convolution.winograd.passes import both_gradients, shape_of
 from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -37,6 +39,9 @@ from znnpy.plan.partition import evenly
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare products of tiles of source and gradient, summed by a fixed tree over ranges and batch."""
     parameter, source = build.parameters[edge.name], build.seen(edge)
+    if makes_both(build, edge):
+        _add_up(step, build, edge, both_gradients(step, build, edge, gradient))
+        return
     shape = shape_of(build, edge, source, gradient)
     if source.lanes > 1 and is_joint(shape):
         emit_joint(step, build, edge, gradient, shape)
@@ -92,6 +97,10 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
             ],
             writes=[leaf.region(0, len(parameter.pieces))],
         )
+    _add_up(step, build, edge, leaves)
+
+
+def _add_up(step: Step, build: Build, edge: Edge, leaves: list[Buffer]) -> None:
     what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
-    combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
+    combine_pieces(step, leaves, build.parameters[edge.name].pieces, what, build.layout.grain)
     clear_unmet(step, build, edge)

@@ -1,0 +1,98 @@
+"""Lines of three taps along z, row by row: passes, and both gradients in one, against float64 NumPy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from blocked_images import Blocked, normal
+from correlations import Triple, correlated
+from filter_gradients import expected_gradient
+from filter_points import aligned, points_of
+from znnpy_kernels.direct.epilogue import PLAIN
+from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
+from znnpy_kernels.machine.guards import address
+from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.lines import (
+    NO_WEIGHTS,
+    lines_floats,
+    winograd_lines,
+    winograd_lines_back,
+)
+from znnpy_kernels.winograd.products import GROUP
+
+CASES = [
+    # A row of several groups of tiles, and one of a voxel; planes that are no multiple of tiles; lattices.
+    (LANES + 3, 2, (5, 3, GROUP + 1), 1),
+    (3, 3 * LANES, (9, 2, 1), 1),
+    (LANES, 2 * LANES + 1, (11, 2, 7), 2),
+]
+
+
+class Lines:
+    """A pass from images with zeros around them along z, as wide as keep their extents."""
+
+    def __init__(self, inputs: int, outputs: int, extents: Triple, apart: int) -> None:
+        self.filters = normal(2, outputs, inputs, 3, 1, 1, scale=0.1)
+        self.images, self.dilation = normal(1, inputs, *extents), (apart, 1, 1)
+        self.padded = np.pad(self.images, [(0, 0), (apart, apart), (0, 0), (0, 0)])
+        self.sums = correlated(self.padded, self.filters, self.dilation)
+        self.source, self.target = Blocked.of(self.images), Blocked(outputs, extents)
+        self.points = points_of(self.filters)
+        self.words: dict[str, Any] = {
+            **PLAIN, **NO_WEIGHTS, **self.source.whole("source"), **self.target.whole("target"),
+            **{f"{it}_size_{axis}": n for it, (axis, n) in
+               product(("source", "target"), zip("zyx", extents, strict=True))},
+            **{f"dilation_{axis}": n for axis, n in zip("zyx", self.dilation, strict=True)},
+            "before_z": apart, "before_y": 0, "before_x": 0, "accumulate": 0,
+            "inputs": inputs, "blocks": -(-outputs // LANES), "filters": address(self.points),
+            "z0": 0, "z1": -(-extents[0] // (4 * apart)) * apart, "y0": 0, "y1": extents[1],
+            "scratch": aligned(lines_floats(inputs, outputs, weights=True)), "scratch_worker": 0,
+        }  # fmt: skip
+
+    def made(self, expected: Any) -> Any:
+        """The target, which is as expected and has nothing written between its blocks."""
+        found = self.target.planar()
+        assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+        assert self.target.gaps_intact()
+        return found
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("slope", [0.0, 0.25])
+@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart"), CASES)
+def test_forward(inputs: int, outputs: int, extents: Triple, apart: int, slope: float) -> None:
+    lines = Lines(inputs, outputs, extents, apart)
+    bias = normal(4, -(-outputs // LANES) * LANES)
+    bias[outputs:] = 0
+    winograd_lines.run(**lines.words | {"bias": bias, "slope": slope})
+    expected = lines.sums + bias[:outputs, None, None, None]
+    lines.made(np.where(expected > 0, expected, slope * expected))
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart"), CASES)
+def test_both_gradients(
+    inputs: int, outputs: int, extents: Triple, apart: int, slope: float
+) -> None:
+    lines = Lines(inputs, outputs, extents, apart)
+    values = normal(3, outputs, *extents)
+    seen, taps = Blocked.of(values), (3, 1, 1)
+    sums = np.full(-(-outputs // LANES) * LANES, np.nan, np.float32)
+    # Filters lead from the values to the images, whose gradient these are.
+    packed = np.full(packed_size(inputs, outputs, 3) + LANES, np.nan, np.float32)
+    winograd_lines_back.run(
+        **lines.words | seen.whole("output") | seen.whole("values")
+        | {"slope": slope, "bias_gradient": sums, "weights": packed, "channels": outputs}
+    )  # fmt: skip
+    found = lines.made(np.where(values > 0, lines.sums, slope * lines.sums))
+    added = found.sum((1, 2, 3), dtype=np.float64)
+    assert np.abs(sums[:outputs] - added).max() <= 1e-4 * np.abs(added).max()
+    assert np.isnan(packed[-LANES:]).all()
+    weights = unpack_filters(packed[:-LANES], (inputs, outputs, *taps))
+    wanted = expected_gradient(lines.padded, values, lines.dilation, taps)
+    wanted = wanted.swapaxes(0, 1)[:, :, ::-1]
+    assert np.abs(weights - wanted).max() <= 1e-5 * np.abs(wanted).max()
