@@ -14,7 +14,7 @@ from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
-from znnpy_kernels.direct import one_tap
+from znnpy_kernels.direct import few_channels_one_tap, one_tap
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
@@ -336,6 +336,8 @@ def _filters(
 def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
     """Return the kernel of a panel; `more`: it adds to what lies at the target."""
     if it.target.lanes == 1:
+        if it.which == "forward" and _has_one_tap(it) and not _origins(it):
+            return few_channels_one_tap.KERNELS[it.target.channels - 1]
         return (spread_kernel if _spreads(it) else few_kernel)(it.target.channels)
     if not more and _filters_rows(it):
         return rows.KERNELS[panel.count - 1]
@@ -361,6 +363,12 @@ def _has_one_tap(it: Correlation) -> bool:
     sizes = zip(source.shape, it.target.shape, lattices, origins, strict=True)
     inside = all((size - 1 + origin) // step < seen for seen, size, step, origin in sizes)
     return inside and max(apart) <= 1
+
+
+def _origins(it: Correlation) -> bool:
+    """Return whether voxels of the target are moved against those of the source, or lie on lattices."""
+    steps = (it.words[f"lattice_{axis}"] - 1 for axis in "zyx")
+    return any(steps) or any(it.words[f"origin_{axis}"] for axis in "zyx")
 
 
 def _spreads(it: Correlation) -> bool:
