@@ -14,7 +14,7 @@ from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
-from znnpy_kernels.direct import few_channels_one_tap, one_tap
+from znnpy_kernels.direct import few_channels_one_tap, one_tap, planar_source
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
@@ -343,6 +343,8 @@ def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
         return rows.KERNELS[panel.count - 1]
     if _has_one_tap(it):
         return one_tap.KERNELS[panel.count - 1]
+    if _has_planar_source(it):
+        return planar_source.KERNELS[panel.count - 1]
     # Kernels are compiled for the distance of neighbouring voxels: a constant is an immediate
     # operand.
     return forward_kernel(panel.count, it.words["source_x"])
@@ -388,6 +390,15 @@ def _filters_rows(it: Correlation) -> bool:
     side_by_side = steps == (source.y_stride, source.y_stride, 1, 1)
     taps = words["taps_z"], words["taps_y"], words["taps_x"]
     return side_by_side and rows.takes(source.channels, taps, it.target.shape[2])
+
+
+def _has_planar_source(it: Correlation) -> bool:
+    """Return whether rows of three taps side by side see voxels of planar images, or zeros around them."""
+    words = it.words
+    steps = tuple(words[name] for name in ("source_lanes", "source_x", "tap_x", "taps_x"))
+    lattices = (words[f"lattice_{axis}"] for axis in "zyx")
+    plain = words["shift_x"] == words["origin_x"] == 0 and all(step == 1 for step in lattices)
+    return it.which == "forward" and steps == (1, 1, 1, planar_source.TAPS_X) and plain
 
 
 def _words(
