@@ -275,8 +275,11 @@ def check_forward(
     accumulate: bool = False,
     special: float = 0.0,
     slope: float | None = None,
-) -> None:
-    """Compare with the reference; the source's first voxel holds `special`; `slope`: with an epilogue."""
+) -> np.ndarray:
+    """Compare with the reference, and return what was made.
+
+    The source's first voxel holds `special`; `slope`: with an epilogue.
+    """
     source = Tensor(case.inputs, case.source_size, case.source_lanes, np.nan)
     values = random_values(rng, case.inputs, *case.source_size)
     values[:, 0, 0, 0] = special
@@ -297,6 +300,7 @@ def check_forward(
     correlate(case, source, packed, channels, target, rng, accumulate=accumulate, epilogue=epilogue)
     target.check_guards()
     np.testing.assert_allclose(target.read(), expected, rtol=1e-4, atol=2e-4)
+    return target.read()
 
 
 def check_data_gradient(case: Case, rng: np.random.Generator, slope: float | None = None) -> None:

@@ -39,8 +39,8 @@ from znnpy_kernels.simd.lanes import LANES
 
 def check_few_forward(
     case: Case, rng: np.random.Generator, slope: float = 1.0, accumulate: bool = False
-) -> None:
-    """Many blocked inputs, few planar outputs."""
+) -> np.ndarray:
+    """Many blocked inputs, few planar outputs, which it returns."""
     source = Tensor(case.inputs, case.source_size, LANES, np.nan)
     values = random_values(rng, case.inputs, *case.source_size)
     source.write(values)
@@ -56,6 +56,7 @@ def check_few_forward(
     _run(case, source, target, packed, rng, epilogue, accumulate)
     target.check_guards()
     np.testing.assert_allclose(target.read(), epilogue.apply(expected), rtol=1e-4, atol=2e-4)
+    return target.read()
 
 
 def check_few_data_gradient(case: Case, rng: np.random.Generator, slope: float = 1.0) -> None:

@@ -96,7 +96,7 @@ class FewBlock(RegisterBlock):
         store_first(self.builder, value, place, positions)
 
     def sums(self, positions: int) -> list[Value]:
-        values = self.totals(self.input_blocks(positions), positions)
+        values = self.made(positions)
         return when(
             self.builder,
             self.asked("accumulate"),
@@ -108,6 +108,10 @@ class FewBlock(RegisterBlock):
                 )
             ],
         )
+
+    def made(self, positions: int) -> list[Value]:
+        """Return one vector for each output, whose first lanes are the sums of the positions over all inputs."""
+        return self.totals(self.input_blocks(positions), positions)
 
     def biases(self, bias: Value, positions: int) -> list[Value]:
         b = self.builder

@@ -14,7 +14,7 @@ from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
-from znnpy_kernels.direct import one_tap
+from znnpy_kernels.direct import few_channels_one_tap, one_tap, planar_source
 from znnpy_kernels.direct.correlation import NO_LIMIT, VALID, full_words, tap_words
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.few_channels import few_kernel
@@ -336,11 +336,15 @@ def _filters(
 def _kernel(it: Correlation, panel: _Panel, *, more: bool) -> Kernel:
     """Return the kernel of a panel; `more`: it adds to what lies at the target."""
     if it.target.lanes == 1:
+        if it.which == "forward" and _has_one_tap(it) and not _origins(it):
+            return few_channels_one_tap.KERNELS[it.target.channels - 1]
         return (spread_kernel if _spreads(it) else few_kernel)(it.target.channels)
     if not more and _filters_rows(it):
         return rows.KERNELS[panel.count - 1]
     if _has_one_tap(it):
         return one_tap.KERNELS[panel.count - 1]
+    if _has_planar_source(it):
+        return planar_source.KERNELS[panel.count - 1]
     # Kernels are compiled for the distance of neighbouring voxels: a constant is an immediate
     # operand.
     return forward_kernel(panel.count, it.words["source_x"])
@@ -363,6 +367,12 @@ def _has_one_tap(it: Correlation) -> bool:
     return inside and max(apart) <= 1
 
 
+def _origins(it: Correlation) -> bool:
+    """Return whether voxels of the target are moved against those of the source, or lie on lattices."""
+    steps = (it.words[f"lattice_{axis}"] - 1 for axis in "zyx")
+    return any(steps) or any(it.words[f"origin_{axis}"] for axis in "zyx")
+
+
 def _spreads(it: Correlation) -> bool:
     """Return whether few planar outputs lie on lattices along x."""
     return it.target.lanes == 1 and it.words["lattice_x"] > 1
@@ -380,6 +390,15 @@ def _filters_rows(it: Correlation) -> bool:
     side_by_side = steps == (source.y_stride, source.y_stride, 1, 1)
     taps = words["taps_z"], words["taps_y"], words["taps_x"]
     return side_by_side and rows.takes(source.channels, taps, it.target.shape[2])
+
+
+def _has_planar_source(it: Correlation) -> bool:
+    """Return whether rows of three taps side by side see voxels of planar images, or zeros around them."""
+    words = it.words
+    steps = tuple(words[name] for name in ("source_lanes", "source_x", "tap_x", "taps_x"))
+    lattices = (words[f"lattice_{axis}"] for axis in "zyx")
+    plain = words["shift_x"] == words["origin_x"] == 0 and all(step == 1 for step in lattices)
+    return it.which == "forward" and steps == (1, 1, 1, planar_source.TAPS_X) and plain
 
 
 def _words(
