@@ -7,8 +7,8 @@ import pytest
 
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.choose import candidates, estimated
-from znnpy.plan.joint_choice import cheapest, total
-from znnpy.plan.robust_timing import CLOSE, FEWEST, MOST, SECOND_LOOKS, settle
+from znnpy.plan.joint_choice import cheapest, shared_total, totals
+from znnpy.plan.robust_timing import CLOSE, MOST, SECOND_LOOKS, settle
 
 ONE = (1, 1, 1)
 SHAPES = {
@@ -60,8 +60,20 @@ def test_noise_does_not_change_the_choice_by_much(name, seed, load):
     costs = true_costs(shape, rng)
     found = settle(shape, candidates(shape), Machine(costs, rng, load))
     chosen, best = cheapest(found), cheapest(costs)
-    took, least = (total(tuple(map(it.method, PASSES)), costs) for it in (chosen, best))
+    took, least = (
+        shared_total({which: it.method(which) for which in PASSES}, costs) for it in (chosen, best)
+    )
     assert took <= 1.1 * least
+
+
+def test_sums_of_all_combinations_count_shared_parts_once():
+    costs = true_costs(SHAPES["3^3"], np.random.default_rng(0))
+    found, methods = totals(costs), list(costs)
+    assert found.shape == (len(methods),) * 3
+    assert any(parts.get("images") for parts in costs.values())
+    for place in np.ndindex(found.shape):
+        by_pass = {which: methods[it] for which, it in zip(PASSES, place, strict=True)}
+        assert found[place] == shared_total(by_pass, costs)
 
 
 def test_quiet_timings_are_soon_believed():
@@ -98,9 +110,9 @@ def test_what_contradicts_the_estimate_is_looked_at_again():
 
 def test_losers_are_left_soon():
     shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
-    look, looks = constant(2.0 * CLOSE, 1.0)
+    look, looks = constant(1.0 + 2.0 * CLOSE, 1.0)
     settle(shape, methods, look)
-    assert looks[methods[0]] == FEWEST
+    assert looks[methods[0]] == 2
 
 
 def test_unsteady_timings_come_to_an_end():
@@ -113,3 +125,22 @@ def test_unsteady_timings_come_to_an_end():
 
     settle(SHAPES["7^3"], methods, look)
     assert looks == dict.fromkeys(methods, MOST)
+
+
+def test_tiles_that_are_hopeless_by_another_one_are_not_run():
+    shape = SHAPES["3^3"]
+    tiles = [it for it in candidates(shape) if it.tile]
+    seconds = {it: sum(estimated(shape, it).values()) for it in tiles}
+    near, far = min(tiles, key=seconds.get), Method("spectral", (32, 32, 6))
+    ratio = sum(estimated(shape, far).values()) / seconds[near]
+    looks = Counter()
+
+    def look(method):
+        looks[method] += 1
+        slow = 1.0 if method == Method("direct") else 4.0
+        return {part: np.full(4, 0.25 * slow * it) for part, it in estimated(shape, near).items()}
+
+    costs = settle(shape, [Method("direct"), near, far], look)
+    assert far not in looks
+    assert looks[near] > 0
+    assert sum(costs[far].values()) == pytest.approx(ratio * sum(costs[near].values()), rel=0.5)

@@ -88,7 +88,7 @@ def given(build: Build, edge: Edge) -> list[Buffer]:
 def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
     """Declare derived filters and the wanted passes of one edge."""
     # In the order of an update: derived filters, then the passes, with what nodes finish for them.
-    step, network = Step(), build.layout.network
+    step, network = Step(counting=build.arena.counting), build.layout.network
     convolution.derive(step, build, edge)
     convolution.forward(step, build, edge)
     convolution.finish_forward(step, build, network.node(edge.target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +96,12 @@ def timed(
     # One block for all trials: methods must not differ by the pages that they happened to get.
     room = (memory or Memory()).of(needed)
     others = np.zeros(flushed // 4, np.float32)
-    trials = {method: Trial(shape, less, method, room, others) for method, less in shapes.items()}
-    return settle(shape, methods, lambda method: trials[method].look())
+
+    @cache  # many a method is never looked at, and declaring its tasks takes as long as running them
+    def trial(method: Method) -> Trial:
+        return Trial(shape, shapes[method], method, room, others)
+
+    return settle(shape, methods, lambda method: trial(method).look())
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:

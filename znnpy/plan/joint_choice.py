@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.types import PASSES, SHARED, Costs, LayerPlan, Method, PassName, wanted
@@ -27,16 +29,36 @@ def cheapest(
 ) -> LayerPlan:
     """Return the combination of methods with the least sum, spectra that passes share counted once."""
     # All combinations: sharing makes the best method of a pass depend on those of the others. A
-    # layer has ten or so methods, hence a thousand sums. `min` keeps the first of equals, in the
-    # registry's order.
-    combinations = filter(allowed, product(costs, costs, costs))
-    chosen = min(combinations, key=lambda it: total(it, costs))
-    return LayerPlan.of(*chosen, why)
+    # layer has ten or so methods, hence a thousand sums. The first of equals, in the registry's order.
+    methods, sums = list(costs), totals(costs)
+    for place in np.argsort(sums, axis=None, kind="stable"):
+        forward, gradient, weight = (methods[it] for it in np.unravel_index(place, sums.shape))
+        if allowed((forward, gradient, weight)):
+            return LayerPlan.of(forward, gradient, weight, why)
+    raise ValueError("no combination of methods is allowed")
 
 
-def total(chosen: Combination, costs: Costs) -> float:
-    """Return the seconds of all passes by these methods; each shared part counts once for each method that uses it."""
-    return shared_total(dict(zip(PASSES, chosen, strict=True)), costs)
+def totals(costs: Costs) -> NDArray[np.float64]:
+    """Return `shared_total` of all combinations, by number of the method of each pass (forward, gradient, weight)."""
+    ways, total = costs.values(), np.zeros(3 * (len(costs),))
+    for axis, which in enumerate(PASSES):
+        total += _along([parts[which] for parts in ways], axis)
+    same = np.eye(len(costs), dtype=bool)
+    for part, steps in SHARED.items():
+        seconds = [parts.get(part, 0.0) for parts in ways]
+        one, other = (_along(seconds, PASSES.index(which)) for which in steps)
+        total += np.where(np.expand_dims(same, _without(steps)), one, one + other)
+    return total
+
+
+def _along(seconds: Sequence[float], axis: int) -> NDArray[np.float64]:
+    """Return numbers by method as those of the pass of an axis."""
+    return np.expand_dims(np.array(seconds), [it for it in range(len(PASSES)) if it != axis])
+
+
+def _without(steps: Sequence[PassName]) -> int:
+    """Return the axis of the pass that is not among these two."""
+    return next(axis for axis, which in enumerate(PASSES) if which not in steps)
 
 
 def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:

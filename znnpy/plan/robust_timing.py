@@ -8,79 +8,128 @@ little; clearly slower ones are dropped soon, unless the estimate says otherwise
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from znnpy.plan.choose import estimated_seconds
+from znnpy.plan.choose import estimated, estimated_seconds
 from znnpy.plan.cost import ConvShape
-from znnpy.plan.joint_choice import needed, total
-from znnpy.plan.types import CostPart, Costs, Method
+from znnpy.plan.joint_choice import needed, totals
+from znnpy.plan.types import PASSES, SHARED, CostPart, Costs, Method, PartSeconds
 
 Look = Mapping[CostPart, NDArray[np.float64]]
 """Seconds of each task of a method, by part of its cost; tasks always in the same order."""
 
 # More looks find smaller minima on a busy machine and take longer at a first start;
 # docs/design/convolution.md, "auto".
-FEWEST, SECOND_LOOKS, MOST = 2, 4, 12  # looks: at losers; where the estimate differs; at anything
+SECOND_LOOKS, MOST = 4, 12  # looks: where the estimate differs from what is measured; at anything
+# All of what a pass takes in the cheapest combination: by how much more a method may make it cost.
 # Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
-CLOSE = 1.2  # times the least cost: may be chosen
-# Times the least cost: not looked at twice, as no disturbance that is likely makes so much of it.
+CLOSE = 0.2  # may be chosen
+# Not looked at twice, or even once where another tile of the algorithm was: no disturbance that is likely makes so
+# much of it.
 LOST = 2.0
 # The same after two looks, of which the least times count.
-DOUBTFUL = 1.5
+DOUBTFUL = 1.0
 STEADY = 0.01  # of the least cost: less changes nothing
 
 
 def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method], Look]) -> Costs:
-    """Return the seconds by part of all methods; `look` times one run of a layer by one of them."""
+    """Return the seconds by part of all methods; `look` times one run of a layer by one of them.
+
+    Those of a tile that is hopeless by what other tiles of its algorithm took are what these lead to expect.
+    """
+    expected = {method: estimated(shape, method) for method in methods}
     least: dict[Method, Look] = {}
-    steady = dict.fromkeys(methods, False)
-    promising = _promising(shape, methods)
-    waiting, looks = list(methods), 0
+    hopeless: Costs = {}
+    # The most promising first: the others are seen to be hopeless by them.
+    for method in sorted(methods, key=lambda method: estimated_seconds(shape, method)):
+        known = _costs(least)
+        guesses = _guesses(method, known, expected)
+        if guesses and not any(
+            method in _close(shape, known | {method: it}, LOST) for it in guesses
+        ):
+            hopeless[method] = min(guesses, key=lambda it: sum(it.values()))
+        else:
+            least[method] = look(method)
+    _look_again(shape, least, look)
+    found = hopeless | _costs(least)
+    return {method: found[method] for method in methods}
+
+
+def _look_again(
+    shape: ConvShape, least: dict[Method, Look], look: Callable[[Method], Look]
+) -> None:
+    """Run methods that were looked at once until it is certain which are the cheapest."""
+    steady = dict.fromkeys(least, False)
+    promising = _promising(shape, list(least))
+    costs, looks = _costs(least), 1
+    waiting = list(_close(shape, costs, LOST))
     while waiting:
         looks += 1
         # Costs before this round, against which `_saved` tells what another look brought.
-        before = _costs(least)
+        before = costs
         # Turns: a disturbance that lasts for a round slows all methods that are compared.
         for method in waiting:
-            least[method] = _least(least.get(method), look(method))
-        # Only passes that the layer needs may decide which method is close.
-        costs = needed(_costs(least), shape)
-        close, best = _close(methods, costs, CLOSE)
-        left = _close(methods, costs, LOST if looks < FEWEST else DOUBTFUL)[0]
-        if looks >= FEWEST:
-            for method in waiting:
-                steady[method] = _saved(method, before, costs) <= STEADY * best
+            least[method] = _least(least[method], look(method))
+        costs = _costs(least)
+        best = float(totals(needed(costs, shape)).min())
+        for method in waiting:
+            steady[method] = _saved(method, before, costs) <= STEADY * best
+        close, left = _close(shape, costs, CLOSE), _close(shape, costs, DOUBTFUL)
         waiting = [
             method
             for method in waiting
-            if (looks < FEWEST and method in left)
-            or (looks < SECOND_LOOKS and method in promising & left)
+            if (looks < SECOND_LOOKS and method in promising and method in left)
             or (looks < MOST and method in close and not steady[method])
         ]
-    return _costs(least)
+
+
+def _guesses(method: Method, costs: Costs, expected: Costs) -> list[PartSeconds]:
+    """Return what a tile should take by each one of its algorithm that was timed: as many times more as estimated."""
+    return [
+        {part: it * _ratio(expected[method], expected[other], part) for part, it in parts.items()}
+        for other, parts in costs.items()
+        if other.algorithm == method.algorithm
+    ]
+
+
+def _ratio(one: PartSeconds, other: PartSeconds, part: CostPart) -> float:
+    """Return one estimate of a part by the other; of what estimates do not tell apart, those of all parts."""
+    if other.get(part):
+        return one.get(part, 0.0) / other[part]
+    return sum(one.values()) / sum(other.values())
 
 
 def _promising(shape: ConvShape, methods: Sequence[Method]) -> set[Method]:
     """Return the methods that may be chosen by the estimates."""
     expected = {method: estimated_seconds(shape, method) for method in methods}
-    return {method for method in methods if expected[method] <= CLOSE * min(expected.values())}
+    return {
+        method for method in methods if expected[method] <= (1 + CLOSE) * min(expected.values())
+    }
 
 
-def _close(methods: Sequence[Method], costs: Costs, most: float) -> tuple[set[Method], float]:
-    """Return the methods in any combination that costs at most `most` times the cheapest, and the cheapest cost."""
-    # Combinations rather than methods: a method that is slow in sum may be the best for one pass.
-    totals = {chosen: total(chosen, costs) for chosen in product(methods, methods, methods)}
-    best = min(totals.values())
-    near = (chosen for chosen, seconds in totals.items() if seconds <= most * best)
-    return {method for chosen in near for method in chosen}, best
+def _close(shape: ConvShape, costs: Costs, most: float) -> list[Method]:
+    """Return the methods that make the cheapest combination cost at most `most` times one of its passes more.
+
+    Combinations rather than methods: a method that is slow in sum may be the best for one pass. Only passes that the
+    layer needs may decide.
+    """
+    costs = needed(costs, shape)
+    methods, sums = list(costs), totals(costs)
+    best = np.unravel_index(sums.argmin(), sums.shape)
+    found = np.zeros(len(methods), bool)
+    for axis, which in enumerate(PASSES):
+        if which in shape.passes:
+            parts = costs[methods[best[axis]]]
+            shared = (parts.get(part, 0.0) for part, steps in SHARED.items() if which in steps)
+            others = tuple(it for it in range(len(PASSES)) if it != axis)
+            more = sums.min(axis=others) - sums.min()
+            found |= more <= most * (parts[which] + sum(shared))
+    return [method for method, close in zip(methods, found.tolist(), strict=True) if close]
 
 
-def _least(known: Look | None, new: Look) -> Look:
-    if known is None:
-        return new
+def _least(known: Look, new: Look) -> Look:
     # Task by task: one that was disturbed in this look was seldom disturbed in the others.
     return {part: np.minimum(known[part], seconds) for part, seconds in new.items()}
 

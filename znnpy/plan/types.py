@@ -13,7 +13,7 @@ from znnpy.network.types import Triple
 AlgorithmName = Literal["direct", "depthwise", "fft", "spectral", "winograd"]
 PassName = Literal["forward", "gradient", "weight"]
 # Everything that pairs passes with methods relies on this order: `LayerPlan.of`,
-# `joint_choice.total`.
+# `joint_choice.totals`.
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 TILE_SIZES: tuple[int, ...] = SIZES

@@ -219,12 +219,15 @@ class _Meetings:
         counts = [len(life.spans) for life in lives]
         self._starts = np.cumsum([0, *counts[:-1]])
         self._lives = lives
+        self._single = len(spans) == len(lives)
 
     def of(self, number: int) -> NDArray[np.bool_]:
         """Return by number whether each life overlaps this one."""
         met = np.zeros(len(self._firsts), bool)
         for first, last in self._lives[number].spans:
             met |= (self._firsts <= last) & (self._lasts >= first)
+        if self._single:
+            return met
         # Spans of one life lie together, and each life has at least one.
         return np.logical_or.reduceat(met, self._starts)
 
@@ -242,12 +245,16 @@ def _attempts(order: Sequence[int], sizes: Places, meetings: _Meetings) -> Itera
 def _place(order: Iterable[int], sizes: Places, meetings: _Meetings) -> Places:
     """Return offsets: buffers in order, each in the tightest gap between those that live at the same time."""
     offsets = np.zeros_like(sizes)
-    placed = np.zeros(0, np.int64)  # in the order of their offsets
-    for number in order:
-        # Ordered by offset already, as `_tightest` needs them.
-        beside = placed[meetings.of(number)[placed]]
-        at = offsets[number] = _tightest(offsets[beside], (offsets + sizes)[beside], sizes[number])
-        placed = np.insert(placed, np.searchsorted(offsets[placed], at), number)
+    # Of what is placed, in the order of offsets: numbers, starts and ends. There may be thousands, so rows are moved up
+    # for each rather than made anew.
+    placed, lows, highs = rows = np.zeros((3, len(sizes)), np.int64)
+    for count, number in enumerate(order):
+        beside = meetings.of(number)[placed[:count]]
+        at = _tightest(lows[:count][beside], highs[:count][beside], sizes[number])
+        offsets[number] = at
+        where = int(lows[:count].searchsorted(at))
+        rows[:, where + 1 : count + 1] = rows[:, where:count]
+        rows[:, where] = number, at, at + sizes[number]
     return offsets
 
 
@@ -255,9 +262,10 @@ def _tightest(lows: Places, highs: Places, size: int) -> int:
     """Return the start of the smallest gap of at least `size` bytes between ordered ranges, else the end of all."""
     # Ranges may overlap one another, as buffers that both live now need not live together; the
     # running maximum skips what is covered.
-    ends = np.maximum.accumulate(np.concatenate([[0], highs]))
+    ends = np.zeros(len(highs) + 1, np.int64)
+    np.maximum.accumulate(highs, out=ends[1:])
     gaps = lows - ends[:-1]
-    fitting = np.flatnonzero(gaps >= size)
+    fitting = (gaps >= size).nonzero()[0]
     return int(ends[fitting[gaps[fitting].argmin()]] if len(fitting) else ends[-1])
 
 
