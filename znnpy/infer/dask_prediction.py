@@ -206,7 +206,8 @@ def _run(
         tally.add(block)
         for new in more(1):
             running.add(new)
-    client.unregister_worker_plugin(shipment.token)
+    with suppress(KeyError):  # of a worker that came just now: it has not got it yet
+        client.unregister_worker_plugin(shipment.token)
 
 
 def _handed_out(shipment: Shipment) -> Any:
