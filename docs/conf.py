@@ -37,7 +37,7 @@ nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
-nb_execution_timeout = 300
+nb_execution_timeout = 1200  # seconds for a cell; the gate runs tests beside
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

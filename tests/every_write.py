@@ -1,8 +1,9 @@
 """Fails a command at each of its calls to the disk, one at a time; run with `dying.c` preloaded.
 
-Arguments: an empty folder; "train", or the suffix of the output of a prediction; "full", "broken" or
-"short": the error of the call that fails, of whose bytes half are written, or that it only writes half
-of them; and every how many calls one fails. Prints calls, and commands that did not come to their end.
+Arguments: an empty folder; "train", or the suffix of the output of a prediction; every how many calls one
+fails; and of "full", "broken" and "short" some, one after the other: the error of the call that fails, of whose
+bytes half are written, or that it only writes half of them. Prints for each calls, and commands that did not come
+to their end.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Prediction:
         return found
 
 
-def main(folder: Path, what: str, mode: str, step: int) -> None:
+def main(folder: Path, what: str, step: int, modes: list[str]) -> None:
     progress.choose_reporter = lambda **_: Quiet()
     run_writer.TIMING_INTERVAL = 0.0  # every update has its line
     panels.figure_of = lambda *_: Figure((1, 1))  # drawn in no time, and written as any other
@@ -140,14 +141,15 @@ def main(folder: Path, what: str, mode: str, step: int) -> None:
     _, said, calls = ran(command.words, partial(preloaded().arm, NEVER, 0))
     assert not said, said
     command.remove()
-    failed = 0
-    for number in range(0, calls, step):
-        try:
-            failed += fails_once(command, folder, whole, mode, number)
-        except BaseException:
-            print(what, mode, number)
-            raise
-    print(calls, failed)
+    for mode in modes:
+        failed = 0
+        for number in range(0, calls, step):
+            try:
+                failed += fails_once(command, folder, whole, mode, number)
+            except BaseException:
+                print(what, mode, number)
+                raise
+        print(calls, failed)
 
 
 def fails_once(command: Command, folder: Path, whole: Any, mode: str, number: int) -> int:
@@ -197,4 +199,4 @@ def ran(words: list[str], arm: Callable[[], object]) -> tuple[int, str, int]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:])

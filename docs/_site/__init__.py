@@ -9,6 +9,7 @@ def setup(app: Any) -> dict[str, bool]:
 
     app.connect("source-read", sources.read)
     app.connect("builder-inited", cells.prepare)
+    app.connect("env-before-read-docs", cells.spread)
     app.connect("doctree-read", cells.show_prompts)
     app.connect("doctree-read", python_page.refuse_unreadable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

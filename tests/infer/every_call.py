@@ -1,8 +1,8 @@
 """Kills a prediction at each of its calls to the disk, or fails it; run with `dying.c` preloaded.
 
-Arguments: an empty folder, the output's suffix, and "alone" or "chained": whether each run that is
-killed begins anew, or goes on where the one before was killed; or "full" or "broken": the disk is so
-from that call on; and every how many calls that is done. Prints blocks, calls, and runs that were killed or failed.
+Arguments: an empty folder, the output's suffix, every how many calls that is done, and "chained": each run that is
+killed goes on where the one before was killed; or of "alone": it begins anew, "full" and "broken": the disk is so
+from that call on, some, one after the other. Prints for each blocks, calls, and runs that were killed or failed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ THIN, THICK = (1, 4, 5), (11, 4, 5)  # blocks: 22 where runs go on from one anot
 RECORD = 56  # bytes of a journal's record
 
 
-def main(folder: Path, suffix: str, mode: str, step: int) -> None:
+def main(folder: Path, suffix: str, step: int, modes: list[str]) -> None:
     flat_output.FEW = 0  # rows are written by compiled code
-    extent, shape = (CHAINED, THIN) if mode == "chained" else (ALONE, THICK)
+    extent, shape = (CHAINED, THIN) if "chained" in modes else (ALONE, THICK)
     tiny = small(folder, threads=1, extent=extent)
     with planned(tiny, f"out{suffix}", patch=shape, block=shape) as prediction:
         prediction.write()  # kernels are compiled and loaded
@@ -41,13 +41,14 @@ def main(folder: Path, suffix: str, mode: str, step: int) -> None:
         remove(prediction.path)
         calls = counted_calls(prediction)
         remove(prediction.path)
-        if mode in FAILURES:
-            ended = failed(prediction, whole, range(0, calls, step), mode)
-        elif mode == "alone":
-            ended = alone(prediction, whole, range(0, calls, step))
-        else:
-            ended = chained(prediction, whole, calls, step)
-        print(prediction.blocks, calls, ended)
+        for mode in modes:
+            if mode in FAILURES:
+                ended = failed(prediction, whole, range(0, calls, step), mode)
+            elif mode == "alone":
+                ended = alone(prediction, whole, range(0, calls, step))
+            else:
+                ended = chained(prediction, whole, calls, step)
+            print(prediction.blocks, calls, ended)
 
 
 def failed(prediction: Planned, whole: dict[str, bytes], calls: range, mode: str) -> int:
@@ -118,4 +119,4 @@ def acknowledged(path: Path, before: int) -> int:
     return len(records) // RECORD if ended else before
 
 
-main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
+main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:])

@@ -10,15 +10,12 @@ import pytest
 from changes import CHANGES, FORMS
 from jobs import EXTENT, small
 
-from znnpy.config.models import VolumeSection
 from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
 from znnpy.data.writing.destination import Destination
-from znnpy.errors import ChangedError, VolumeError
+from znnpy.errors import ChangedError
 from znnpy.infer.block_writer import Done, run_job
 from znnpy.infer.config_model import prediction_of
-from znnpy.infer.dask_cluster import cluster
-from znnpy.infer.dask_prediction import run_distributed
 
 BLOCK = (3, 5, 6)
 RAW = np.random.default_rng(0).integers(0, 255, EXTENT).astype(np.uint8)
@@ -75,22 +72,3 @@ def test_what_is_kept_in_memory_is_not_given_back(tmp_path: Path) -> None:
             with pytest.raises(ChangedError, match=r"raw\.h5 has changed"):
                 prediction.whole(progress)
     assert len(changed) == 1
-
-
-@pytest.mark.slow
-def test_workers_find_a_change(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    tiny, blocks = small(tmp_path, threads=1), []
-
-    def show(done: Done) -> None:
-        if not blocks:
-            CHANGES["rewritten"](tmp_path / "raw.h5")
-        blocks.append(done.blocks)
-
-    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
-    with tiny.scene().reference as volume, cluster("local:2") as client:
-        job = tiny.job(Scene({"input": volume}, {}), block=(2, 3, 3))
-        with pytest.raises(VolumeError, match=r"has changed while it was read|is another file"):
-            run_distributed(client, job, section, Destination(tmp_path / "out.h5", "p"), show)
-    assert not (tmp_path / "out.h5").exists()
-    assert len(blocks) < len(job.order)

@@ -1,12 +1,9 @@
-"""Many processes give the bytes of one, also when one of them is killed."""
+"""What a worker of a prediction over processes does with jobs and blocks."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,16 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 from jobs import small
-from killing import content, predict, remove
 
-from znnpy.config.models import VolumeSection
 from znnpy.data.scene import Scene
 from znnpy.data.writing.block_output import open_output
-from znnpy.data.writing.destination import Destination, journal_of, partial_of
-from znnpy.errors import VolumeError, ZnnpyError
+from znnpy.data.writing.destination import Destination
+from znnpy.errors import VolumeError
 from znnpy.infer import dask_prediction
-from znnpy.infer.dask_cluster import cluster
-from znnpy.infer.dask_prediction import predict_block, run_distributed
+from znnpy.infer.dask_prediction import predict_block
 
 BLOCK = (2, 5, 5)
 
@@ -45,31 +39,6 @@ def test_attached_output_only_puts(tmp_path: Path) -> None:
                 output.acknowledge((lower, upper), helper.put(lower, whole[:, z, y, x]))
             output.finish()
     assert path.read_bytes() == (tmp_path / "one.h5").read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
-def test_two_workers_one_killed(tmp_path: Path, suffix: str) -> None:
-    pytest.importorskip("distributed")
-    tiny, path, killed = small(tmp_path, threads=1), tmp_path / f"out{suffix}", []
-    predict(tiny, path.name, block=BLOCK)
-    whole = content(path)
-    remove(path)
-    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
-    with tiny.scene().reference as volume, cluster("local:2") as client:
-        workers = client.run(os.getpid)
-        assert len(workers) == 2
-
-        def show(done: object) -> None:
-            if not killed:
-                killed.append(next(iter(workers.values())))
-                os.kill(killed[0], signal.SIGKILL)
-
-        job = tiny.job(Scene({"input": volume}, {}), path.name, block=BLOCK)
-        run_distributed(client, job, section, Destination(path, "p"), show)
-    assert killed
-    assert content(path) == whole
-    assert not journal_of(path).exists()
 
 
 class Computing:
@@ -152,38 +121,3 @@ def test_a_job_that_cannot_begin_holds_up_no_other(
             process(broken)
     assert first.made[0].closed
     assert process(first) == 2
-
-
-def die(*_: object) -> None:
-    """In place of what a worker does with a block."""
-    # One that dies before dask knows that it has started is not replaced.
-    time.sleep(0.5)
-    os._exit(9)
-
-
-@pytest.mark.slow
-def test_workers_that_die_of_one_block_and_none_that_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("distributed")
-    tiny, path = small(tmp_path, threads=1), tmp_path / "out.h5"
-    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
-    with tiny.scene().reference as volume, cluster("local:1") as client:
-        job = tiny.job(Scene({"input": volume}, {}), path.name, block=BLOCK)
-        with monkeypatch.context() as patched:
-            patched.setattr(dask_prediction, "predict_block", die)
-            with pytest.raises(ZnnpyError, match="4 dask workers died of it") as said:
-                run_distributed(client, job, section, Destination(path, "p"))
-        assert "\n" not in str(said.value)
-        assert said.value.__suppress_context__
-        monkeypatch.setattr(dask_prediction, "LOOK", 0.1)
-        monkeypatch.setattr(dask_prediction, "ALONE", 0.2)
-        client.cluster.scale(0)
-        with pytest.raises(ZnnpyError, match=r"what is left cannot be computed: no dask worker"):
-            run_distributed(client, job, section, Destination(path, "p"))
-        # Of another's scheduler new workers may come.
-        own, client.cluster = client.cluster, None
-        threading.Timer(1, own.scale, [1]).start()
-        with pytest.warns(UserWarning, match="no worker is connected to the dask scheduler"):
-            run_distributed(client, job, section, Destination(path, "p"))
-    assert not partial_of(path).exists()

@@ -27,18 +27,21 @@ def folder() -> Iterator[str]:
 
 
 def run(
-    library: str, folder: str, suffix: str, mode: str, step: int = STEP
-) -> tuple[int, int, int]:
-    """Blocks, calls to the disk, runs that did not come to their end."""
-    found = run_with(library, HERE / "every_call.py", folder, suffix, mode, step)
-    blocks, calls, ended = map(int, found.split())
-    return blocks, calls, ended
+    library: str, folder: str, suffix: str, step: int, *modes: str
+) -> list[tuple[int, int, int]]:
+    """Of each mode blocks, calls to the disk, runs that did not come to their end."""
+    said = run_with(library, HERE / "every_call.py", folder, suffix, step, *modes)
+    found = []
+    for line, _ in zip(said.splitlines(), modes, strict=True):
+        blocks, calls, ended = map(int, line.split())
+        found.append((blocks, calls, ended))
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
 def test_killed_at_every_call_of_runs_that_go_on(library: str, folder: str, suffix: str) -> None:
-    blocks, calls, killed = run(library, folder, suffix, "chained", ON_STEP)
+    ((blocks, calls, killed),) = run(library, folder, suffix, ON_STEP, "chained")
     assert blocks > 20
     assert calls > 6 * blocks
     assert killed >= max(calls / ON_STEP, blocks)
@@ -46,19 +49,14 @@ def test_killed_at_every_call_of_runs_that_go_on(library: str, folder: str, suff
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".h5", ".zarr"])
-def test_killed_at_every_call_of_a_new_run(library: str, folder: str, suffix: str) -> None:
-    blocks, calls, killed = run(library, folder, suffix, "alone")
+def test_new_runs_killed_at_every_call_or_whose_disk_fails_from_there_on(
+    library: str, folder: str, suffix: str
+) -> None:
+    alone, full, broken = run(library, folder, suffix, STEP, "alone", "full", "broken")
+    blocks, calls, killed = alone
     assert calls > 6 * blocks > 30
     assert killed >= calls / STEP
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
-@pytest.mark.parametrize("mode", ["full", "broken"])
-def test_disk_that_fails_from_each_call_on(
-    library: str, folder: str, suffix: str, mode: str
-) -> None:
-    blocks, calls, failed = run(library, folder, suffix, mode)
-    assert calls > 6 * blocks > 30
-    # What is left to do at the end, renaming and removing, needs no room.
-    assert failed > 0.7 * calls / STEP
+    for also, too, failed in (full, broken):
+        assert (also, too) == (blocks, calls)
+        # What is left to do at the end, renaming and removing, needs no room.
+        assert failed > 0.7 * calls / STEP

@@ -16,7 +16,6 @@ from jobs import EXTENT, Small, small
 from killing import content, predict, remove
 
 from znnpy.cli.prediction_display import print_job
-from znnpy.config.models import VolumeSection
 from znnpy.data.scene import Scene
 from znnpy.data.values.normalization import normalisation
 from znnpy.data.volume import ArrayVolume
@@ -27,8 +26,6 @@ from znnpy.infer import tiling
 from znnpy.infer.block_writer import run_job
 from znnpy.infer.blocks import Region, cuts
 from znnpy.infer.config_model import prediction_of
-from znnpy.infer.dask_cluster import cluster
-from znnpy.infer.dask_prediction import run_distributed
 from znnpy.infer.kept import Kept
 from znnpy.infer.predict import VolumePrediction
 from znnpy.infer.seams import verify_seams
@@ -444,18 +441,3 @@ def test_a_window_that_leaves_a_norm_one_voxel_is_refused(tmp_path: Path, norm: 
         return
     with pytest.raises(ShapeError, match=r"inference.window: node .* instance .* one voxel"):
         tiny.run(patch=None)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("windowed")
-def test_workers_give_the_bytes_of_one_process(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    tiny, path = small(tmp_path, threads=1, inference={"window": WINDOW}), tmp_path / "out.h5"
-    predict(tiny, path.name, block=(2, 5, 5))
-    whole = content(path)
-    remove(path)
-    section = VolumeSection.model_validate({"image": f"{tmp_path / 'raw.h5'}:raw"})
-    with tiny.scene().reference as volume, cluster("local:2") as client:
-        job = tiny.job(Scene({"input": volume}, {}), path.name, block=(2, 5, 5))
-        run_distributed(client, job, section, Destination(path, "p"))
-    assert content(path) == whole

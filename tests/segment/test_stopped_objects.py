@@ -92,7 +92,7 @@ def test_killed_at_every_call_to_the_disk(
     assert status == 0
     out.unlink()
     stages = set()
-    step = 1 if os.environ.get("ZNNPY_EVERY_CALL") else 23
+    step = 1 if os.environ.get("ZNNPY_EVERY_CALL") else 41
     for limit in range(0, int(said), step):
         status, _ = forked(partial(dying, limit))
         assert status == KILLED

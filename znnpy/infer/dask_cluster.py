@@ -24,9 +24,12 @@ TRACKER = "ignore:resource_tracker"
 ENCRYPTED = ("tls", "wss")
 MISSING = "--dask needs the packages distributed and cryptography: pip install 'znnpy[dask]'"
 # HTTP servers listen beside, on 127.0.0.1, and cannot be left out: they serve nothing.
-CONFIG: dict[str, list[str]] = {
+# A worker that replaces one may load for longer on a busy machine than the 15 s after which dask would close
+# it for good: with the last one a job would wait without end.
+CONFIG: dict[str, list[str] | str] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.deploy.lost-worker-timeout": "1 hour",
 }
 
 

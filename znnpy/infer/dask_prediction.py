@@ -46,8 +46,10 @@ RETRIES = (
     3  # times that dask repeats a block that failed, before the prediction ends with its error
 )
 LOOK = 5.0  # seconds between looks for workers, while no block ends
-# Dask replaces a worker that dies, but not one that dies as it starts.
-ALONE = 60.0  # seconds without any worker until that is said
+# Dask replaces a worker that dies, but not always one that dies as it starts.
+ALONE = (
+    120.0  # seconds without any worker until that is said; one may load for long on a busy machine
+)
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ def _run(
             output.acknowledge(job.placed(block), checksum)
             tally.add(block)
             begin(1)
-    client.unregister_worker_plugin(shipment.token)
+    with suppress(KeyError):  # of a worker that came just now: it has not got it yet
+        client.unregister_worker_plugin(shipment.token)
 
 
 def _ended(client: Any, running: list[Any], shipment: Shipment) -> list[Any]:
