@@ -77,7 +77,7 @@ class StagedStep:
 
     def stage_targets(self, targets: ByName, weights: ByName, *, borrow: bool) -> Pairs:
         """Stage targets and weights, where they are if they are borrowed; return the sums of weights by output."""
-        self._borrowed, self.borrows = (targets, weights) if borrow else (), True
+        self._borrowed, self.borrows = (targets, weights) if borrow else (), borrow
         totals: list[Pairs] = []
         for own, weighing, part in zip(
             self._each(targets), self._each(weights), self._parts, strict=True
@@ -166,7 +166,7 @@ class _Part:
         """Let a step read what lies in `inputs`."""
         for name, address in self._rooms.items():
             self._sources[name][0] = address
-        self._borrowed.clear()
+        self.forget()
 
     def forget(self) -> None:
         """Let borrowed arrays go."""
