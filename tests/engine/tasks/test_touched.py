@@ -123,7 +123,7 @@ def padded(taps=(3, 3, 3), images=(17, 18)):
 def test_tasks_of_winograd_layers(taps, kernels, output):
     net, plan = padded(taps)
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
-    assert kernels <= found.keys()
+    assert kernels | {"direct_planar_source_2", "direct_few_one_tap_2"} <= found.keys()
 
 
 def test_tasks_of_shallow_layers():
