@@ -33,7 +33,7 @@ def losses(library: str, folder: str, what: str, samples: int, step: int) -> tup
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [".h5", ".zarr", "train", "resumed"])
 def test_losses_at_every_call(library: str, folder: str, what: str) -> None:
-    step = 1 if EVERY_CALL else 90
+    step = 1 if EVERY_CALL else 140
     calls, found, refused = losses(library, folder, what, 3 if EVERY_CALL else 2, step)
     assert calls > 60
     assert found > calls / step

@@ -164,7 +164,7 @@ VAST = {
     "filters of 1000": (["max_filter: 1000", CONV], "output_shape: 8"),
     "a batch of 65,536": ([CONV] * 3, "output_shape: 32, batch: 65536"),
     "100 layers": ([CONV] * 100, "output_shape: 8"),
-    "1,000 layers": (["conv: {channels: 2, size: 1}"] * 1000, "output_shape: 8"),
+    "400 layers": (["conv: {channels: 2, size: 1}"] * 400, "output_shape: 8"),
     "4,000 layers": ([CONV] * 4000, "output_shape: 8"),
 }
 

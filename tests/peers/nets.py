@@ -362,5 +362,5 @@ def _classes(
 
 
 REAL = _classes(((4, 4, 8, 16, 32), 6), SHRUNK, SHRUNK, ((4, 6, 6), (1, 2, 3)))
-WIDE = _classes(((32, 32, 64, 128, 256), 32), (16, 32, 64, 128, 256), FULL, (FULL, (1, 3, 4, 6, 6)))
-"""The widths that MONAI's classes have by default or in its tutorials, and nnU-Net plans."""
+WIDE = _classes(((32, 32, 64, 128, 256), 32), (16, 32, 64, 128, 256), FULL, (FULL, (1, 2, 2, 2, 2)))
+"""The widths that MONAI's classes have by default or in its tutorials, and nnU-Net plans; it has more blocks."""

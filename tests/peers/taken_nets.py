@@ -205,8 +205,7 @@ NETS: dict[str, Maker] = {
     "ResidualEncoderUNet": (residual, (1, *CUBE)),
 }  # fmt: skip
 LEARNED = (
-    "squeeze and excitation", "valid", "norm first", "UNet", "SegResNet", "PlainConvUNet", "resized, linear",
-    "ResidualUNet3D",
+    "squeeze and excitation", "valid", "norm first", "UNet", "resized, linear", "ResidualUNet3D",
 )  # fmt: skip
 """Those of which an update is compared: nothing in them is shared that would not be shared here."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,12 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("monai")
 
-from class_nets import KNOWN, LEARNED  # noqa: E402
+from class_nets import KNOWN, LEARNED, Known  # noqa: E402
 
 import znnpy  # noqa: E402
 from znnpy import Hardware, Model  # noqa: E402
 from znnpy.geometry import fit_input  # noqa: E402
 from znnpy.interop.classes.origin import Origin  # noqa: E402
+from znnpy.interop.operators.described import Described  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of other libraries
 
@@ -34,13 +35,26 @@ def outputs(net: Any, image: Any) -> list[Any]:
     return [solid(one.numpy()) for one in ([found] if torch.is_tensor(found) else found)]
 
 
+class Built(NamedTuple):
+    """A class as the program has it, and as it is built here."""
+
+    known: Known
+    net: Any
+    found: Described
+
+
+@pytest.fixture(scope="module", params=KNOWN)
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Once for all that only look at it."""
+    known = KNOWN[request.param]
+    net = known.module()
+    return Built(known, net, known.taken(net, tmp_path_factory.mktemp("class")))
+
+
 @pytest.mark.quick(9)
-@pytest.mark.parametrize("name", KNOWN)
-def test_outputs_are_those_of_the_class(name: str, tmp_path: Path) -> None:
-    known = KNOWN[name]
-    net, image = known.module(), known.image()
-    found, wanted = known.taken(net, tmp_path), outputs(net, image)
-    given = solid(image.numpy())
+def test_outputs_are_those_of_the_class(built: Built) -> None:
+    image, found = built.known.image(), built.found
+    wanted, given = outputs(built.net, image), solid(image.numpy())
     shapes = fit_input(found.network, given.shape[2:]).output_shapes
     with Model(found.network, shapes, threads=2, training=False, loss="square") as model:
         model.set_parameters(found.parameters)
@@ -57,10 +71,8 @@ def test_outputs_are_those_of_the_class(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick(9)
-@pytest.mark.parametrize("name", KNOWN)
-def test_weights_go_back_by_the_names_of_the_class(name: str, tmp_path: Path) -> None:
-    net = KNOWN[name].module()
-    found = KNOWN[name].taken(net, tmp_path)
+def test_weights_go_back_by_the_names_of_the_class(built: Built) -> None:
+    _, net, found = built
     assert found.origin is not None
     tensors = Origin.read(found.origin).state_dict(found.parameters)
     wanted = net.state_dict()

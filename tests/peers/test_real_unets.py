@@ -43,18 +43,21 @@ SMOOTH = {"direct": 1e-4, "spectral": 1e-4, "winograd": 3e-4}
 
 Found: direct 4e-6 to 5e-5, spectral 4e-6 to 8e-6, winograd 2e-5 to 1.1e-4; PyTorch in float32 5e-6 to 2e-5.
 """
-SPECTRAL = ("UNet", "UNet, residual", "BasicUNet", "PlainConvUNet")
-"""Where spectral convolution is compared: nnU-Net's other classes have layers of the same sizes."""
+SPECTRAL = ("UNet", "PlainConvUNet")
+"""Where spectral convolution is compared: other classes have layers of the same sizes."""
+SMOOTHED = ("UNet", "BasicUNet", "DynUNet", "PlainConvUNet", "ResidualEncoderUNet")
+"""Compared by rounding alone; all other classes at full width with their kinks."""
 MOVED = {
     "UNet, residual": (16, 32, 32),
     "BasicUNet, batch norm": (16, 32, 32),
     "PlainConvUNet": (16, 16, 32),
 }
 """Smooth twins that are updated at full width, and the input's size: 4 voxels at least where it is coarsest."""
-DRIFT = {"sgd": (5e-4, 1e-4), "adam": (5e-3, 3e-4)}
-"""What twenty updates of these may make of rounding: of the farthest array, and of losses.
+DRIFT = {"sgd": (2e-4, 1e-4), "adam": (4e-3, 2e-4)}
+"""What eight updates of these may make of rounding: of the farthest array, and of losses.
 
-Found: SGD 9e-5 and 2.5e-5 (PyTorch in float32 6e-5 and 1.9e-5), Adam 2e-3 and 8e-5 (7e-3 and 1.1e-5).
+Found: SGD 5e-5 and 2.5e-5, Adam 1.5e-3 and 4e-5; after twenty SGD 9e-5 and 2.5e-5 (PyTorch in float32 6e-5 and
+1.9e-5), Adam 2e-3 and 8e-5 (7e-3 and 1.1e-5).
 """
 
 
@@ -91,8 +94,8 @@ def test_outputs_and_gradients(real: Real) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.share(4)
-@pytest.mark.parametrize("name", [*[*WIDE][1::2], *[*WIDE][::2]])  # residual nets and batch norm
+@pytest.mark.share(3)
+@pytest.mark.parametrize("name", sorted(WIDE, key=lambda name: name in SMOOTHED))
 def test_full_width(name: str) -> None:
     """float32 tasks beside PyTorch in float64."""
     real = _made(name, WIDE)
@@ -110,7 +113,8 @@ def test_full_width(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.share(5)
+@pytest.mark.parametrize("name", sorted(WIDE, key=lambda name: name not in SMOOTHED))
 def test_gradients_of_smooth_twins(name: str) -> None:
     """At full width, float32 tasks of each algorithm beside PyTorch in float64: nothing but rounding."""
     real = _made(name, WIDE).smoothed()
@@ -155,12 +159,12 @@ def _compare_gradients(
 @pytest.mark.share(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", MOVED)
-def test_twenty_updates_of_smooth_twins(name: str, optimizer: str) -> None:
+def test_eight_updates_of_smooth_twins(name: str, optimizer: str) -> None:
     """At full width in float32 beside PyTorch in float64."""
     real = replace(_made(name, WIDE).smoothed(), size=MOVED[name])
     tamed(real.net)
     by_taps(real.net)
-    _compared(real, optimizer, "float32", *DRIFT[optimizer])
+    _compared(real, optimizer, "float32", *DRIFT[optimizer], updates=8)
 
 
 @pytest.mark.share(6)

@@ -61,7 +61,7 @@ def test_from_torch(name: str) -> None:
     assert all(torch.equal(after[key], tensor) for key, tensor in before.items())
 
 
-@pytest.mark.share(28)
+@pytest.mark.share(23)
 @pytest.mark.quick(8)
 @pytest.mark.parametrize("dynamo", [True, False])
 @pytest.mark.parametrize("name", NETS)

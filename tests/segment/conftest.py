@@ -1,4 +1,4 @@
-"""Worker processes, which take seconds to begin, for all tests of a module."""
+"""Worker processes, which take seconds to begin, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from znnpy.infer.dask_cluster import cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def two_processes() -> Iterator[Any]:
     """A client of a scheduler with two workers."""
     with cluster("local:2") as client:

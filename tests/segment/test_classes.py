@@ -276,7 +276,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--method classes takes no --min-size" in capsys.readouterr().err
     assert status_of(*line, "--block", 3, "--overwrite") == 2
     assert "--method classes takes no --block" in capsys.readouterr().err
-    assert status_of(*line, "--dask", "local:2", "--overwrite") == 0
+    assert status_of(*line, "--dask", "local:1", "--overwrite") == 0
     again = np.asarray(nibabel.load(tmp_path / "l.nii.gz").dataobj).T
     assert np.array_equal(again, found)
 

@@ -190,7 +190,7 @@ def test_the_command_over_processes(
     tmp_path: Path, prediction: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["segment", f"{prediction}:p", "--output", str(tmp_path / "o.h5")]
-    assert status_of(*words, "--dask", "local:2") == 0
+    assert status_of(*words, "--dask", "local:1") == 0
     assert "objects, 100.0% of the voxels" in capsys.readouterr().out
     assert written(prediction, tmp_path / "p.h5", Request(), Settings()).max() > 10
 

@@ -178,7 +178,7 @@ def test_calls_that_fail(trained: Path, tmp_path: Path, suffix: str, injection: 
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs distributed")
 def test_workers_on_a_full_disk(trained: Path, small_disk: Path) -> None:
     output = small_disk / "out.zarr"
-    words = command(*line(trained, output, "--dask", "local:2"))
+    words = command(*line(trained, output, "--dask", "local:1"))
     done = subprocess.run(words, capture_output=True, text=True)
     found = error(done.returncode, done.stderr)
     assert "out.zarr cannot be written: No space left on device" in found

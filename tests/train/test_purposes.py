@@ -92,7 +92,8 @@ def test_each_loads_whatever_the_data(purpose: str, seen: Seen) -> None:
 def test_each_trains(purpose: str, image: str, labels: str) -> None:
     small = ["training.iterations=2", "training.conv=direct", "run.threads=1"]
     patch = {"classification": "1", "2d": "[1, 16, 16]"}.get(purpose, "[4, 16, 16]")
-    window = [] if purpose == "classification" else [f"inference.window={patch}"]
+    wide = "[1, 40, 40]" if purpose == "2d" else "[12, 40, 40]"
+    window = [] if purpose == "classification" else [f"inference.window={wide}"]
     shape = [f"training.output_shape={patch}", "training.validation.patches=2"]
     shape += ["training.schedule={kind: cosine, warmup: 1}", "training.validation.every=1"]
     config = written(purpose, image, labels, *small, *shape, *window)

@@ -154,7 +154,7 @@ def wait_for(path, count, run):
 @pytest.mark.slow
 def test_ranks_make_the_run_that_one_process_makes(undisturbed, config):
     """Started as mpiexec starts them, where other tests fork."""
-    ranks = 3
+    ranks = 2
     done = ranked(ranks, *command("train", config, *MICROBATCHES)[1:])
     said = done.stderr
     assert done.returncode == 0, said

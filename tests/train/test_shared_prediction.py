@@ -62,6 +62,7 @@ def test_scores_are_those_of_one_process(tmp_path: Path, ranks: int) -> None:
     assert not (tmp_path / "rankNone").exists()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_finished_run_is_scored_by_all_ranks(tmp_path: Path) -> None:
     """Which have trained nothing, and are told all they need."""
     write_config(tmp_path)
