@@ -178,7 +178,8 @@ def small(options: argparse.Namespace) -> None:
     """Processor ms of `Model(...)` and its first update for chains of layers, wisdom kept; least of some."""
     print("| layers | Model(...) ms | and its first update ms |\n|---|---|---|")
     for layers in (1, 3, 8):
-        network = load_network([{"conv": {"channels": 4, "size": 3, "function": "relu"}}] * layers)
+        layer = {"conv": {"channels": 4, "size": 3, "function": "relu"}}
+        network = load_network({"layers": [layer] * layers})
         image = np.zeros((1, 1, *(6 + 2 * layers,) * 3), np.float32)
         target = np.zeros((1, 4, 6, 6, 6), np.float32)
         made, begun = [], []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from peers.timing import GRADIENT_TOLERANCE, LOSS_TOLERANCE, PAUSE, SAMPLES
+from peers.timing import GRADIENT_TOLERANCE, LONG_SECONDS, LOSS_TOLERANCE, PAUSE, SAMPLES
 from peers.unet_nets import NETS, Arrays
 
 ANOTHER = 0.1
@@ -72,12 +73,14 @@ class Worker:
     before: int = 0
     """Bytes that it had with its library alone."""
 
-    def ask(self, *words: object) -> Any:
-        """What it answers to a line of words."""
+    def ask(self, *words: object, within: float | None = None) -> Any:
+        """What it answers to a line of words; None if that takes more seconds, after which it is of no more use."""
         if words:
             assert self.process.stdin is not None
             print(*words, file=self.process.stdin, flush=True)
         assert self.process.stdout is not None
+        if within is not None and not select.select([self.process.stdout], [], [], within)[0]:
+            return None
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"{self.name} ended with {self.process.wait()}")
@@ -219,12 +222,16 @@ def _contestants(
 
 
 def _faster(case: Case) -> str:
-    """PyTorch's memory format that is faster here, eager."""
-    seconds = {}
+    """PyTorch's memory format that is faster here, eager; long runs are made once, and ended once they are slower."""
+    seconds: dict[str, float] = {}
     for name in FORMATS:
+        # A first run of what is not long may take a few times as long as others.
+        least = max(min(seconds.values()), LONG_SECONDS) if seconds else None
         with _started(case, "torch", ["--format", name]) as worker:
-            worker.ask("run", 1)
-            seconds[name] = min(worker.ask("run", 1) for _ in range(2))
+            first = worker.ask("run", 1, within=least)
+            if first is not None:
+                again = 0 if first > LONG_SECONDS else 2
+                seconds[name] = min([worker.ask("run", 1) for _ in range(again)] or [first])
     return min(seconds, key=lambda name: seconds[name])
 
 

@@ -49,12 +49,16 @@ KINKED = ("relu", "leaky_relu")
 
 @dataclass(frozen=True)
 class Net:
-    """A net, its input's size (z, y, x), and a small one that shows whether results are equal."""
+    """A net, its input's size (z, y, x), and a small one that shows whether results are equal.
+
+    `compared`: the size with which gradients are compared, where float64 takes minutes with that of timing.
+    """
 
     name: str
     keys: Mapping[str, Any]
     size: Triple
     small: Triple
+    compared: Triple | None = None
     smooth: bool = False
 
     def smoothed(self) -> Net:
@@ -75,6 +79,10 @@ class Net:
     def deployed(self) -> Network:
         """As it predicts: without the outputs that only supervise."""
         return load_network({"unet": {**self.keys, "supervise": 0}})
+
+    def as_compared(self, *, training: bool) -> Net:
+        """It with the size with which results are compared; outputs are compared as they are timed."""
+        return replace(self, size=self.compared) if self.compared and training else self
 
     def output_shapes(self, network: Network, *, small: bool) -> dict[str, Triple]:
         """Sizes by output node."""
@@ -117,7 +125,7 @@ def _drawn(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArr
 NETS = {
     net.name: net
     for net in (
-        Net("rsunet", RSUNET, (18, 160, 160), (3, 32, 32)),
+        Net("rsunet", RSUNET, (18, 160, 160), (3, 32, 32), (18, 80, 80)),
         Net("unet3d", UNET3D, (64, 64, 64), (16, 16, 16)),
         Net("lsd", LSD, (88, 88, 88), (48, 48, 48)),
         Net("nnunet", NNUNET, (64, 64, 64), (32, 32, 32)),

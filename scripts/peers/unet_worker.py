@@ -14,6 +14,8 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,28 +42,39 @@ class Znnpy:
     def __init__(self, net: Net, options: argparse.Namespace) -> None:
         import znnpy
 
-        self.training = options.training
         network = net.network if options.training else net.deployed
-        self.model = znnpy.Model(
-            network,
-            output_shape=net.output_shapes(network, small=options.small),
-            threads=options.threads,
-            conv=options.conv,
-            loss="square",
-            optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
-            training=options.training,
-        )
         given = net.parameters()
-        self.model.set_parameters({name: given[name] for name in self.model.parameters})
-        self.net, self.small = net, options.small
-        self.image, self.targets = self._sample(0)
+
+        def model(net: Net, plan: Any = None) -> znnpy.Model:
+            made = znnpy.Model(
+                network,
+                output_shape=net.output_shapes(network, small=options.small),
+                threads=options.threads,
+                conv=options.conv,
+                plan=plan,
+                loss="square",
+                optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),
+                training=options.training,
+            )
+            made.set_parameters({name: given[name] for name in made.parameters})
+            return made
+
+        self.training, self.small = options.training, options.small
+        self.model, self.net = model(net), net
+        self.image, self.targets = self._sample(net, 0)
+        # By the algorithms that are timed.
+        self.compared = net.as_compared(training=options.training)
+        self.like = partial(model, self.compared, self.model.plan_record)
 
     def results(self, seed: int) -> Arrays:
-        image, targets = self._sample(seed)
-        if not self.training:
-            return {"output": np.array(self.model.forward(image))}
-        loss, gradients = self.model.loss_and_gradients(image, targets)
-        return {"loss": np.array(loss), **gradients}
+        image, targets = self._sample(self.compared, seed)
+        same = self.small or self.compared is self.net
+        apart = nullcontext(self.model) if same else self.like()
+        with apart as model:
+            if not self.training:
+                return {"output": np.array(model.forward(image))}
+            loss, gradients = model.loss_and_gradients(image, targets)
+            return {"loss": np.array(loss), **gradients}
 
     def run(self, count: int) -> None:
         for _ in range(count):
@@ -72,11 +85,11 @@ class Znnpy:
         if self.training:
             self.model.drain()
 
-    def _sample(self, seed: int) -> tuple[Any, Any]:
-        image = self.net.image(seed, small=self.small)
+    def _sample(self, net: Net, seed: int) -> tuple[Any, Any]:
+        image = net.image(seed, small=self.small)
         if not self.training:
             return image, None
-        targets = self.net.targets(seed, small=self.small)
+        targets = net.targets(seed, small=self.small)
         return image, targets if len(targets) > 1 else targets["output"]
 
 
@@ -111,7 +124,7 @@ class Torch:
             torch._inductor.config.freezing = not options.training
             self.call = torch.compile(self.module)
         self.layout, self.small = layout, options.small
-        self.sample = self._sample(0)
+        self.sample = self._sample(net, 0)
         self.optimizer = torch.optim.SGD(
             self.module.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, fused=True
         )
@@ -119,7 +132,7 @@ class Torch:
     def results(self, seed: int) -> Arrays:
         from peers.unet_modules import gradients
 
-        image, targets = self._sample(seed)
+        image, targets = self._sample(self.net.as_compared(training=self.training), seed)
         if not self.training:
             return {"output": self._forward(image).numpy()}
         loss = self._backward(image, targets)
@@ -134,12 +147,12 @@ class Torch:
             else:
                 self._forward(self.sample[0])
 
-    def _sample(self, seed: int) -> tuple[Any, list[Any]]:
+    def _sample(self, net: Net, seed: int) -> tuple[Any, list[Any]]:
         import torch
 
-        arrays = [self.net.image(seed, small=self.small)]
+        arrays = [net.image(seed, small=self.small)]
         if self.training:
-            arrays += self.net.targets(seed, small=self.small).values()
+            arrays += net.targets(seed, small=self.small).values()
         image, *targets = (
             torch.from_numpy(a).to(self.dtype, memory_format=self.layout) for a in arrays
         )

@@ -30,6 +30,20 @@ def test_the_first_measurement_stands():
     assert wisdom.recall("layer") == COSTS
 
 
+def test_the_file_is_parsed_again_once_it_is_another(monkeypatch):
+    wisdom.remember("layer", COSTS)
+    assert wisdom.recall("layer") == COSTS
+    with monkeypatch.context() as patch:
+        patch.setattr(wisdom.json, "loads", lambda text: pytest.fail("parsed again"))
+        assert wisdom.recall("layer") == COSTS
+    file = wisdom.path()
+    other = file.with_suffix(".new")
+    other.write_text(file.read_text().replace("layer", "other"))
+    other.chmod(0o600)
+    other.replace(file)
+    assert (wisdom.recall("layer"), wisdom.recall("other")) == (None, COSTS)
+
+
 def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):
     assert Path(weight_gradients.__file__) in wisdom.sources()
     for room in ("engine", "plan", "cli"):

@@ -90,7 +90,7 @@ def remember(key: str, costs: Costs) -> Costs:
     # Read, change and write under one lock: two processes that measure different layers both keep
     # theirs.
     with alone(target.parent / "wisdom.lock", "notes what layers cost"):
-        known = _read()
+        known = dict(_read())
         stored = _costs(known.get(key, {}))
         # The first measurement stays: both processes must choose alike, or equal configs would
         # round differently.
@@ -126,15 +126,14 @@ def _costs(words: Mapping[str, float]) -> Costs | None:
 
 
 def _read() -> dict[str, Words]:
+    """Return what the file holds, not to be changed."""
     target = path()
     if not private_files.own_file(target):
         return {}
     try:
-        found = json.loads(target.read_text())
-        return {
-            str(key): {str(part): _seconds(cost) for part, cost in costs.items()}
-            for key, costs in found.items()
-        }
+        found = target.stat()
+        # Each model asks several times for each of its layers, of hundreds in the file. It is replaced when it changes.
+        return _parsed(target, (found.st_ino, found.st_mtime_ns, found.st_size))
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError) as error:
@@ -143,6 +142,14 @@ def _read() -> dict[str, Words]:
         target.replace(aside)
         warnings.warn(f"wisdom {target} is damaged ({error}); measuring anew", stacklevel=3)
         return {}
+
+
+@functools.lru_cache(maxsize=1)
+def _parsed(target: Path, _version: tuple[int, int, int]) -> dict[str, Words]:
+    return {
+        str(key): {str(part): _seconds(cost) for part, cost in costs.items()}
+        for key, costs in json.loads(target.read_text()).items()
+    }
 
 
 def _seconds(cost: Any) -> float:
