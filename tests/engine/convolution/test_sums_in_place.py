@@ -114,8 +114,8 @@ def test_a_norm_and_a_bias_come_after_the_sum():
 
 def test_bits_do_not_depend_on_threads():
     by = {"one": "winograd", "three": "winograd"}
-    found = [outcome(network(CUBE), (13, 18, 22), by, threads)[0] for threads in (0, 1, 2, 5)]
-    assert all(np.array_equal(found[0], other) for other in found[1:])
+    found = [outcome(network(CUBE), (13, 18, 22), by, threads)[0] for threads in (0, 3)]
+    assert np.array_equal(*found)
 
 
 def test_other_sums_are_made_as_ever():

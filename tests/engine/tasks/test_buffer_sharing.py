@@ -110,8 +110,8 @@ def dirty_memory(monkeypatch):
     """Shared memory that holds NaN before its first use."""
     clean = Arena.of.__func__
 
-    def dirty(cls, size, sharing=None):
-        arena = clean(cls, size, sharing)
+    def dirty(cls, size, sharing=None, **given):
+        arena = clean(cls, size, sharing, **given)
         if sharing:
             arena.view(arena._base, (sharing.bytes,), "u1")[...] = 0xFF
         return arena

@@ -73,7 +73,7 @@ class FilterFile:
 
     def write(self, offset: int, values: Floats) -> None:
         """Write floats from a byte offset on."""
-        left = memoryview(values).cast("B")
+        left = values.view(np.uint8).data
         try:
             while left:
                 count = os.pwrite(self.number, left, offset)
