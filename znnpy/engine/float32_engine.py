@@ -12,7 +12,7 @@ from znnpy.engine.hand_over import HandOver
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
-from znnpy.engine.memory.filter_file import FilterFile, filed
+from znnpy.engine.memory.filter_file import WORDS, FilterFile
 from znnpy.engine.memory.parameters import Parameter, pack_parameter, unpack_parameter
 from znnpy.engine.memory.views import dense_of, floats_at, view_of
 from znnpy.engine.memory_planning import MemoryPlan
@@ -35,10 +35,11 @@ class SingleEngine:
         self.layout, self.settings = layout, settings
         self.bytes = plan.bytes
         self._arena = Arena.of(plan.arena, plan.sharing, large_pages=not layout.lean)
-        self._file = FilterFile() if filed(layout) else None
         self._build = Build.new(
-            self._arena, layout, settings.states, plan.workspace, settings.frozen, self._file
+            self._arena, layout, settings.states, plan.workspace, settings.frozen
         )
+        file = self._build.file
+        self._file = FilterFile(self._arena.view(file, (WORDS,), "i8")) if file else None
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
             # compiling the same ones at once.

@@ -15,7 +15,6 @@ from znnpy.engine.communication.outbox import by_layer
 from znnpy.engine.layers.gradient_accumulation import Total, totals
 from znnpy.engine.memory.allocation import STEPS, WORKERS, Build
 from znnpy.engine.memory.arena import FIRST, Arena, Sharing, buffer_bytes
-from znnpy.engine.memory.filter_file import filed
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
@@ -113,8 +112,6 @@ class _OneMicrobatch:
     def of(cls, layout: Layout, settings: Settings, *, keep: bool = False) -> _OneMicrobatch:
         """Declare the first microbatch of a layout; the others are alike. `keep`: its tasks, if there is but one."""
         keep = keep and len(layout.numbers) == 1 and not settings.party and 0 <= layout.seed < FIRST
-        # Tasks that read a file know it by numbers that the system gives it later.
-        keep = keep and not filed(layout)
         arena = Arena(apart=keep)
         # Slots and staging are reserved for all microbatches, but the tasks of one are enough: the
         # others have as many.

@@ -14,22 +14,23 @@ _pread = types.ExternalFunction(
     "pread", types.int64(types.intc, types.int64, types.int64, types.int64)
 )
 
-AT = words("file offset target bytes failed")
+AT = words("file offset target bytes")
 
 
 @kernel(AT)
 def read_part(args: Any, worker: int) -> None:
-    """Read `bytes` from `offset` of an open file to the address `target`; where that fails, `failed` becomes 1.
+    """Read `bytes` from `offset` of an open file to the address `target`.
 
-    `failed`: the address of an int64, which is left alone else. Any number of threads may read one file.
+    `file`: the address of two int64, its descriptor and a word that becomes 1 where that fails, and is left alone
+    else. Any number of threads may read one file.
     """
-    done = 0
+    file, done = longs(args[AT.file]), 0
     while done < args[AT.bytes]:
         # The system may give less than it is asked for, 2 GiB at most; nothing at the end of the file.
         count = _pread(
-            args[AT.file], args[AT.target] + done, args[AT.bytes] - done, args[AT.offset] + done
+            file[0], args[AT.target] + done, args[AT.bytes] - done, args[AT.offset] + done
         )
         if count <= 0:
-            longs(args[AT.failed])[0] = 1
+            file[1] = 1
             return
         done += count

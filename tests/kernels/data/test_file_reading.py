@@ -18,21 +18,21 @@ def file(tmp_path: Path):
 
 
 def test_a_part(file: int) -> None:
-    target, failed = np.zeros(20, np.float32), np.zeros(1, np.int64)
-    read_part.run(file=file, offset=120, target=target, bytes=80, failed=failed)
+    target, given = np.zeros(20, np.float32), np.array([file, 0])
+    read_part.run(file=given, offset=120, target=target, bytes=80)
     assert (target == np.arange(30, 50)).all()
-    assert failed[0] == 0
+    assert given[1] == 0
 
 
 @pytest.mark.parametrize("offset", [340, 400, 1000])
 def test_beyond_the_end(file: int, offset: int) -> None:
-    target, failed = np.zeros(20, np.float32), np.zeros(1, np.int64)
-    read_part.run(file=file, offset=offset, target=target, bytes=80, failed=failed)
-    assert failed[0] == 1
+    target, given = np.zeros(20, np.float32), np.array([file, 0])
+    read_part.run(file=given, offset=offset, target=target, bytes=80)
+    assert given[1] == 1
 
 
 def test_no_such_file() -> None:
-    target, failed = np.zeros(20, np.float32), np.zeros(1, np.int64)
-    read_part.run(file=-1, offset=0, target=target, bytes=80, failed=failed)
-    assert failed[0] == 1
+    target, given = np.zeros(20, np.float32), np.array([-1, 0])
+    read_part.run(file=given, offset=0, target=target, bytes=80)
+    assert given[1] == 1
     assert not target.any()

@@ -16,7 +16,7 @@ def read_filters(step: Step, build: Build, edge: Edge) -> None:
     parameter = build.parameters.get(edge.name)
     if parameter is None or parameter.place is None:
         return
-    pieces, file = parameter.pieces, build.file
+    pieces = parameter.pieces
     seconds = 4 * parameter.floats / READ_RATE
     for low, high in build.layout.grain.ranges(len(pieces), seconds):
         first = pieces[low].start
@@ -24,11 +24,10 @@ def read_filters(step: Step, build: Build, edge: Edge) -> None:
         step.add(
             read_part,
             {
-                "file": file.number if file else 0,
+                "file": build.file,
                 "offset": parameter.place + 4 * first,
                 "target": parameter.values + 4 * first,
                 "bytes": 4 * floats,
-                "failed": file.failed if file else 0,
             },
             what=Identity(edge.name, Pass.FORWARD, Part.FILTERS_READ),
             cost=4 * floats / READ_RATE,

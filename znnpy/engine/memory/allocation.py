@@ -13,7 +13,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena, Memory, Replica
 from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
-from znnpy.engine.memory.filter_file import FilterFile
+from znnpy.engine.memory.filter_file import FILE, WORDS, filed
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
@@ -59,8 +59,8 @@ class Build:
 
     `of` gives the view of another microbatch; all views share the buffers that were asked for. `slot`: where the
     microbatch leaves its gradients; `pairs`: slots (into, from) that can be added once it has. `banded` gives the view
-    of one band of a convolution's groups, `band`; -1: of whole layers. `file`: of filters that are read in each pass;
-    None while memory is only counted. Not thread-safe.
+    of one band of a convolution's groups, `band`; -1: of whole layers. `file`: address of what a `FilterFile` says
+    of itself, 0 where none is needed. Not thread-safe.
     """
 
     arena: Arena
@@ -80,7 +80,7 @@ class Build:
     slot: int = 0
     pairs: Sequence[tuple[int, int]] = ()
     band: int = -1
-    file: FilterFile | None = None
+    file: int = 0
     reserved: int = 0  # buffers that no task has asked for
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
@@ -93,7 +93,6 @@ class Build:
         states: int,
         workspace: int = 0,
         frozen: frozenset[str] = frozenset(),
-        file: FilterFile | None = None,
     ) -> Build:
         """Reserve everything except scratch, with `states` buffers per parameter for the optimiser.
 
@@ -109,6 +108,7 @@ class Build:
             reserve_staging(arena, layout, parity)
             for parity in range(STEPS if layout.training else 1)
         ]
+        file = arena.reserve(WORDS * 2, FILE) if filed(layout) else 0
         return cls(
             arena, replicas[0], layout, sets[0].maps, parameters, slots, sets, staging,
             workspace=workspace, file=file, reserved=len(arena.taken),

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import tempfile
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.layout import Layout
+from znnpy.engine.memory.regions import Use
 from znnpy.errors import RunError, reason
 from znnpy.network.parameters import parameter_shapes
 from znnpy.plan.types import AlgorithmName
@@ -24,6 +27,8 @@ READ_RATE = 4e9  # bytes a second, from the system's cache of files
 WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
 """Algorithms that take filters as they are within the pass: others make something of them beforehand."""
 ON_DISK = "/var/tmp"  # /tmp may be memory
+FILE = Use("file of filters")
+WORDS = 2  # int64, for tasks: the file's descriptor, and 1 where one could not read
 
 
 def filed(layout: Layout) -> frozenset[str]:
@@ -48,10 +53,11 @@ class FilterFile:
     """A file without a name, of this process alone, that goes when it is closed.
 
     It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
-    written. Reading threads share it. Raises RunError where it cannot be made or written.
+    written. Reading threads share it, and know it by `words`, `WORDS` of the caller's. Raises RunError where it cannot
+    be made or written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: NDArray[Any]) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
         try:
             if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
@@ -59,17 +65,13 @@ class FilterFile:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise RunError(self._told("made", error)) from error
-        self._failed = np.zeros(1, np.int64)
+        self._words = words
+        words[:] = self.number, 0
 
     @property
     def number(self) -> int:
         """The file's descriptor."""
         return self._file.fileno()
-
-    @property
-    def failed(self) -> int:
-        """The address of an int64 that tasks set to 1 where they could not read."""
-        return int(self._failed.ctypes.data)
 
     def write(self, offset: int, values: Floats) -> None:
         """Write floats from a byte offset on."""
@@ -83,17 +85,22 @@ class FilterFile:
 
     def read(self, offset: int, floats: int) -> Floats:
         """Return a copy of so many floats from a byte offset on; RunError where they are not there."""
-        found = np.frombuffer(os.pread(self.number, 4 * floats, offset), np.float32)
+        try:
+            found = np.frombuffer(os.pread(self.number, 4 * floats, offset), np.float32)
+        except OSError as error:
+            raise RunError(self._told("read", error)) from error
         if len(found) < floats:
-            self._failed[0] = 1
-            self.check()
+            raise self._cut()
         return found
 
     def check(self) -> None:
         """Raise RunError where a task could not read."""
-        if self._failed[0]:
-            self._failed[0] = 0
-            raise RunError(f"the temporary file of filters in {self._folder} could not be read")
+        if self._words[1]:
+            self._words[1] = 0
+            raise self._cut()
+
+    def _cut(self) -> RunError:
+        return RunError(f"the temporary file of filters in {self._folder} could not be read")
 
     def close(self) -> None:
         """Give the file's room back."""
