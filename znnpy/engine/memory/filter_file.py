@@ -59,7 +59,7 @@ class FilterFile:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
         if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
             self._folder = tempfile.gettempdir()
-        self._file = self._made()
+        self._file: Any = self._made()
         self._failed = np.zeros(1, np.int64)
         self._forked = False  # since there is this file
         _open.add(self)
@@ -67,7 +67,7 @@ class FilterFile:
     @property
     def number(self) -> int:
         """The file's descriptor."""
-        return self._file.fileno()
+        return int(self._file.fileno())
 
     @property
     def failed(self) -> int:
