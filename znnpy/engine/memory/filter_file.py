@@ -57,8 +57,6 @@ class FilterFile:
 
     def __init__(self) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
-        if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
-            self._folder = tempfile.gettempdir()
         self._file: Any = self._made()
         self._failed = np.zeros(1, np.int64)
         self._forked = False  # since there is this file
@@ -117,6 +115,8 @@ class FilterFile:
 
     def _made(self) -> Any:
         try:
+            if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
+                self._folder = tempfile.gettempdir()
             return tempfile.TemporaryFile(dir=self._folder, buffering=0)
         except OSError as error:
             raise RunError(self._told("made", error)) from error
