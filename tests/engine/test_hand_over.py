@@ -129,3 +129,42 @@ def test_what_needs_more_goes_the_long_way(given: Any) -> None:
     with model(1, **given) as found:
         assert found.step(x, target) != found.step(x, target)
         assert found._engine.quick is None
+
+
+def test_ctrl_c_loses_no_result_and_mixes_no_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as the call has ended that started an update, and while another rate's numbers are packed."""
+    x, target = data(1, 0)
+
+    class Packed:
+        """Interrupted once it has packed."""
+
+        @staticmethod
+        def pack_into(*given: Any) -> None:
+            form.pack_into(*given)
+            raise KeyboardInterrupt
+
+    def called(*given: Any) -> None:
+        call(*given)
+        raise KeyboardInterrupt
+
+    with model(1) as found, model(1) as other:
+        other.step(x, target)
+        other._engine.quick = None
+        wanted = [other.step(x, target) for _ in range(4)]
+        found.step(x, target)
+        first = found.submit(x, target)
+        way = quick(found)
+        form, call = way._form, way._call
+        assert found.submit(x, target) == first + 1
+        with monkeypatch.context() as patch:
+            patch.setattr(way, "_call", called)
+            with pytest.raises(KeyboardInterrupt):
+                found.step(x, target)
+        assert [found.result(first + number).loss for number in range(3)] == wanted[:3]
+        assert found.step(x, target) == wanted[3]
+        with monkeypatch.context() as patch:
+            patch.setattr(way, "_form", Packed)
+            with pytest.raises(KeyboardInterrupt):
+                found.step(x, target, learning_rate=10.0)
+        for _ in range(3):
+            assert found.step(x, target) == other.step(x, target)

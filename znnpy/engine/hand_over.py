@@ -135,6 +135,7 @@ class HandOver:
         if not type(x) is type(target) is np.ndarray or self._process != os.getpid():
             return None
         if rate != self._rate or self._counts:
+            self._rate = -1.0  # none, should Ctrl-C come before all are packed
             hyper, biases = self._optimizer.hyperparameters(rate, iteration + 1)
             self._form.pack_into(self._numbers.data, 0, *hyper, *biases, 0, *self._factors)
             self._rate = rate
@@ -142,16 +143,18 @@ class HandOver:
             self._held.append((x, target))
         try:
             outcome: int = self._call(x, target, self._address, iteration, borrow, SLICE_NS)
+            state, ticket = outcome & LOW_BITS, outcome >> native.OUTCOME_BITS
+            if state <= BUSY:
+                return None
+            self._note(ticket)
         except TypeError:
             self._misfits += 1
             return None
-        state, ticket = outcome & LOW_BITS, outcome >> native.OUTCOME_BITS
-        if state <= BUSY:
-            return None
+        except BaseException:
+            # Ctrl-C comes as soon as the call has ended, which may have started the update.
+            self._note(self._executor.released(0) + self._executor.released(1) - 1)
+            raise
         results, parity = self._results, ticket % STEPS
-        self._build.parity = parity  # whose inputs `first_non_finite` looks at
-        if ticket >= STEPS and ticket - STEPS not in results:
-            results[ticket - STEPS] = {self._name: (self._last[0], self._last[1])}
         # Bounded, as a run has millions of updates.
         results.pop(ticket - KEPT, None)
         if borrow:
@@ -165,6 +168,13 @@ class HandOver:
             self._staged[parity].forget()
         self.ready = True
         return ticket
+
+    def _note(self, ticket: int) -> None:
+        """Note which update is the last, and the result of the one whose place it takes."""
+        self._build.parity = ticket % STEPS  # whose inputs `first_non_finite` looks at
+        before = ticket - STEPS
+        if before >= 0 and before not in self._results:
+            self._results[before] = {self._name: (self._last[0], self._last[1])}
 
     def renew(self) -> None:
         """Note that `submit` has waited for the step before the last, and that no other graph has work left."""

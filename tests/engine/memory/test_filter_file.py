@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from children import forked
 
 from znnpy import Execution, Model
 from znnpy.engine.memory import filter_file
@@ -95,3 +97,38 @@ def test_nothing_is_left(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_few_filters_stay_in_memory() -> None:
     with lean("direct") as model:
         assert model._engine._file is None
+
+
+def test_processes_of_a_fork_write_files_of_their_own() -> None:
+    """As memory would be: one may predict with other filters than the other."""
+    file = filter_file.FilterFile()
+    filters, more = np.arange(10, dtype=np.float32), np.ones(5, np.float32)
+
+    def both(into: int) -> None:
+        file.write(0, more)
+        os.write(into, file.read(0, 10).tobytes())
+
+    file.write(0, filters)
+    assert forked(both) == (0, np.concatenate([more, filters[5:]]).tobytes())
+    assert (file.read(0, 10) == filters).all()
+    there, forking = os.pipe()
+    go, written = os.pipe()
+
+    def waiting(into: int) -> None:
+        os.write(forking, b" ")
+        os.read(go, 1)
+        os.write(into, file.read(0, 10).tobytes())
+
+    def write() -> None:
+        os.read(there, 1)
+        file.write(20, more)
+        os.write(written, b" ")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert forked(waiting) == (0, filters.tobytes())
+    writer.join()
+    assert (file.read(0, 10) == np.concatenate([filters[:5], more])).all()
+    for number in (there, forking, go, written):
+        os.close(number)
+    file.close()

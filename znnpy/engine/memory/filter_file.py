@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from math import prod
 from typing import Any
 
@@ -29,6 +30,7 @@ WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
 ON_DISK = "/var/tmp"  # /tmp may be memory
 FILE = Use("file of filters")
 WORDS = 2  # int64, for tasks: the file's descriptor, and 1 where one could not read
+COPIED = 16 << 20  # bytes at once
 
 
 def filed(layout: Layout) -> frozenset[str]:
@@ -53,33 +55,29 @@ class FilterFile:
     """A file without a name, of this process alone, that goes when it is closed.
 
     It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
-    written. Reading threads share it, and know it by `words`, `WORDS` of the caller's. Raises RunError where it cannot
-    be made or written.
+    written. Reading threads share it, and know it by `words`, `WORDS` of the caller's; the processes of a fork share it
+    until one of them writes. Raises RunError where it cannot be made or written.
     """
 
     def __init__(self, words: NDArray[Any]) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
-        try:
-            if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
-                self._folder = tempfile.gettempdir()
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise RunError(self._told("made", error)) from error
+        self._file: Any = self._made()
+        self._forked = False  # since there is this file
         self._words = words
         words[:] = self.number, 0
+        _open.add(self)
 
     @property
     def number(self) -> int:
         """The file's descriptor."""
-        return self._file.fileno()
+        return int(self._file.fileno())
 
     def write(self, offset: int, values: Floats) -> None:
         """Write floats from a byte offset on."""
-        left = values.view(np.uint8).data
         try:
-            while left:
-                count = os.pwrite(self.number, left, offset)
-                left, offset = left[count:], offset + count
+            if self._forked:
+                self._part()
+            _write(self.number, offset, values.view(np.uint8).data)
         except OSError as error:
             raise RunError(self._told("written", error)) from error
 
@@ -106,8 +104,48 @@ class FilterFile:
         """Give the file's room back."""
         self._file.close()
 
+    def note_fork(self) -> None:
+        """Note that another process is about to have this file, too: memory would be its own."""
+        self._forked = True
+
+    def _part(self) -> None:
+        """Go on with a copy, by the number that tasks have."""
+        with self._made() as own:
+            at = 0
+            while part := os.pread(self.number, COPIED, at):
+                _write(own.fileno(), at, memoryview(part))
+                at += len(part)
+            os.dup2(own.fileno(), self.number, inheritable=False)
+        self._forked = False
+
+    def _made(self) -> Any:
+        try:
+            if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
+                self._folder = tempfile.gettempdir()
+            return tempfile.TemporaryFile(dir=self._folder, buffering=0)
+        except OSError as error:
+            raise RunError(self._told("made", error)) from error
+
     def _told(self, what: str, error: OSError) -> str:
         return (
             f"a temporary file of filters cannot be {what} in {self._folder}: {reason(error)}; "
             "TMPDIR may name another folder"
         )
+
+
+def _write(number: int, offset: int, left: memoryview) -> None:
+    while left:
+        count = os.pwrite(number, left, offset)
+        left, offset = left[count:], offset + count
+
+
+_open: weakref.WeakSet[FilterFile] = weakref.WeakSet()
+
+
+def _note_fork() -> None:
+    for file in list(_open):
+        file.note_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_note_fork)
