@@ -128,6 +128,23 @@ def test_tasks_of_winograd_layers(taps, kernels, output):
     assert kernels | {"direct_planar_source_2", "direct_few_one_tap_2"} <= found.keys()
 
 
+def test_tasks_of_lines_that_share_their_source():
+    """They read its values for filters alone, as its function's gradient comes later."""
+    line = size(3, 1, 1, padding="same")
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 17, {"function": "relu"}), ("b", "transfer", 18),
+         ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", line), ("conv", "a", "b", line),
+         ("conv", "b", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    passes = ("forward", "gradient", "weight")
+    plan = {
+        f"e{n}": dict.fromkeys(passes, "winograd" if n in (1, 2) else "direct") for n in range(4)
+    }
+    found = check(net, (5, 6, 7), lambda model: (*data(model), None), plan=plan, threads=1)
+    assert ("winograd_lines_back" in found) is LINES
+
+
 def test_tasks_of_shallow_layers():
     net, plan = padded((3, 3, 3), (47, 50))
     found = check(net, (3, 4, 2), lambda model: (*data(model), None), plan=plan, threads=1)
