@@ -59,6 +59,7 @@ PLACES: tuple[tuple[str, Any, str], ...] = (
     ("kernels compiled or loaded", execution, "compile_all"),
     ("plan chosen", construction, "planned"),
     ("memory: tasks declared", memory_planning, "declare_all"),
+    ("memory: tasks declared", memory_planning, "declare_planned"),
     ("memory: runs", memory_planning, "in_runs"),
     ("memory: buffers placed", memory_planning, "share"),
     ("memory: the rest", construction, "planned_within"),

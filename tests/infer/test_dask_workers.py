@@ -38,7 +38,7 @@ def running() -> Iterator[Any]:
 @pytest.fixture
 def client(running: Any) -> Any:
     """Of two workers; one that the test before has killed is replaced."""
-    running.wait_for_workers(2)
+    running.wait_for_workers(2, timeout=300)  # a test that failed may have left none
     return running
 
 
@@ -141,6 +141,8 @@ def test_no_worker_is_left(client: Any, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(dask_prediction, "ALONE", 0.2)
     own = client.cluster
     own.scale(0)
+    while client.nthreads():  # else they could finish before they go
+        time.sleep(0.05)
     with pytest.raises(ZnnpyError, match="what is left cannot be computed: no dask worker"):
         over(client, tiny, path)
     # Of another's scheduler new workers may come.

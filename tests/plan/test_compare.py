@@ -8,7 +8,7 @@ import pytest
 from znnpy.cli.config_summary import compared
 from znnpy.plan.cost import ConvShape
 from znnpy.plan.joint_choice import cheapest, shared_total
-from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method
+from znnpy.plan.types import COST_PARTS, PASSES, Costs, Method, PartSeconds
 
 METHODS = [Method("direct"), Method("spectral", (8, 8, 8)), Method("spectral", (16, 16, 16))]
 
@@ -48,3 +48,13 @@ def test_a_pass_that_nobody_needs_has_no_row_and_one_method_no_runner_up() -> No
         ("forward", 1.0, None),
         ("weight", 1.0, None),
     ]
+
+
+def test_tasks_that_make_both_gradients_are_half_of_each() -> None:
+    lines: PartSeconds = {"forward": 3.0, "gradient": 0.5, "weight": 1.0, "gradients": 4.0}
+    costs: Costs = {Method("winograd"): lines, Method("direct"): dict.fromkeys(PASSES, 9.0)}
+    shape = ConvShape(16, 16, (3, 1, 1), (1,) * 3, (1,) * 3, (14,) * 3, (12, 14, 14), 1)
+    rows = compared(shape, cheapest(costs), costs)
+    assert [(row.step, row.seconds) for row in rows] == [
+        ("forward", 3.0), ("gradient", 2.5), ("weight", 3.0)
+    ]  # fmt: skip

@@ -1,6 +1,8 @@
 """Measured costs survive processes and damage."""
 
+import errno
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from znnpy_kernels.machine import cache, source_hash
 
 from znnpy.engine.convolution.winograd import weight_gradients
+from znnpy.errors import PlanError
 from znnpy.plan import Method, fftw, wisdom
 
 DIRECT = Method("direct")
@@ -42,6 +45,18 @@ def test_the_file_is_parsed_again_once_it_is_another(monkeypatch):
     other.chmod(0o600)
     other.replace(file)
     assert (wisdom.recall("layer"), wisdom.recall("other")) == (None, COSTS)
+
+
+def test_what_cannot_be_written_is_not_remembered(monkeypatch):
+    """The next process would not know it, and choose otherwise."""
+    wisdom.remember("layer", COSTS)
+    assert wisdom.recall("layer") == COSTS
+    with monkeypatch.context() as patch:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        patch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(PlanError, match="disk is full"):
+            wisdom.remember("other", COSTS)
+    assert wisdom.recall("other") is None
 
 
 def test_what_was_timed_by_other_tasks_is_measured_anew(tmp_path, monkeypatch):

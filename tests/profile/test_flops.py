@@ -6,6 +6,7 @@ from math import log2
 
 import pytest
 from launched import launched
+from znnpy_kernels.simd.lanes import LANES
 
 import znnpy
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Kind, Part, Pass, identities
@@ -44,6 +45,18 @@ def test_every_product_and_transform_is_counted(name):
     assert tasks
     assert tasks <= set(flops)
     assert all(flops.values())
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_lines_are_counted_whether_or_not_one_task_makes_both_gradients(learns):
+    """Behind layers that do not learn there is no data gradient."""
+    lines = [{"conv": {"channels": 2 * LANES, "size": [3, 1, 1]}}] * 2
+    first = {"conv": {"channels": LANES, "size": 1, "learn": learns, "bias": learns}}
+    net = {"input": 1, "layers": [first, *lines]}
+    with znnpy.Model(net, (8, 4, 4), threads=1, conv="winograd") as model:
+        tasks, flops = counted(model), flops_by_task(model)
+    assert {it.owner for it in tasks if it.part is Part.WINOGRAD} == {"conv2", "conv3"}
+    assert tasks <= set(flops)
 
 
 def test_whole_images_are_transformed_once_for_all_passes():

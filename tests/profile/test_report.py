@@ -15,10 +15,11 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.cli import main
 from znnpy.cli.profile import _print
+from znnpy.engine.tasks.task_identity import Kind, Pass
 from znnpy.graph.policies import POLICIES
 from znnpy.pictures.svg import seconds
 from znnpy.profile import command
-from znnpy.profile.report import write_report
+from znnpy.profile.report import _layers, write_report
 from znnpy.profile.roofline import roofline
 
 CONFIG = """
@@ -71,6 +72,14 @@ class Page(HTMLParser):
                 self.ids.add(value or "")
             if name in ("src", "href", "data", "action", "srcset", "poster"):
                 self.loads.append(value or "")
+
+
+@pytest.mark.parametrize(("passes", "rate"), [(1, 2.0), (2, 4.0)])
+def test_tasks_of_two_passes_are_compared_with_both(passes: int, rate: float) -> None:
+    task = {"layer": "conv1", "pass": Pass.BACKWARD, "kind": Kind.WINOGRAD, "passes": passes}
+    run = {"names": [task | {"seconds": 2.0}], "work": 2.0}
+    (row,) = _layers(run, {"layers": ["conv1"], "convolution_flops": {"conv1": 4e9}, "plan": {}})
+    assert row["gflops"] == rate
 
 
 @pytest.fixture(scope="module")

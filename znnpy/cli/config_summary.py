@@ -5,6 +5,7 @@ Memory and time are counted from an update's tasks, or, where these would be ver
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
@@ -88,6 +89,7 @@ def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]
         met[which] = method
         seconds = shared_total(met, costs) - before
         before += seconds
+        seconds += _moved(which, chosen, costs)
         others = {
             other: seconds + shared_total(chosen | {which: other}, costs) - least
             for other in costs
@@ -96,6 +98,17 @@ def compared(shape: ConvShape, layer: LayerPlan, costs: Costs) -> list[Compared]
         best = min(others, key=others.__getitem__, default=None)
         rows.append(Compared(which, method, seconds, best, others[best] if best else None))
     return rows
+
+
+def _moved(which: PassName, chosen: Mapping[PassName, Method], costs: Costs) -> float:
+    """Return the seconds that a pass is told more: tasks by Winograd that make both gradients are half of each.
+
+    What other algorithms share are transforms, which the first pass needs anyway.
+    """
+    method, share = chosen[which], {"gradient": -0.5, "weight": 0.5}.get(which, 0.0)
+    if method.algorithm != "winograd" or chosen.get("gradient") != chosen.get("weight"):
+        return 0.0
+    return share * costs[method].get("gradients", 0.0)
 
 
 @dataclass(frozen=True)

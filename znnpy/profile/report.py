@@ -114,9 +114,12 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
     """Return a row for each layer and pass: seconds by kind, and the rate that direct convolution would need."""
     spent: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     passes: list[str] = list(Pass)
+    shared: dict[tuple[str, str], int] = defaultdict(int)  # passes that its tasks make
     for entry in run["names"]:
-        row = spent[entry["layer"], entry["pass"]]
+        place = entry["layer"], entry["pass"]
+        row = spent[place]
         row[entry["kind"]] = row.get(entry["kind"], 0.0) + entry["seconds"]
+        shared[place] = max(shared[place], entry["passes"])
     order = {name: index for index, name in enumerate(summary["layers"])}
     # What belongs to no layer comes last.
     rows = sorted(spent.items(), key=lambda i: (order.get(i[0][0], 1 << 30), passes.index(i[0][1])))
@@ -127,7 +130,7 @@ def _layers(run: Mapping[str, Any], summary: Mapping[str, Any]) -> list[dict[str
         seconds = sum(kinds.values())
         convolves = CONVOLUTION & set(kinds) and step in PASS_OF.values()
         # Only where all of a pass convolves can a rate be compared with direct convolution's.
-        counted = flops.get(layer) if convolves else None
+        counted = flops.get(layer, 0.0) * shared[layer, step] if convolves else None
         parts = sorted(kinds.items(), key=lambda item: -item[1])
         made.append(
             {

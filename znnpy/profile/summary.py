@@ -250,7 +250,13 @@ def _names(
         seconds[task] += spent
         count[task] += 1
     return [
-        {**task.told(), "tasks": count[task], "seconds": spent, "flops": flops.get(task.what)}
+        {
+            **task.told(),
+            "passes": 2 if task.what.part is Part.BOTH else 1,
+            "tasks": count[task],
+            "seconds": spent,
+            "flops": flops.get(task.what),
+        }
         for task, spent in seconds.items()
     ]
 

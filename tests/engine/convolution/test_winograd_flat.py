@@ -8,8 +8,14 @@ from against_reference import check_network, errors
 from chains import ONE, winograd_chain, winograd_plan
 
 from znnpy import Model
+from znnpy.engine.convolution.winograd.lines import joins
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.arena import Arena
+from znnpy.engine.single_layer import declared, lone
 from znnpy.engine.tasks.task_identity import Part, identities
+from znnpy.plan import ConvShape, Method
 from znnpy.plan.algorithms import winograd
+from znnpy.plan.algorithms.winograd_gradients import weight_seconds
 from znnpy.profile.command import flops_by_task
 from znnpy.profile.report import CONVOLUTION
 
@@ -113,6 +119,16 @@ def test_stages_have_the_values_of_slabs(staged, size, tiles):
             parts = {it.part for it in identities(model.task_graph)}
         assert (Part.INVERSE in parts) == (number > 0)
     assert np.array_equal(*found)
+
+
+def test_tasks_of_both_gradients_cost_what_both_do():
+    """By estimates, by which they are ordered."""
+    shape = ConvShape(16, 24, (3, 1, 1), ONE, ONE, (12, 9, 7), (10, 9, 7), 2)
+    layout, edge = lone(shape, Method("winograd"))
+    tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
+    seconds = sum(it.cost for it in tasks if it.what.part is Part.BOTH)
+    both = winograd.winograd_seconds(winograd.backward_shape(shape)) + weight_seconds(shape)
+    assert seconds == pytest.approx(both if joins(layout, edge) else 0)
 
 
 @pytest.mark.parametrize("size", SIZES)

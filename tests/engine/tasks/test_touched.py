@@ -10,6 +10,7 @@ from against_reference import random_case
 from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
+from znnpy_kernels.winograd.lines import LINES
 
 from znnpy import Model, Optimizer
 from znnpy.engine.step_tasks import declare_update
@@ -118,12 +119,30 @@ def padded(taps=(3, 3, 3), images=(17, 18)):
             {"winograd_source_points", "winograd_gradient_points", "winograd_gradient_sums"},
         ),
         ((1, 3, 3), {"winograd_gradient_1x3x3"}),
+        ((3, 1, 1), {"winograd_lines", "winograd_lines_back"} if LINES else set()),
     ],
 )
 def test_tasks_of_winograd_layers(taps, kernels, output):
     net, plan = padded(taps)
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
     assert kernels | {"direct_planar_source_2", "direct_few_one_tap_2"} <= found.keys()
+
+
+def test_tasks_of_lines_that_share_their_source():
+    """They read its values for filters alone, as its function's gradient comes later."""
+    line = size(3, 1, 1, padding="same")
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 17, {"function": "relu"}), ("b", "transfer", 18),
+         ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", line), ("conv", "a", "b", line),
+         ("conv", "b", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    passes = ("forward", "gradient", "weight")
+    plan = {
+        f"e{n}": dict.fromkeys(passes, "winograd" if n in (1, 2) else "direct") for n in range(4)
+    }
+    found = check(net, (5, 6, 7), lambda model: (*data(model), None), plan=plan, threads=1)
+    assert ("winograd_lines_back" in found) is LINES
 
 
 def test_tasks_of_shallow_layers():

@@ -16,6 +16,7 @@ from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
+from znnpy.network.parameters import trained_nodes
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape, PassName
 from znnpy.plan.algorithms.winograd import backward_shape
@@ -70,7 +71,9 @@ def operations(
             points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
-    if {"gradient", "weight"} <= set(passes) and joins(layout, edge):
+    # What learns first has no data gradient, which one task could make as well.
+    inner = edge.source in trained_nodes(layout.network)
+    if {"gradient", "weight"} <= set(passes) and inner and joins(layout, edge):
         _join(found, edge)
     return found
 

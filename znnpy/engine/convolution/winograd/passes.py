@@ -37,6 +37,7 @@ from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
+from znnpy.plan.algorithms.winograd_gradients import weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges, ranges
@@ -135,6 +136,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     """
     source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
+    of_weights = weight_seconds(ends.build.layout.conv_shape(ends.edge)) if weights else 0.0
     kernel, floats, own = _kernel(ends, weights=weights)
     words = {
         **ends.words,
@@ -169,7 +171,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
                 **(_weights(ends, leaves[leaf], task.batch) if weights else {}),
             },
             what=ends.task(part),
-            cost=seconds * _share(target, size, dilation, task),
+            cost=(seconds + of_weights / target.batch) * _share(target, size, dilation, task),
             reads=[
                 points.region(),
                 *source.regions(task.batch, *ends.seen(task.planes)),
