@@ -72,8 +72,11 @@ class SingleEngine:
     def set_parameters(self, values: dict[str, Floats]) -> None:
         """Set parameters by name, which are taken out of `values`, and recompute what is derived from filters."""
         self.drain()
+        own = self._build.parameters
+        if self._file and all(name in values for name in own if own[name].place is not None):
+            self._file.renew()
         for name in list(values):
-            parameter = self._build.parameters[name]
+            parameter = own[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
             # prediction takes.
             packed = self._flat(parameter.stored.address, parameter.floats)
@@ -313,6 +316,8 @@ class SingleEngine:
         # Tasks that an interrupt leaves running still write there: until the next pass has waited for them.
         self._filled = outputs
         self._other_graph()
+        if self._file:
+            self._file.check()
         self._graphs.run("forward")
         self._filled = ()
         if self._file:

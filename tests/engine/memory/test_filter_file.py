@@ -84,6 +84,32 @@ def test_a_full_disk(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         lean("direct")
 
 
+def test_what_is_written_in_part_is_not_predicted_with(
+    small: None, monkeypatch: pytest.MonkeyPatch
+):
+    x, other = np.zeros((1, 1, *SHAPE), np.float32), initial_parameters(NETWORK, 1)
+    write, calls = os.pwrite, list[int]()
+
+    def full(*given: Any) -> int:
+        calls.append(1)
+        if len(calls) > 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(*given)
+
+    with lean("direct") as model:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            with pytest.raises(RunError, match="No space left"):
+                model.set_parameters(other)
+        for _ in range(2):
+            with pytest.raises(RunError, match="written in part"):
+                model.forward(x)
+        with pytest.raises(RunError, match="written in part"):
+            _ = model.parameters
+        model.set_parameters(other)
+        assert np.isfinite(model.forward(x)).all()
+
+
 def test_nothing_is_left(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with lean("direct") as model:

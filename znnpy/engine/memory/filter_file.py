@@ -62,7 +62,7 @@ class FilterFile:
     def __init__(self, words: NDArray[Any]) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
         self._file: Any = self._made()
-        self._forked = False  # since there is this file
+        self._forked = self._torn = False  # since there is this file; since a write has failed
         self._words = words
         words[:] = self.number, 0
         _open.add(self)
@@ -78,21 +78,34 @@ class FilterFile:
             if self._forked:
                 self._part()
             _write(self.number, offset, values.view(np.uint8).data)
-        except OSError as error:
+        except (OSError, RunError) as error:
+            # Some filters are those of before, others are not.
+            self._torn = True
+            if isinstance(error, RunError):
+                raise
             raise RunError(self._told("written", error)) from error
+
+    def renew(self) -> None:
+        """Note that all that the file holds is about to be written."""
+        self._torn = False
 
     def read(self, offset: int, floats: int) -> Floats:
         """Return a copy of so many floats from a byte offset on; RunError where they are not there."""
+        self.check()
         try:
-            found = np.frombuffer(os.pread(self.number, 4 * floats, offset), np.float32)
+            found = os.pread(self.number, 4 * floats, offset)
         except OSError as error:
             raise RunError(self._told("read", error)) from error
-        if len(found) < floats:
+        if len(found) < 4 * floats:
             raise self._cut()
-        return found
+        return np.frombuffer(found, np.float32)
 
     def check(self) -> None:
-        """Raise RunError where a task could not read."""
+        """Raise RunError where a task could not read, and until all is written again once a write has failed."""
+        if self._torn:
+            raise RunError(
+                f"the temporary file of filters in {self._folder} was written in part; set all parameters again"
+            )
         if self._words[1]:
             self._words[1] = 0
             raise self._cut()
