@@ -16,6 +16,7 @@ from znnpy.plan.partition import (
     SHORTEST,
     TARGET_SECONDS,
     Cut,
+    ranges_within,
 )
 
 
@@ -37,6 +38,15 @@ def test_leaves_are_short_until_there_are_enough() -> None:
     assert len(ranges(1000, LEAVES / 2 * LEAF_SECONDS)) == LEAVES // 2
     assert len(ranges(1000, LEAVES * LEAF_SECONDS)) == LEAVES
     assert len(ranges(1000, 16 * LEAVES * LEAF_SECONDS)) == 4 * LEAVES
+
+
+def test_parts_of_parts_are_as_many_as_leaves_of_the_whole() -> None:
+    whole, seconds = 8 * 40, 16 * LEAVES * LEAF_SECONDS
+    cut, wanted = ranges_within(whole, seconds), 4 * LEAVES
+    assert len(cut(whole, seconds)) == len(ranges(whole, seconds)) == wanted
+    slabs = cut(8, seconds)
+    assert len(slabs) == 8
+    assert sum(len(cut(40, seconds / 8)) for _ in slabs) == wanted
 
 
 def test_parts_are_no_smaller_than_wanted() -> None:

@@ -13,7 +13,7 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.single_layer import declared, lone
 from znnpy.engine.tasks.task_identity import Part, identities
-from znnpy.plan import ConvShape, Method
+from znnpy.plan import ConvShape, Method, ranges
 from znnpy.plan.algorithms import winograd
 from znnpy.plan.algorithms.winograd_gradients import weight_seconds
 from znnpy.profile.command import flops_by_task
@@ -129,6 +129,17 @@ def test_tasks_of_both_gradients_cost_what_both_do():
     seconds = sum(it.cost for it in tasks if it.what.part is Part.BOTH)
     both = winograd.winograd_seconds(winograd.backward_shape(shape)) + weight_seconds(shape)
     assert seconds == pytest.approx(both if joins(layout, edge) else 0)
+
+
+def test_tasks_of_both_gradients_are_few():
+    """Each leaves filters' gradients behind, which take memory and are added up."""
+    shape = ConvShape(24, 24, (3, 1, 1), ONE, ONE, (34, 64, 64), (32, 64, 64), 1)
+    layout, edge = lone(shape, Method("winograd"))
+    tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
+    made = sum(it.what.part is Part.BOTH for it in tasks)
+    seconds = winograd.winograd_seconds(winograd.backward_shape(shape))
+    most = len(ranges(1 << 20, seconds)) if joins(layout, edge) else 0
+    assert 0.8 * most <= made <= 1.2 * most
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -40,7 +40,7 @@ from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_sec
 from znnpy.plan.algorithms.winograd_gradients import weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
-from znnpy.plan.partition import Cut, light_ranges, ranges
+from znnpy.plan.partition import Cut, light_ranges, ranges_within
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -146,9 +146,10 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     }
     # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
     of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
-    cut = ranges if weights else of_bias
+    tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
+    cut = ranges_within(tiles, seconds) if weights else of_bias
     grain = ends.build.layout.grain
-    few = grain.fewest if grain.many and cut not in (light_ranges, ranges) else 0
+    few = grain.fewest if grain.many and not weights and cut is not light_ranges else 0
     tasks = [
         task
         for batch in range(target.batch)
