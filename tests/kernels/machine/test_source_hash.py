@@ -148,8 +148,10 @@ def walked(start: Any) -> set[source_hash.Place]:
             found.add((_module(this), this.__qualname__.partition(".")[0]))
             waiting += [it for it in vars(this).values() if isinstance(it, FunctionType)]
         elif isinstance(this, FunctionType) and _here(this):
-            if "<locals>" not in this.__qualname__ and "<lambda>" not in this.__qualname__:
-                found.add((_module(this), this.__qualname__.partition(".")[0]))
+            # Kernels of a family have names that their factory gives them.
+            name = this.__code__.co_qualname
+            if "<locals>" not in name and "<lambda>" not in name:
+                found.add((_module(this), name.partition(".")[0]))
             waiting += _used(this)
         elif isinstance(this, dict | list | tuple):
             waiting += this.values() if isinstance(this, dict) else this
