@@ -46,10 +46,8 @@ RETRIES = (
     3  # times that dask repeats a block that failed, before the prediction ends with its error
 )
 LOOK = 5.0  # seconds between looks for workers, while no block ends
-# Dask replaces a worker that dies, but not always one that dies as it starts.
-ALONE = (
-    120.0  # seconds without any worker until that is said; one may load for long on a busy machine
-)
+# Dask replaces a worker that dies, but not always one that dies as it starts; one may load for long on a busy machine.
+ALONE = 120.0  # seconds without any worker until that is said
 
 
 @dataclass(frozen=True)
