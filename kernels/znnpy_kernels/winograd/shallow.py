@@ -23,6 +23,7 @@ Tasks of disjoint columns or vectors may run concurrently.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -42,6 +43,7 @@ from znnpy_kernels.simd.codegen import (
     load_vector,
     moved,
     multiply_add,
+    prefetch,
     store_vector,
     word,
 )
@@ -49,7 +51,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, splat, store
 from znnpy_kernels.winograd.filters import TILE
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS
-from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, HIGH, LINE_BYTES, LOW, _constant
+from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, HIGH, LINE_BYTES, _constant
 from znnpy_kernels.winograd.panel_filters import (
     PAIR,
     PANELS,
@@ -67,9 +69,19 @@ MOST_PLANES = 4
 TERMS = max(1, 256 // VECTOR_BYTES)
 ROW = (TERMS * PAIR | 1) * VECTOR_BYTES  # of a point and a tap along z
 FLAT, CUBE = (1, 3, 3), (3, 3, 3)
+# Points along an axis that are made together, of the same sums: those of a place and its opposite.
+UNITS = ((0,), (1, 2), (3, 4), (5,))
+HIGH_PAIR = UNITS[2]
+# At +-LOW the double of a polynomial, at +-HIGH itself, are sums of its taps, if the middle one is multiplied by this.
+ODD = HIGH
 # Of points: voxels are multiplied by them in place of filters, which are many more.
 _FIRST = [factors[0] for factors in FILTER_FACTORS]
-SCALES = (1.0, *_FIRST[1:-1], 1.0)
+SCALES = (
+    1.0,
+    *(_FIRST[place] / 2 for place in UNITS[1]),
+    *(_FIRST[place] for place in UNITS[2]),
+    1.0,
+)
 
 
 def shallow_floats(columns: int, blocks: int, tiles: int) -> int:
@@ -78,37 +90,33 @@ def shallow_floats(columns: int, blocks: int, tiles: int) -> int:
     return ((1 + blocks) * points + TAPS**3 * TILE + POINTS * TAPS * ROW) // 4
 
 
-def _bare_line(b: ir.IRBuilder, g: list[Value]) -> list[Value]:
-    """POINTS values from TAPS taps, each as if it had been divided by its scale: a polynomial's value at its place."""
-
-    def pair(at: float) -> list[Value]:
-        even = multiply_add(b, g[2], _constant(at**2), g[0])
-        return [multiply_add(b, g[1], _constant(sign * at), even) for sign in (1, -1)]
-
-    return [g[0], *pair(LOW), *pair(HIGH), g[2]]
-
-
 @intrinsic(prefer_literal=True)
-def _column(
-    typingctx: Any, number: Any, source: Any, tap: Any, target: Any
-) -> tuple[Signature, Any]:
-    """Column `number` of the points of a vector of filters, [y][tap along z], ROW bytes apart.
+def _unit(typingctx: Any, number: Any, source: Any, tap: Any, target: Any) -> tuple[Signature, Any]:
+    """The columns of a unit of a vector of filters, transformed along x: [column][tap along y, z], ROW bytes apart.
 
-    `tap`: bytes from tap to tap.
+    What lies between the others along y is multiplied by ODD: `_pair_multiplied` adds it as it is. `tap`: bytes from
+    tap to tap.
     """
-    x = number.literal_value
+    unit = number.literal_value
 
     def emit(b: ir.IRBuilder, source: Value, tap: Value, target: Value) -> None:
-        def taps(z: int, y: int) -> list[Value]:
-            start = [b.mul(tap, word(TAPS * (TAPS * z + y) + one)) for one in range(TAPS)]
-            return [load_vector(b, float_pointer(b, b.add(source, by))) for by in start]
+        def load(number: int) -> Value:
+            return load_vector(b, float_pointer(b, b.add(source, b.mul(tap, word(number)))))
 
         for z in range(TAPS):
-            # What other columns would need is left out when code is optimised.
-            row = [_bare_line(b, taps(z, y))[x] for y in range(TAPS)]
-            for y, value in enumerate(_bare_line(b, row)):
-                place = b.add(target, word((TAPS * y + z) * ROW))
-                store_vector(b, value, float_pointer(b, place))
+            for y in range(TAPS):
+                first = TAPS * (TAPS * z + y)
+                if len(UNITS[unit]) == 1:
+                    # The places 0 and infinity are taps as they lie.
+                    made = [load(first + (TAPS - 1 if unit else 0))]
+                else:
+                    line = [load(first + x) for x in range(TAPS)]
+                    line[1] = b.fmul(line[1], _constant(ODD))
+                    made = _opposites(b, line, high=UNITS[unit] == HIGH_PAIR)
+                for column, value in enumerate(made):
+                    place = b.add(target, word((TAPS * (TAPS * column + y) + z) * ROW))
+                    scaled = b.fmul(value, _constant(ODD)) if y == 1 else value
+                    store_vector(b, scaled, float_pointer(b, place))
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
         b, (_, source, tap, target) = builder, args
@@ -124,24 +132,80 @@ def _column(
     return types.void(number, *[types.int64] * 3), codegen
 
 
+def _opposites(b: ir.IRBuilder, line: list[Value], *, high: bool) -> list[Value]:
+    """Values at a pair of places of taps, the middle one times ODD, each as if it had been divided by its scale."""
+    first, odd, last = line
+    # Sums alone: there are units of the CPU for these beside those for multiply-adds.
+    even = b.fadd(b.fadd(first, last), last if high else first)
+    return [b.fadd(even, odd), b.fsub(even, odd)]
+
+
 @inlined
-def _column_of(x: int, source: int, tap: int, vectors: int, target: int) -> None:
-    """Column `x` of the points of vectors that lie side by side: [y][tap along z][vector]."""
+def _columns_of(unit: int, source: int, tap: int, vectors: int, target: int) -> None:
+    """The columns of a unit of vectors that lie side by side: [column][tap along y, z][vector]."""
     for number in range(vectors):
         here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
-        # Constants, as code is made for each column.
-        if x == 0:
-            _column(0, here, tap, there)
-        elif x == 1:
-            _column(1, here, tap, there)
-        elif x == 2:
-            _column(2, here, tap, there)
-        elif x == 3:
-            _column(3, here, tap, there)
-        elif x == 4:
-            _column(4, here, tap, there)
+        # Constants, as code is made for each unit.
+        if unit == 0:
+            _unit(0, here, tap, there)
+        elif unit == 1:
+            _unit(1, here, tap, there)
+        elif unit == 2:
+            _unit(2, here, tap, there)
         else:
-            _column(5, here, tap, there)
+            _unit(3, here, tap, there)
+
+
+def _sums_of(emit: Callable[[ir.IRBuilder, int, list[Value]], None]) -> Any:
+    """The codegen of an intrinsic whose last argument, a number of planes, is a constant of the code."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+        words = list(args[1:-1])
+        counts = range(1, MOST_PLANES + 1)
+        by_count(builder, args[-1], counts, lambda count: emit(builder, count, words))
+        return context.get_dummy_value()
+
+    return codegen
+
+
+def _grown(
+    b: ir.IRBuilder,
+    planes: int,
+    points: list[tuple[Value, Value]],
+    filters: list[Value],
+    terms: Value,
+    weights_of: Callable[[Value], list[list[Value]]],
+) -> None:
+    """Add the products of planes with filters to sums, input by input, and ask for a line with each.
+
+    `points`: of each sum of a plane where the planes that it takes lie, and the sum. `filters`: where they lie, floats
+    from input to input, and the first of the lines; `weights_of`: vectors of an input by tap along z and sum.
+    """
+    sources, targets = zip(*points, strict=True)
+    shared = sources[0] is sources[-1]
+    begins = sources[:1] if shared else sources
+    places = [moved(b, start, plane * LANES) for plane in range(planes) for start in targets]
+    first, step, asked = filters
+
+    def term(index: Value, carried: list[Value]) -> list[Value]:
+        scalars, (filters, *sums) = carried[: len(begins)], carried[len(begins) :]
+        # One at a time: many requests at once would keep all others waiting for the caches behind.
+        prefetch(b, b.add(asked, b.mul(index, word(LINE_BYTES))), write=False, level=2)
+        weights = weights_of(filters)
+        for seen in range(planes):
+            factors = [load_broadcast(b, moved(b, it, seen * LANES)) for it in scalars]
+            for tap in range(TAPS):
+                made = seen + 1 - tap
+                if 0 <= made < planes:
+                    for j, weight in enumerate(weights[tap], made * len(points)):
+                        factor = factors[0 if shared else j % len(points)]
+                        sums[j] = multiply_add(b, weight, factor, sums[j])
+        return [*(moved(b, it, 1) for it in scalars), moved(b, filters, step), *sums]
+
+    before = [load_vector(b, place) for place in places]
+    sums = counted_loop(b, terms, [*begins, float_pointer(b, first), *before], term)
+    for value, place in zip(sums[len(begins) + 1 :], places, strict=True):
+        store_vector(b, value, place)
 
 
 @intrinsic(prefer_literal=True)
@@ -153,48 +217,69 @@ def _multiplied(
     terms: Any,
     target: Any,
     target_block: Any,
+    asked: Any,
     planes: Any,
 ) -> tuple[Signature, Any]:
     """Add the products of one point of `planes` planes with `vectors` vectors of filters to sums, input by input.
 
     Planes [plane][input], filters [tap along z][input][vector], sums [plane][lane], `target_block` bytes from vector
-    to vector.
+    to vector. `asked`: the first of as many lines as inputs, which will be read later.
     """
     wide = vectors.literal_value
 
     def emit(b: ir.IRBuilder, planes: int, words: list[Value]) -> None:
-        source, filters, terms, target, block = words
-        starts = [float_pointer(b, b.add(target, b.mul(block, word(j)))) for j in range(wide)]
-        places = [moved(b, start, plane * LANES) for plane in range(planes) for start in starts]
+        source, filters, terms, target, block, asked = words
+        start = float_pointer(b, source)
+        targets = [float_pointer(b, b.add(target, b.mul(block, word(j)))) for j in range(wide)]
 
-        def term(_: Value, carried: list[Value]) -> list[Value]:
-            scalars, filters, *sums = carried
-            weights = [
+        def weights_of(filters: Value) -> list[list[Value]]:
+            return [
                 [load_vector(b, moved(b, filters, tap * ROW // 4 + j * LANES)) for j in range(wide)]
                 for tap in range(TAPS)
             ]
-            for seen in range(planes):
-                factor = load_broadcast(b, moved(b, scalars, seen * LANES))
-                for tap in range(TAPS):
-                    made = seen + 1 - tap
-                    if 0 <= made < planes:
-                        for j, weight in enumerate(weights[tap], made * wide):
-                            sums[j] = multiply_add(b, weight, factor, sums[j])
-            return [moved(b, scalars, 1), moved(b, filters, wide * LANES), *sums]
 
-        before = [load_vector(b, place) for place in places]
-        carried = [float_pointer(b, source), float_pointer(b, filters), *before]
-        _, _, *sums = counted_loop(b, terms, carried, term)
-        for value, place in zip(sums, places, strict=True):
-            store_vector(b, value, place)
+        points, own = [(start, target) for target in targets], [filters, word(wide * LANES), asked]
+        _grown(b, planes, points, own, terms, weights_of)
 
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        words = list(args[1:-1])
-        counts = range(1, MOST_PLANES + 1)
-        by_count(builder, args[-1], counts, lambda count: emit(builder, count, words))
-        return context.get_dummy_value()
+    return types.void(vectors, *[types.int64] * 7), _sums_of(emit)
 
-    return types.void(vectors, *[types.int64] * 6), codegen
+
+@intrinsic(prefer_literal=True)
+def _pair_multiplied(
+    typingctx: Any,
+    pair: Any,
+    source: Any,
+    point: Any,
+    filters: Any,
+    step: Any,
+    terms: Any,
+    target: Any,
+    asked: Any,
+    planes: Any,
+) -> tuple[Signature, Any]:
+    """The same for a vector of filters and a pair of points along y, `point` bytes from each other, made here.
+
+    Filters [tap along y, z][input], `step` bytes from input to input.
+    """
+    high = UNITS[pair.literal_value] == HIGH_PAIR
+
+    def emit(b: ir.IRBuilder, planes: int, words: list[Value]) -> None:
+        source, point, filters, step, terms, target, asked = words
+        points = [
+            (float_pointer(b, source), float_pointer(b, target)),
+            (float_pointer(b, b.add(source, point)), float_pointer(b, b.add(target, point))),
+        ]
+
+        def weights_of(filters: Value) -> list[list[Value]]:
+            def line(z: int) -> list[Value]:
+                rows = [(TAPS * y + z) * ROW // 4 for y in range(TAPS)]
+                return [load_vector(b, moved(b, filters, row)) for row in rows]
+
+            return [_opposites(b, line(z), high=high) for z in range(TAPS)]
+
+        _grown(b, planes, points, [filters, b.sdiv(step, word(4)), asked], terms, weights_of)
+
+    return types.void(pair, *[types.int64] * 8), _sums_of(emit)
 
 
 @inlined
@@ -244,27 +329,70 @@ def _added(
     point, columns = compiled_odd_bytes(planes * images), args[at.depth1] - args[at.depth0]
     column, block = loose + TAPS**3 * TILE, columns * POINTS * point
     source, count, tap = filters_of(cube, exchanged, args, pair, begin, 0, loose)
-    start, bytes_ = _next_piece(exchanged, args, pair, begin)
-    lines = cover(bytes_, columns * LINE_BYTES)
-    for x in range(columns):
-        # Filters come from memory, whose order the hardware does not foresee.
-        for line in range(x * lines, (x + 1) * lines):
-            ask_far(start + line * LINE_BYTES)
+    # Filters come from memory, whose order the hardware does not foresee: a part of them with each call.
+    asked, bytes_ = _next_piece(exchanged, args, pair, begin)
+    calls = columns * cover(count, TERMS) * images * (2 + 2 * width)
+    lines = cover(bytes_, calls * LINE_BYTES)
+    low, end = args[at.depth0], args[at.depth1]
+    x = low
+    while x < end:
+        # Columns of a unit are made together, of which a task may take one.
+        unit = (x + 1) // PAIR
+        behind = min(end, PAIR * unit + 1)
         for first in range(0, count, TERMS):
             terms = min(TERMS, count - first)
             here = source + first * width * VECTOR_BYTES
-            _column_of(args[at.depth0] + x, here, tap, terms * width, column)
-            for y in range(POINTS):
-                number = (x * POINTS + y) * point
+            _columns_of(unit, here, tap, terms * width, column)
+            for one in range(x, behind):
+                # Of a pair the second one.
+                weights = column + (one > 0 and one % PAIR == 0) * TAPS * TAPS * ROW
+                number = (one - low) * POINTS * point
                 seen, into = points + number + 4 * first, sums + number
-                weights = column + y * TAPS * ROW
-                for image in range(images):
-                    by = image * planes * VECTOR_BYTES
-                    # Constants, as code is made for each number of vectors.
-                    if width == PAIR:
-                        _multiplied(PAIR, seen + by, weights, terms, into + by, block, planes)
-                    else:
-                        _multiplied(1, seen + by, weights, terms, into + by, block, planes)
+                early = asked, lines
+                _column_multiplied(args, width, weights, terms, seen, into, point, block, early)
+                asked += images * (2 + 2 * width) * lines * LINE_BYTES
+        x = behind
+
+
+@inlined
+def _requested(early: Any, call: int, terms: int) -> Any:
+    """Return the first of the lines that a call asks for, with each term one; ask for those of them that are more."""
+    first = early[0] + call * early[1] * LINE_BYTES
+    for line in range(terms, early[1]):
+        ask_far(first + line * LINE_BYTES)
+    return first
+
+
+@inlined
+def _column_multiplied(
+    args: Any, width: int, weights: int, terms: int, points: int, sums: int, point: int,
+    block: int, early: Any,
+) -> None:  # fmt: skip
+    """Add the products of a column of points of some inputs to the sums of `width` vectors, `block` bytes apart.
+
+    `early`: where lines lie that are asked for meanwhile, and how many of them a call.
+    """
+    planes = args[PANELS.tiles]
+    step, call = width * VECTOR_BYTES, 0
+    for image in range(args[PANELS.images]):
+        seen, into = points + image * planes * VECTOR_BYTES, sums + image * planes * VECTOR_BYTES
+        for y in range(0, POINTS, POINTS - 1):
+            # Taps along y as they lie, the first and the last one.
+            own, by = weights + y // (TAPS - 1) * TAPS * ROW, y * point
+            asked = _requested(early, call, terms)
+            # Constants, as code is made for each number of vectors.
+            if width == PAIR:
+                _multiplied(PAIR, seen + by, own, terms, into + by, block, asked, planes)
+            else:
+                _multiplied(1, seen + by, own, terms, into + by, block, asked, planes)
+            call += 1
+        for vector in range(width):
+            own, there = weights + vector * VECTOR_BYTES, into + vector * block
+            asked, by = _requested(early, call, terms), point
+            _pair_multiplied(1, seen + by, point, own, step, terms, there + by, asked, planes)
+            asked, by = _requested(early, call + 1, terms), 3 * point
+            _pair_multiplied(2, seen + by, point, own, step, terms, there + by, asked, planes)
+            call += 2
 
 
 def _shallow(exchanged: bool) -> Kernel:
