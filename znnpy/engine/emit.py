@@ -36,7 +36,7 @@ from znnpy.engine.layers.loss import emit_loss
 from znnpy.engine.layers.maxout import winner_gradient
 from znnpy.engine.layers.nodes import converge_backward, converge_forward, split_concat
 from znnpy.engine.layers.optimizer import Optimizer
-from znnpy.engine.layers.parameter_updates import emit_updates
+from znnpy.engine.layers.parameter_updates import UpdateAtOnce, emit_updates
 from znnpy.engine.layers.product import factor_gradient
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.tensor_aliases import adds, is_early
@@ -227,7 +227,12 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         first += build.maps.contributions[edge.name].channels
         emitter = emitter_of(edge)
         # Weight gradient first: a spectral one may make the data gradient on its way, and the other
-        # order keeps more memory alive (docs/design/order.md, "Tried").
+        # order keeps more memory alive (docs/design/order.md, "Tried"). But for filters that are updated
+        # with it, which the data gradient reads.
+        late = not (edge.source in trained and convolution.updates_at_once(step, build, edge))
+        if not late:
+            emitter.backward(step, build, edge, gradient)
+            step.stage += 1
         if emitter.weight_gradient and edge.learn:
             emitter.weight_gradient(step, build, edge, gradient)
             # Constraints follow the products and precede sums over microbatches, all of them
@@ -236,7 +241,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             clear_gradient(step, build, edge)
             standardized_gradient(step, build, edge)
             step.stage += 1
-        if edge.source in trained:
+        if late and edge.source in trained:
             emitter.backward(step, build, edge, gradient)
             step.stage += 1
 
@@ -274,8 +279,10 @@ def emit_update(
 ) -> int:
     """Declare a whole update: gradients of all microbatches, all-reduce over ranks, optimiser, derived filters.
 
-    Return how many tasks the gradients have, which come first.
+    Return how many tasks the gradients have, which come first; 0 if some are updates, too.
     """
+    if exchange is None and clip_norm is None and len(build.layout.numbers) == 1:
+        step.at_once = UpdateAtOnce(optimizer, frozen)
     emit_gradients(step, build, losses, exchange)
     gradients = len(step.tasks)
     # With rank 0 handing out weights the others move nothing and wait for them.
@@ -288,7 +295,7 @@ def emit_update(
         # Before derived filters are declared: no other rank waits for these.
         exchange.hasten(step, build.layout.workers)
     emit_derived(step, build)
-    return gradients
+    return 0 if step.updated else gradients
 
 
 def emit_derived(step: Step, build: Build) -> None:

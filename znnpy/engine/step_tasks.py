@@ -63,7 +63,8 @@ def declare_planned(build: Build, settings: Settings) -> PlannedTasks:
     steps: Declarations = {"derive": [_declare_derived(build)]}
     if build.layout.training:
         update, gradients = _update(build, settings, 0, None)
-        steps |= {"update": [update], "gradients": [update[:gradients]]}
+        own = update[:gradients] if gradients else declare_gradients(build, settings)
+        steps |= {"update": [update], "gradients": [own]}
     return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
 
 
@@ -149,7 +150,7 @@ def declare_update(
 def _update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> tuple[list[Declared], int]:
-    """Declare the even or odd update; return how many of its tasks are those of `declare_gradients`, too."""
+    """Declare the even or odd update; return how many of its tasks are those of `declare_gradients`; 0: others are."""
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
     step = Step(counting=build.arena.counting)

@@ -27,6 +27,11 @@ def summed_elsewhere(build: Build, edges: tuple[Edge, ...], which: PassName) -> 
     return set()
 
 
+def updates_at_once(step: Step, build: Build, edge: Edge) -> bool:
+    """Return False: gradients are left to the update."""
+    return False
+
+
 class ConvEmitter(Protocol):
     """Tasks of conv edges by one algorithm; a package of this room is one."""
 
@@ -38,6 +43,9 @@ class ConvEmitter(Protocol):
 
     def weight_gradient(self, step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
         """Declare the gradient of an edge's filters, from its source's values and its target's gradient."""
+
+    def updates_at_once(self, step: Step, build: Build, edge: Edge) -> bool:
+        """Return whether the tasks of an edge's weight gradient also update its filters, in this step."""
 
     def derive(self, step: Step, build: Build, edge: Edge) -> None:
         """Declare what forward pass and data gradient need derived from filters, if they run by this algorithm."""

@@ -58,6 +58,13 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         emitter_of(build, edge, "weight").weight_gradient(step, own, part, _seen(gradient, band))
 
 
+def updates_at_once(step: Step, build: Build, edge: Edge) -> bool:
+    """Return whether the weight gradient of an edge also updates its filters, so that it is declared last."""
+    if edge.kind != "conv" or not edge.learn:
+        return False
+    return emitter_of(build, edge, "weight").updates_at_once(step, build, edge)
+
+
 def derive(step: Step, build: Build, edge: Edge) -> None:
     """Declare what the passes need derived from filters, computed anew after each update."""
     layer = build.layout.plan.layers[edge.name]

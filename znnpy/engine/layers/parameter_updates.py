@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from znnpy_kernels.layers.gradient_norms import clip_scale, sum_of_squares
 from znnpy_kernels.layers.moving_averages import moving_average
@@ -12,7 +13,7 @@ from znnpy.engine.layers.normalization import move_running
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter
-from znnpy.engine.memory.regions import SMALL, Buffer, Name, Use
+from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
 from znnpy.engine.memory.staging import SHARE_AT
 from znnpy.engine.tasks.buffer_sharing import join
 from znnpy.engine.tasks.step import Step
@@ -24,6 +25,7 @@ from znnpy.plan.cost import MEMORY_RATE
 NORM_PARTIALS = Use("partial norms", SMALL)
 SCALE = Use("clip scale", SMALL)
 LAYER_NORMS = Use("norms of a layer", SMALL)
+NOTHING: Mapping[str, float] = {}
 
 
 def emit_updates(
@@ -33,11 +35,12 @@ def emit_updates(
     clip_norm: float | None,
     frozen: frozenset[str] = frozenset(),
 ) -> None:
-    """Declare the update of every parameter that is not frozen, and of running statistics.
+    """Declare the update of every parameter that is not frozen or updated yet, and of running statistics.
 
     With `clip_norm` all wait for the norm over their gradients.
     """
-    moving = [parameter for parameter in build.moving if parameter.name not in frozen]
+    done = frozen | step.updated
+    moving = [parameter for parameter in build.moving if parameter.name not in done]
     # Clipping is the one thing that makes every update wait for the whole backward pass.
     scale = None if clip_norm is None else _emit_clip(step, build, moving, clip_norm)
     for parameter in moving:
@@ -48,6 +51,28 @@ def emit_updates(
     for node in build.layout.network.nodes:
         if node.norm is not None and node.norm.running:
             move_running(step, build, node, node.norm)
+
+
+@dataclass(frozen=True)
+class UpdateAtOnce:
+    """Updates behind tasks that make gradients, which caches then hold; the same bits as by `emit_updates`."""
+
+    optimizer: Optimizer
+    frozen: frozenset[str]
+
+    def takes(self, parameter: Parameter) -> bool:
+        """Return whether a part of a parameter can be updated by its own gradient alone, and passes read what it is."""
+        alone = self.optimizer.norms is None and not parameter.standardized
+        return alone and parameter.learned and parameter.name not in self.frozen
+
+    def update(
+        self, step: Step, build: Build, parameter: Parameter, pieces: range, gradient: Buffer
+    ) -> None:
+        """Declare the update of some pieces by a gradient in a buffer of its own."""
+        low, high = pieces.start, pieces.stop
+        part = _Range(build, parameter, self.optimizer, None, low, high, gradient)
+        _emit_part(step, build, part, self.optimizer.kernel, follows=True)
+        step.updated.add(parameter.name)
 
 
 def _emit_update(
@@ -74,20 +99,35 @@ def _emit_update(
         of_layer = {"partials": partials.address, "count": counted}
         regions = [partials.region(0, len(cuts))]
     for part in parts:
-        step.add(
-            optimizer.kernel,
-            part.words(optimizer.kernel) | of_layer,
-            what=Identity(parameter.name, Pass.UPDATE, Part.UPDATE),
-            cost=part.length * 20 / MEMORY_RATE,
-            reads=[*part.reads, *regions],
-            writes=[part.stored],
-        )
-        if part.average is not None:
-            _emit_average(step, build, part)
+        _emit_part(step, build, part, optimizer.kernel, of_layer, regions)
+
+
+def _emit_part(
+    step: Step,
+    build: Build,
+    part: _Range,
+    kernel: Kernel,
+    of_layer: Mapping[str, float] = NOTHING,
+    regions: Sequence[Region] = (),
+    *,
+    follows: bool = False,
+) -> None:
+    """Declare an update and what goes on with it; `of_layer`: words of the kernel by what lies in other `regions`."""
+    step.add(
+        kernel,
+        {**part.words(kernel), **of_layer},
+        what=Identity(part.parameter.name, Pass.UPDATE, Part.UPDATE),
+        cost=part.length * 20 / MEMORY_RATE,
+        reads=[*part.reads, *regions],
+        writes=[part.stored],
+        follows=follows,
+    )
+    if part.average is not None:
+        _emit_average(step, build, part, follows=follows)
 
 
 class _Range:
-    """Pieces low..high of a parameter, as the kernels of an update take them."""
+    """Pieces low..high of a parameter, as the kernels of an update take them; `made`: where their gradient is."""
 
     def __init__(
         self,
@@ -97,6 +137,7 @@ class _Range:
         scale: Buffer | None,
         low: int,
         high: int,
+        made: Buffer | None = None,
     ) -> None:
         begin, last = parameter.pieces[low].start, parameter.pieces[high - 1]
         self.parameter, self.length = parameter, last.start + last.floats - begin
@@ -109,7 +150,7 @@ class _Range:
         self.values = parameter.stored.address + 4 * begin
         self._given = {
             "parameters": self.values,
-            "gradient": parameter.gradient + 4 * begin,
+            "gradient": made.address if made else parameter.gradient + 4 * begin,
             **states,
             "hyper": self.hyper,
             "scale": scale.address if scale else 0,
@@ -117,7 +158,7 @@ class _Range:
         }
         self.stored = parameter.stored_region(low, high)
         self.reads = [
-            parameter.gradient_region(low, high),
+            made.region() if made else parameter.gradient_region(low, high),
             self.stored,
             build.staged.given.region(),
             *([scale.region()] if scale else []),
@@ -128,7 +169,7 @@ class _Range:
         return {**dict.fromkeys(kernel.fields, 0), **self._given}
 
 
-def _emit_average(step: Step, build: Build, part: _Range) -> None:
+def _emit_average(step: Step, build: Build, part: _Range, *, follows: bool = False) -> None:
     assert part.average is not None
     step.add(
         moving_average,
@@ -143,6 +184,7 @@ def _emit_average(step: Step, build: Build, part: _Range) -> None:
         # Nobody else touches an average, and the next update waits until this has read the values.
         reads=[part.stored, build.staged.given.region()],
         writes=[],
+        follows=follows,
     )
 
 

@@ -59,6 +59,8 @@ class Declared:
     """Buffers whose content is dropped here: this task and later ones fill them again."""
     divides: bool = False
     """Whether tasks like it that wait for the same regions share what they read of these: each touches a part."""
+    follows: bool = False
+    """Whether it is done by the worker that has done the task declared before it, at once: both are one task."""
     more: tuple[tuple[Kernel, Sequence[int]], ...] = ()
     """Calls that follow the first one within the task: kernels with their arguments."""
 

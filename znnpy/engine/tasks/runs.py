@@ -2,7 +2,8 @@
 
 Emitters cut work into leaves by sizes alone, since where a sum is cut decides its last bits. A task is any number of
 leaves that were declared one after the other: they run in that order, so bits are those of the leaves, whatever the
-number of workers. Few workers then have few tasks to declare edges for, to hand out and to steal.
+number of workers. Few workers then have few tasks to declare edges for, to hand out and to steal. What `follows` a leaf
+is in its run, however long that is.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Run:
 
     def takes(self, task: Declared, most: float) -> bool:
         """Return whether the run has room for a leaf, within `most` seconds, and may hold it."""
-        if not self._leaves:
+        if not self._leaves or task.follows:
             return True
         first = self._leaves[0]
         alike = first.what == task.what and first.stage == task.stage

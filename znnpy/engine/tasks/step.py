@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.rows import add_flat, add_rows
 
-from znnpy.engine.memory.parameters import Piece
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.parameters import Parameter, Piece
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.declaration import Declared
@@ -19,6 +20,22 @@ from znnpy.engine.tasks.task_identity import Identity
 from znnpy.plan import Grain, ranges
 from znnpy.plan.cost import MEMORY_RATE
 from znnpy.plan.partition import evenly
+
+
+class AtOnce(Protocol):
+    """Protocol of what declares updates of parts of a parameter behind the tasks that make their gradient."""
+
+    def takes(self, parameter: Parameter) -> bool:
+        """Return whether nothing but its update reads the parameter's gradient, part by part."""
+
+    def update(
+        self, step: Step, build: Build, parameter: Parameter, pieces: range, gradient: Buffer
+    ) -> None:
+        """Declare the update of some pieces, whose gradient is in a buffer of its own, as a follower of the last task.
+
+        The buffer may be written again behind it. Whatever reads the pieces' old values is declared before.
+        """
+
 
 _Number = TypeVar("_Number", float, NDArray[np.float64])
 
@@ -36,6 +53,10 @@ class Step:
     added: dict[str, int] = field(default_factory=dict)
     """By edge: how many additions over microbatches its weight gradient makes itself."""
     counting: bool = False
+    at_once: AtOnce | None = None
+    """Of updates whose gradients nobody else waits for; None: gradients are kept."""
+    updated: set[str] = field(default_factory=set)
+    """Parameters that `at_once` has updated."""
     _made: set[Buffer] = field(default_factory=set)
     _cuts: dict[Tensor, Sequence[Planes]] = field(default_factory=dict)
 
@@ -81,10 +102,11 @@ class Step:
         group: int = -1,
         phase: int = -1,
         divides: bool = False,
+        follows: bool = False,
     ) -> None:
         """Declare one task: its kernel, argument words by name, estimated seconds, and the regions that it touches.
 
-        `phase`: of the message that it also waits for; -1: none. `divides`: as in `Declared`.
+        `phase`: of the message that it also waits for; -1: none. `divides`, `follows`: as in `Declared`.
         """
         self.tasks.append(
             Declared(
@@ -98,6 +120,7 @@ class Step:
                 self.stage,
                 phase,
                 divides=divides,
+                follows=follows,
             )
         )
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.algorithm import (
+    finish_backward,
+    finish_forward,
+    summed_elsewhere,
+    updates_at_once,
+)
 from znnpy.engine.convolution.depthwise.passes import (
     data_gradient,
     derive,
@@ -26,6 +31,7 @@ __all__ = [
     "forward",
     "operations",
     "summed_elsewhere",
+    "updates_at_once",
     "weight_gradient",
 ]
 

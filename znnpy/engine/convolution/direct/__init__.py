@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.algorithm import (
+    finish_backward,
+    finish_forward,
+    summed_elsewhere,
+    updates_at_once,
+)
 from znnpy.engine.convolution.direct.passes import data_gradient, forward, weight_gradient
 from znnpy.engine.convolution.direct.transposed_filters import derive
 from znnpy.engine.convolution.flops import Operations, of_convolution
@@ -21,6 +26,7 @@ __all__ = [
     "forward",
     "operations",
     "summed_elsewhere",
+    "updates_at_once",
     "weight_gradient",
 ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from znnpy.engine.convolution.algorithm import updates_at_once
 from znnpy.engine.convolution.fft.filters import spectra_stay_cached
 from znnpy.engine.convolution.fft.passes import (
     data_gradient,
@@ -36,6 +37,7 @@ __all__ = [
     "forward",
     "operations",
     "summed_elsewhere",
+    "updates_at_once",
     "weight_gradient",
 ]
 

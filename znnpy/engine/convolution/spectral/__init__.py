@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
+from znnpy.engine.convolution.algorithm import (
+    finish_backward,
+    finish_forward,
+    summed_elsewhere,
+    updates_at_once,
+)
 from znnpy.engine.convolution.flops import Operations, of_transform
 from znnpy.engine.convolution.spectral.filters import derive
 from znnpy.engine.convolution.spectral.passes import data_gradient, forward, weight_gradient
@@ -28,6 +33,7 @@ __all__ = [
     "forward",
     "operations",
     "summed_elsewhere",
+    "updates_at_once",
     "weight_gradient",
 ]
 

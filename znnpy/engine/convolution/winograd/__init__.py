@@ -13,7 +13,7 @@ from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_th
 from znnpy.engine.convolution.winograd.lines import joins
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
-from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
+from znnpy.engine.convolution.winograd.weight_gradients import updates_at_once, weight_gradient
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
 from znnpy.network.parameters import trained_nodes
@@ -38,6 +38,7 @@ __all__ = [
     "forward",
     "operations",
     "summed_elsewhere",
+    "updates_at_once",
     "weight_gradient",
 ]
 

@@ -35,7 +35,7 @@ from znnpy.engine.convolution.winograd.gradient_panels import (
     shared_panels,
 )
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import Buffer, Name, Use
+from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -43,10 +43,12 @@ from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd_gradients import joint_panels, joint_ranges, joint_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow, shallow_sums
-from znnpy.plan.algorithms.winograd_tiles import new_voxels
+from znnpy.plan.algorithms.winograd_tiles import new_voxels, tiles_by_axis
 from znnpy.plan.partition import evenly
 
 POINTS = Use("points of tiles for weight gradients")
+UPDATED = Use("gradients of filters that are updated at once")
+UPDATED_BYTES = 1 << 17  # of these in a task, of shallow images, whose sums need little else
 SUMS_TASKS = 8  # of shallow images, at least: each has a gradient of megabytes
 
 
@@ -61,10 +63,25 @@ class _Tiles(NamedTuple):
     """How many of them begin inside."""
 
 
-def emit_joint(step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape) -> None:
-    """Declare the points of tiles of source and gradient, and their products, summed by a fixed tree over ranges."""
+def single_range(shape: ConvShape) -> bool:
+    """Return whether all tiles are summed at once, so that a task makes the whole gradient of its filters."""
+    own = flat_of(shape) if is_shallow(shape) else shape
+    z, y, _ = tiles_by_axis(own)
+    return prod(joint_ranges(own, z * y)) == 1
+
+
+def emit_joint(
+    step: Step, build: Build, edge: Edge, gradient: Tensor, shape: ConvShape, *, updated: bool
+) -> None:
+    """Declare the points of tiles of source and gradient, and their products, summed by a fixed tree over ranges.
+
+    `updated`: of a single range, whose tasks update the filters and keep no gradient.
+    """
     parameter, made = build.parameters[edge.name], _Shallow if is_shallow(shape) else _Stages
     stages = made(step, build, edge, gradient, shape)
+    if updated:
+        stages.emit(0, None)
+        return
     leaves = build.partial_gradients(edge.name, len(stages.ranges))
     for number, leaf in enumerate(leaves):
         stages.emit(number, leaf)
@@ -97,8 +114,8 @@ class _Stages:
             pieces, blocks, *shared_panels(cached, blocks, len(pieces) // blocks, wanted)
         )
 
-    def emit(self, number: int, leaf: Buffer) -> None:
-        """Declare the tasks of a range, whose sums go to a leaf."""
+    def emit(self, number: int, leaf: Buffer | None) -> None:
+        """Declare the tasks of a range, whose sums go to a leaf; None: to the update of the filters."""
         own, blocks = self.ranges[number], self.source.blocks + self.gradient.blocks
         ring = Name(POINTS, self.edge.name)
         floats = blocks * block_floats(self.size, self.most)
@@ -107,7 +124,33 @@ class _Stages:
         of_source, of_gradient, sums = (it * tiles / self.tiles for it in self.seconds)
         self._emit_points(own, points, SOURCE_POINTS[self.size], of_source, of_source=True)
         self._emit_points(own, points, GRADIENT_POINTS[self.size], of_gradient, of_source=False)
-        self._emit_sums(tiles, points, leaf, sums)
+        if leaf is None:
+            self._emit_updates(tiles, points, sums)
+            return
+        for panel in self.panels:
+            first, pieces = self.parameter.pieces[panel.pieces.start].start, panel.pieces
+            written = leaf.region(pieces.start, pieces.stop)
+            self._emit_sums(tiles, points, panel, leaf.address + 4 * first, written, sums)
+
+    def _emit_updates(self, tiles: int, points: Buffer, seconds: float) -> None:
+        """Declare tasks of some panels each: sums in a buffer that stays in a cache, then updates."""
+        mover, parameter, panels = self.step.at_once, self.parameter, self._updated_panels()
+        assert mover, parameter.name
+        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(seconds, 1))
+        sizes = [sum(parameter.pieces[piece].floats for piece in it.pieces) for it in panels]
+        for number, (low, high) in enumerate(evenly(len(panels), wanted)):
+            name = Name(UPDATED, self.edge.name, (number,))
+            made = self.build.shared(name, max(sizes[low:high]))
+            for panel in panels[low:high]:
+                self._emit_sums(
+                    tiles, points, panel, made.address, made.region(), seconds,
+                    follows=panel is not panels[low],
+                )  # fmt: skip
+                mover.update(self.step, self.build, parameter, panel.pieces, made)
+
+    def _updated_panels(self) -> list[Panel]:
+        """Return panels whose gradients stay in an L2 cache until the filters are updated."""
+        return self.panels
 
     def _emit_points(
         self,
@@ -173,33 +216,43 @@ class _Stages:
         """Return the kernel of sums of so many channels, floats of its scratch, and its own argument words."""
         return WINOGRAD_GRADIENT_SUMS[self.size], sums_floats(self.size, inputs, outputs), {}
 
-    def _emit_sums(self, tiles: int, points: Buffer, leaf: Buffer, seconds: float) -> None:
+    def _emit_sums(
+        self,
+        tiles: int,
+        points: Buffer,
+        panel: Panel,
+        target: int,
+        written: Region,
+        seconds: float,
+        *,
+        follows: bool = False,
+    ) -> None:
         step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
-        for panel in self.panels:
-            pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
-            # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
-            inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
-            kernel, floats, words = self._kernel(inputs, self.gradient.lanes * len(panel.targets))
-            self.step.add(
-                kernel,
-                {
-                    **words,
-                    **self.build.worker_scratch(floats),
-                    "source": points.address + panel.sources.start * step,
-                    "gradient": points.address + (behind + panel.targets.start) * step,
-                    "tiles": tiles,
-                    "inputs": inputs,
-                    "blocks": len(panel.targets),
-                    "target": leaf.address + 4 * pieces[0].start,
-                },
-                what=Identity(self.edge.name, Pass.WEIGHT, Part.WINOGRAD),
-                cost=seconds * sum(piece.floats for piece in pieces) / self.parameter.floats,
-                reads=[
-                    points.region(panel.sources.start, panel.sources.stop),
-                    points.region(behind + panel.targets.start, behind + panel.targets.stop),
-                ],
-                writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
-            )
+        pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
+        # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
+        inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
+        kernel, floats, words = self._kernel(inputs, self.gradient.lanes * len(panel.targets))
+        self.step.add(
+            kernel,
+            {
+                **words,
+                **self.build.worker_scratch(floats),
+                "source": points.address + panel.sources.start * step,
+                "gradient": points.address + (behind + panel.targets.start) * step,
+                "tiles": tiles,
+                "inputs": inputs,
+                "blocks": len(panel.targets),
+                "target": target,
+            },
+            what=Identity(self.edge.name, Pass.WEIGHT, Part.WINOGRAD),
+            cost=seconds * sum(piece.floats for piece in pieces) / self.parameter.floats,
+            reads=[
+                points.region(panel.sources.start, panel.sources.stop),
+                points.region(behind + panel.targets.start, behind + panel.targets.stop),
+            ],
+            writes=[written],
+            follows=follows,
+        )
 
 
 class _Shallow(_Stages):
@@ -218,6 +271,11 @@ class _Shallow(_Stages):
         pairs = len(pieces) // blocks
         wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, len(self.ranges)))
         return panels_of(pieces, blocks, *shared_panels((1, pairs), blocks, pairs, wanted))
+
+    def _updated_panels(self) -> list[Panel]:
+        pieces, blocks = self.parameter.pieces, self.source.blocks
+        parts = -(-blocks * 4 * pieces[0].floats // UPDATED_BYTES)
+        return panels_of(pieces, blocks, min(blocks, parts), 1)
 
     def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
         return winograd_shallow_sums, SUMS_FLOATS, {"planes": self.gradient.shape[0]}

@@ -8,7 +8,7 @@ from znnpy_kernels.winograd.planar_gradient import (
 )
 from znnpy_kernels.winograd.weight_gradient import WINOGRAD_GRADIENT, gradient_floats
 
-from znnpy.engine.convolution.padding_taps import clear_unmet
+from znnpy.engine.convolution.padding_taps import clear_unmet, unmet_runs
 from znnpy.engine.convolution.winograd.arguments import (
     dilation_of,
     place_words,
@@ -19,7 +19,7 @@ from znnpy.engine.convolution.winograd.arguments import (
     unframed,
 )
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
-from znnpy.engine.convolution.winograd.gradient_stages import emit_joint
+from znnpy.engine.convolution.winograd.gradient_stages import emit_joint, single_range
 from znnpy.engine.convolution.winograd.lines import makes_both
 from znnpy.engine.convolution.winograd.passes import both_gradients, shape_of
 from znnpy.engine.memory.allocation import Build
@@ -27,13 +27,31 @@ from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.network.types import Edge
+from znnpy.network.types import ONCE, Edge
 from znnpy.plan.algorithms.winograd_gradients import (
     is_joint,
     range_count,
     weight_seconds,
 )
 from znnpy.plan.partition import evenly
+
+LEAST_UPDATED = 1 << 22
+"""Of filters, at least, that are updated while caches hold their gradient: others stay in caches as they are."""
+
+
+def updates_at_once(step: Step, build: Build, edge: Edge) -> bool:
+    """Return whether the tasks of the weight gradient update the filters as well: large ones, of a single range."""
+    parameter, layer = build.parameters[edge.name], build.layout.plan.layers[edge.name]
+    if step.at_once is None or not step.at_once.takes(parameter):
+        return False
+    # Whatever else is done to filters or their gradients is done in between.
+    plain = parameter.groups == 1 and edge.repeat == ONCE and not unmet_runs(build.layout, edge)
+    # The data gradient, which reads the filters before, is declared whole by these.
+    back = edge.name not in build.maps.backward or layer.gradient in ("winograd", "direct")
+    large = 4 * parameter.floats >= LEAST_UPDATED and build.seen(edge).lanes > 1
+    shape = build.layout.conv_shape(edge)
+    joint = large and is_joint(shape) and not makes_both(build, edge)
+    return plain and back and joint and single_range(shape)
 
 
 def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
@@ -44,7 +62,8 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         return
     shape = shape_of(build, edge, source, gradient)
     if source.lanes > 1 and is_joint(shape):
-        emit_joint(step, build, edge, gradient, shape)
+        updated = updates_at_once(step, build, edge)
+        emit_joint(step, build, edge, gradient, shape, updated=updated)
         return
     size, dilation = edge.size, dilation_of(build, edge)
     planes = tile_planes(gradient, size, dilation)
