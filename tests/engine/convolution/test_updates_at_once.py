@@ -1,0 +1,78 @@
+"""Filters that are updated in the tasks that make their gradients: the same bits, and only where nobody else waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from chains import winograd_chain, winograd_plan
+
+from znnpy import Execution, Model, Optimizer, Training
+from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
+from znnpy.engine.tasks.task_identity import Pass, identities
+
+AROUND = ((1, 1),) * 3
+OUTPUT = (4, 4, 4)
+NET = winograd_chain((48, 48, 56), padding=AROUND)
+# Layers of 16 channels are cubes of one range; those of 48 are shallow.
+SMALL = winograd_chain((16, 16, 24), padding=AROUND)
+UPDATES = 3
+
+
+def updated(net, least, monkeypatch, *, threads=1, optimizer=None, batch=1, training=True):
+    """Parameters, averages and gradients as bytes after some updates, and tasks of updates by parameter."""
+    monkeypatch.setattr(weight_gradients, "LEAST_UPDATED", least)
+    # Tasks of several panels each, whose gradients take turns in a buffer.
+    monkeypatch.setattr(gradient_stages, "UPDATED_BYTES", 1)
+    monkeypatch.setattr(gradient_stages, "SUMS_TASKS", 2)
+    rng = np.random.default_rng(0)
+    with Model(net, OUTPUT, batch=batch, threads=threads, plan=winograd_plan(net), loss="square", seed=1,
+               optimizer=optimizer or Optimizer("sgd", momentum=0.9, weight_decay=0.01), training=training,
+               execution=Execution(steal_seed=threads)) as model:  # fmt: skip
+        for _ in range(UPDATES):
+            x = rng.standard_normal((batch, 1, *model.input_shape)).astype(np.float32)
+            target = rng.standard_normal((batch, net.nodes[-1].channels, *OUTPUT)).astype(
+                np.float32
+            )
+            model.step(x, target, learning_rate=0.01)
+        found = dict(model.parameters) | {
+            f"gradient of {name}": it for name, it in model.loss_and_gradients(x, target)[1].items()
+        }
+        if optimizer and optimizer.ema:
+            found |= {f"average of {name}": it for name, it in model.averaged_parameters.items()}
+        tasks = identities(model.task_graph)
+    left = Counter(what.owner for what in tasks if what.serves is Pass.UPDATE)
+    return {name: np.array(array).tobytes() for name, array in found.items()}, left
+
+
+@pytest.mark.parametrize("net", [NET, SMALL], ids=["shallow", "cubes"])
+def test_updates_have_the_bits_of_those_after_all_gradients(net, monkeypatch):
+    expected, kept = updated(net, 1 << 40, monkeypatch)
+    assert {"c1", "c2"} <= set(kept)
+    for threads in (1, 2):
+        found, left = updated(net, 0, monkeypatch, threads=threads)
+        assert not {"c1", "c2"} & set(left)
+        assert found == expected
+
+
+def test_moving_averages_go_with_them(monkeypatch):
+    optimizer = Optimizer("adamw", ema=0.9)
+    expected, _ = updated(SMALL, 1 << 40, monkeypatch, optimizer=optimizer)
+    found, left = updated(SMALL, 0, monkeypatch, optimizer=optimizer)
+    assert not {"c1", "c2"} & set(left)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"optimizer": Optimizer("lamb")},
+        {"training": Training(clip_norm=1.0)},
+        {"batch": 2, "training": Training(microbatch=1)},
+    ],
+    ids=["norms of layers", "clipping", "microbatches"],
+)
+def test_gradients_that_others_wait_for_are_kept(kept, monkeypatch):
+    _, left = updated(SMALL, 0, monkeypatch, **kept)
+    assert {"c1", "c2"} <= set(left)
