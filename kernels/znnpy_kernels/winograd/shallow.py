@@ -8,8 +8,9 @@ Of filters of 3 x 3 x 3 that are as large as all images and more, y and x are tr
 they lie, where they do not meet padding (docs/design/winograd.md, *Shallow images*). So a filter has 108 points in
 place of 216, which 10 planes of 4 use in place of 12, and the other two stages are those of filters of 1 x 3 x 3.
 
-A pair of vectors of outputs and a block of inputs at a time: of `TERMS` inputs a column of points is made of the taps
-as they lie, in the L1 cache, and multiplied with all planes, whose sums are in registers meanwhile.
+A pair of vectors of outputs and a block of inputs at a time: of `TERMS` inputs the taps become columns of points along
+x, in the L1 cache, one or two at once; along y points are made in registers, of a place and its opposite together,
+where they are multiplied with all planes, whose sums are in registers meanwhile.
 
 Argument words are those of `panels`, but for two; rows are 1.
 
