@@ -64,6 +64,16 @@ def test_few_or_long_leaves_stay_as_they_are():
         assert in_runs(tasks, 2) == tasks
 
 
+def test_what_follows_is_in_the_task_of_the_leaf_before():
+    long = leaves(6, 1.9e-3)
+    other = declared("other", reads=[A.region(0, 1)], writes=[B.region(0, 1)])
+    tasks = [*long[:3], replace(other, cost=1.0, follows=True), *long[3:]]
+    made = in_runs(tasks, 2)
+    assert [calls(task) for task in made] == [1, 1, 2, 1, 1, 1]
+    assert made[2].what == long[2].what
+    assert B.region(0, 1) in made[2].writes
+
+
 def test_a_run_touches_what_its_leaves_touch():
     (run,) = joined(leaves(8, 1e-6))
     assert run.reads == (GIVEN.region(0, 9),)
