@@ -41,7 +41,12 @@ from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
-from znnpy.plan.algorithms.winograd_gradients import joint_panels, joint_ranges, joint_seconds
+from znnpy.plan.algorithms.winograd_gradients import (
+    joint_leaves,
+    joint_panels,
+    joint_ranges,
+    joint_seconds,
+)
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow, shallow_sums
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import evenly
@@ -65,9 +70,9 @@ def emit_joint(step: Step, build: Build, edge: Edge, gradient: Tensor, shape: Co
     """Declare the points of tiles of source and gradient, and their products, summed by a fixed tree over ranges."""
     parameter, made = build.parameters[edge.name], _Shallow if is_shallow(shape) else _Stages
     stages = made(step, build, edge, gradient, shape)
-    leaves = build.partial_gradients(edge.name, len(stages.ranges))
-    for number, leaf in enumerate(leaves):
-        stages.emit(number, leaf)
+    leaves = build.partial_gradients(edge.name, stages.leaves)
+    for number in range(len(stages.ranges)):
+        stages.emit(number, leaves[number % stages.leaves], adds=number >= stages.leaves)
     what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
     combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
     clear_unmet(step, build, edge)
@@ -83,6 +88,8 @@ class _Stages:
         self.source, self.parameter = build.seen(edge), build.parameters[edge.name]
         self.size, self.dilation = edge.size, dilation_of(build, edge)
         self.ranges = list(_ranges(gradient, self.size, self.dilation, shape))
+        # In turn, so that workers who make neighbouring ranges wait for no leaf.
+        self.leaves = joint_leaves(shape, len(self.ranges))
         self.seconds = joint_seconds(shape)
         self.tiles = sum(tiles.inside for own in self.ranges for tiles in own)
         self.most = max(sum(tiles.inside for tiles in own) for own in self.ranges)
@@ -91,14 +98,14 @@ class _Stages:
     def _panels(self) -> list[Panel]:
         """Panels that caches hold, or smaller ones, so that each worker has one: cuts that split no sum."""
         pieces, blocks = self.parameter.pieces, self.source.blocks
-        wanted = self.build.layout.grain.shares(self.seconds[2], len(self.ranges))
+        wanted = self.build.layout.grain.shares(self.seconds[2], self.leaves)
         cached = joint_panels(self.size, blocks, LANES)
         return panels_of(
             pieces, blocks, *shared_panels(cached, blocks, len(pieces) // blocks, wanted)
         )
 
-    def emit(self, number: int, leaf: Buffer) -> None:
-        """Declare the tasks of a range, whose sums go to a leaf."""
+    def emit(self, number: int, leaf: Buffer, *, adds: bool) -> None:
+        """Declare the tasks of a range, whose sums go to a leaf, or are added to it."""
         own, blocks = self.ranges[number], self.source.blocks + self.gradient.blocks
         ring = Name(POINTS, self.edge.name)
         floats = blocks * block_floats(self.size, self.most)
@@ -107,7 +114,7 @@ class _Stages:
         of_source, of_gradient, sums = (it * tiles / self.tiles for it in self.seconds)
         self._emit_points(own, points, SOURCE_POINTS[self.size], of_source, of_source=True)
         self._emit_points(own, points, GRADIENT_POINTS[self.size], of_gradient, of_source=False)
-        self._emit_sums(tiles, points, leaf, sums)
+        self._emit_sums(tiles, points, leaf, sums, adds=adds)
 
     def _emit_points(
         self,
@@ -173,9 +180,12 @@ class _Stages:
         """Return the kernel of sums of so many channels, floats of its scratch, and its own argument words."""
         return WINOGRAD_GRADIENT_SUMS[self.size], sums_floats(self.size, inputs, outputs), {}
 
-    def _emit_sums(self, tiles: int, points: Buffer, leaf: Buffer, seconds: float) -> None:
+    def _emit_sums(
+        self, tiles: int, points: Buffer, leaf: Buffer, seconds: float, *, adds: bool
+    ) -> None:
         step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
         for panel in self.panels:
+            made = leaf.region(panel.pieces.start, panel.pieces.stop)
             pieces = [self.parameter.pieces[piece] for piece in panel.pieces]
             # Pieces go by outputs first: those of the first group of outputs have all inputs of the panel.
             inputs = sum(piece.inputs for piece in pieces[: len(panel.sources)])
@@ -191,14 +201,16 @@ class _Stages:
                     "inputs": inputs,
                     "blocks": len(panel.targets),
                     "target": leaf.address + 4 * pieces[0].start,
+                    "adds": adds,
                 },
                 what=Identity(self.edge.name, Pass.WEIGHT, Part.WINOGRAD),
                 cost=seconds * sum(piece.floats for piece in pieces) / self.parameter.floats,
                 reads=[
                     points.region(panel.sources.start, panel.sources.stop),
                     points.region(behind + panel.targets.start, behind + panel.targets.stop),
+                    *([made] if adds else []),
                 ],
-                writes=[leaf.region(panel.pieces.start, panel.pieces.stop)],
+                writes=[made],
             )
 
 
@@ -216,7 +228,7 @@ class _Shallow(_Stages):
     def _panels(self) -> list[Panel]:
         pieces, blocks = self.parameter.pieces, self.source.blocks
         pairs = len(pieces) // blocks
-        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, len(self.ranges)))
+        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, self.leaves))
         return panels_of(pieces, blocks, *shared_panels((1, pairs), blocks, pairs, wanted))
 
     def _kernel(self, inputs: int, outputs: int) -> tuple[Kernel, int, Mapping[str, int]]:
