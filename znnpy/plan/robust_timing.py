@@ -1,8 +1,9 @@
 """Times the methods of a layer until the cheapest is certain, although other processes disturb timings.
 
-Disturbance only adds time, and seldom to the same task twice: of every task the least time counts. Methods are timed
-in turns, so that a disturbance slows all of them. Methods that may be chosen are timed until more looks change
-little; clearly slower ones are dropped soon, unless the estimate says otherwise.
+Disturbance only adds time, and seldom to the same task twice: of every task the least time counts, and of that only
+what this thread ran for. Methods are timed in turns, so that a disturbance slows all of them. Methods that may be
+chosen are timed until more looks change little; clearly slower ones are dropped soon, unless the estimate says
+otherwise.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ SECOND_LOOKS, MOST = 4, 12  # looks: where the estimate differs from what is mea
 # Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
 CLOSE = 0.2  # may be chosen
 # Not looked at twice, or even once where another tile of the algorithm was: no disturbance that is likely makes so
-# much of it.
-LOST = 2.0
-# The same after two looks, of which the least times count.
-DOUBTFUL = 1.0
+# much of it, as what others take of the core is not counted.
+LOST = 1.5
+# The same after two looks, of which the least times count, and of those that estimates are for after some more.
+DOUBTFUL = 0.5
 STEADY = 0.01  # of the least cost: less changes nothing
 
 
@@ -80,8 +81,11 @@ def _look_again(
         waiting = [
             method
             for method in waiting
-            if (looks < SECOND_LOOKS and method in promising and method in left)
-            or (looks < MOST and method in close and not steady[method])
+            if not steady[method]
+            and (
+                (looks < SECOND_LOOKS and method in promising and method in left)
+                or (looks < MOST and method in close)
+            )
         ]
 
 

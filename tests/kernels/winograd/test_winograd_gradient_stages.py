@@ -134,9 +134,8 @@ def test_samples_and_rows_of_tiles_lie_side_by_side(size: Triple) -> None:
 
 @pytest.mark.parametrize("size", [K3, (1, 3, 3)])
 def test_sums_are_added_to_those_before(size: Triple) -> None:
-    layer = LANES + 2, 2 * LANES + 1, (4, 9, 7), (1, 1, 1), size
-    images, gradients = operands(*layer)
-    wanted = expected_gradient(images, gradients, *layer[3:])
+    images, gradients = operands(LANES + 2, 2 * LANES + 1, (4, 9, 7), (1, 1, 1), size)
+    wanted = expected_gradient(images, gradients, (1, 1, 1), size)
     before = np.random.default_rng(3).standard_normal(wanted.shape).astype(np.float32)
     found = run([(images, gradients)], (1, 1, 1), size, before=before)
     assert np.abs(found - before - wanted).max() <= 1e-5 * np.abs(wanted).max()
