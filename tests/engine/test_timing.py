@@ -177,6 +177,8 @@ def taken(monkeypatch, max_memory):
 
 
 class Stopwatch:
+    is_long = False
+
     def __init__(self, scales):
         self.scales = scales
 

@@ -8,7 +8,7 @@ import pytest
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.choose import candidates, estimated
 from znnpy.plan.joint_choice import cheapest, shared_total, totals
-from znnpy.plan.robust_timing import CLOSE, MOST, SECOND_LOOKS, settle
+from znnpy.plan.robust_timing import CLOSE, DOUBTFUL, MOST, SECOND_LOOKS, settle
 
 ONE = (1, 1, 1)
 SHAPES = {
@@ -112,6 +112,16 @@ def test_losers_are_left_soon():
     shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
     look, looks = constant(1.0 + 2.0 * CLOSE, 1.0)
     settle(shape, methods, look)
+    assert looks[methods[0]] == 2
+
+
+def test_of_long_looks_losers_have_one():
+    shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
+    look, looks = constant(1.0 + 1.5 * DOUBTFUL, 1.0)
+    settle(shape, methods, look, lambda method: method == methods[0])
+    assert looks[methods[0]] == 1
+    look, looks = constant(1.0 + 0.5 * DOUBTFUL, 1.0)
+    settle(shape, methods, look, lambda _: True)
     assert looks[methods[0]] == 2
 
 

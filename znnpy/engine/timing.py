@@ -39,6 +39,7 @@ SMALLEST_EVEN = (8, 16, 24)
 LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_VOXELS = 3 * SMALLEST**2
+LONG_SECONDS = 0.3  # of a look, of which disturbances are a small part
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
 FLUSHED_BYTES = 1 << 25  # touched between runs: in a network other layers use the caches as well
@@ -107,7 +108,9 @@ def timed(
     def trial(method: Method) -> Trial:
         return Trial(shape, shapes[method], method, room, others)
 
-    return settle(shape, methods, lambda method: trial(method).look())
+    return settle(
+        shape, methods, lambda method: trial(method).look(), lambda method: trial(method).is_long
+    )
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
@@ -196,13 +199,15 @@ def _as_full(whole: ConvShape, less: ConvShape, method: Method) -> ConvShape:
 
 
 def _faster(shape: ConvShape) -> ConvShape:
-    """Return the shape with half the samples, while there are enough, or a smaller patch; in the end the same shape."""
-    extent, halved = max(shape.places), replace(shape, batch=shape.batch // 2)
-    several = halved.batch * voxels(shape.places) >= FEWEST_VOXELS
+    """Return the shape with half the samples or a smaller patch, while that is enough; in the end the same shape."""
+    extent, found = max(shape.places), list[ConvShape]()
     # Samples of large images are alike, and smaller images are not: they have more of a border.
-    if several and (extent > LARGE or extent <= SMALLEST):
-        return halved
-    return _shorter(shape) if extent > SMALLEST else shape
+    if extent > LARGE or extent <= SMALLEST:
+        found.append(replace(shape, batch=shape.batch // 2))
+    if extent > SMALLEST:
+        found.append(_shorter(shape))
+    enough = (less for less in found if less.batch * voxels(less.places) >= FEWEST_VOXELS)
+    return next(enough, shape)
 
 
 def _cut(shape: ConvShape) -> ConvShape:
@@ -280,6 +285,11 @@ class Trial:
         for part, tasks in self._tasks.items():
             self._scales[tasks] = np.where(of_filters[tasks], 1.0, scales[part])
         self._others = others
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the last look took long."""
+        return bool(self._seconds.sum() > LONG_SECONDS)
 
     def look(self) -> Look:
         """Run once and return the seconds of each task, by part, from the serial executor's recording, scaled."""
