@@ -65,6 +65,13 @@ def test_of_large_images_samples_are_left_out_first(monkeypatch):
     assert (small.places, small.batch) == ((1, timing.SMALLEST, timing.SMALLEST), 3)
 
 
+def test_few_voxels_that_share_filters_stay_together():
+    whole = ConvShape(4096, 4096, ONE, ONE, ONE, ONE, ONE, 256)
+    assert timing.smaller(whole, Method("direct")) == whole
+    deep = replace(whole, batch=1, source=(512, 1, 1), target=(512, 1, 1))
+    assert timing.smaller(deep, Method("direct")) == deep
+
+
 def test_tiles_of_smaller_images_are_as_full():
     method = Method("spectral", (1, 18, 18))
     for extent, full in ((96, 1.0), (88, 11 / 12)):

@@ -34,8 +34,9 @@ from znnpy.scheduler import SerialExecutor
 # fewer samples.
 MOST_SECONDS = 0.1 * LANES / LANES_COUNTED
 SMALLEST = 24  # voxels along an axis: patches are not made smaller
-# The same, (z, y, x), of what takes as long a voxel however few there are.
-SMALLEST_EVEN = (8, 16, 24)
+# The same, (z, y, x), of direct convolution, which takes as long for a voxel however few there are; and voxels of all
+# samples, as reading filters counts where they are fewer.
+SMALLEST_DIRECT, FEWEST_DIRECT = (8, 16, 24), 16 * 24
 LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_VOXELS = 3 * SMALLEST**2
@@ -206,18 +207,22 @@ def _faster(shape: ConvShape) -> ConvShape:
         found.append(replace(shape, batch=shape.batch // 2))
     if extent > SMALLEST:
         found.append(_shorter(shape))
-    enough = (less for less in found if less.batch * voxels(less.places) >= FEWEST_VOXELS)
-    return next(enough, shape)
+    return _enough(found, FEWEST_VOXELS) or shape
 
 
 def _cut(shape: ConvShape) -> ConvShape:
     """Return the shape with half the samples, or half as long along the first axis that may be; in the end the same."""
-    if shape.batch > 1:
-        return replace(shape, batch=shape.batch // 2)
-    for axis, (extent, least) in enumerate(zip(shape.places, SMALLEST_EVEN, strict=True)):
+    found = [replace(shape, batch=shape.batch // 2)]
+    for axis, (extent, least) in enumerate(zip(shape.places, SMALLEST_DIRECT, strict=True)):
         if extent > least:
-            return _longer(shape, axis, max(least, extent // 2) - extent)
-    return shape
+            found.append(_longer(shape, axis, max(least, extent // 2) - extent))
+    return _enough(found, FEWEST_DIRECT) or shape
+
+
+def _enough(shapes: Sequence[ConvShape], fewest: int) -> ConvShape | None:
+    """Return the first of some shapes that has so many voxels in all samples."""
+    enough = (less for less in shapes if less.batch * voxels(less.places) >= fewest)
+    return next(enough, None)
 
 
 def _shrunk(shape: ConvShape) -> ConvShape:
