@@ -55,13 +55,21 @@ def test_large_layers_are_measured_on_smaller_images():
     assert [a - b for a, b in zip(large.source, smaller.source, strict=True)] == taken
 
 
-def test_of_large_images_samples_are_left_out_first():
+def test_of_large_images_samples_are_left_out_first(monkeypatch):
     flat = ConvShape(64, 64, (1, 3, 3), ONE, ONE, (1, 96, 96), (1, 96, 96), 12)
-    few = timing.smaller(flat, Method("direct"))
-    assert few.batch == timing.FEWEST_SAMPLES
+    monkeypatch.setattr(timing, "MOST_SECONDS", estimated_seconds(flat, Method("winograd")) / 5)
+    few = timing.smaller(flat, Method("winograd"))
+    assert (few.places, few.batch) == (flat.places, 1)
     wide = replace(flat, inputs=512, outputs=512, source=(1, 32, 32), target=(1, 32, 32))
     small = timing.smaller(wide, Method("winograd"))
-    assert small.places == (1, timing.SMALLEST, timing.SMALLEST)
+    assert (small.places, small.batch) == ((1, timing.SMALLEST, timing.SMALLEST), 3)
+
+
+def test_few_voxels_that_share_filters_stay_together():
+    whole = ConvShape(4096, 4096, ONE, ONE, ONE, ONE, ONE, 256)
+    assert timing.smaller(whole, Method("direct")) == whole
+    deep = replace(whole, batch=1, source=(512, 1, 1), target=(512, 1, 1))
+    assert timing.smaller(deep, Method("direct")) == deep
 
 
 def test_tiles_of_smaller_images_are_as_full():
@@ -176,6 +184,8 @@ def taken(monkeypatch, max_memory):
 
 
 class Stopwatch:
+    is_long = False
+
     def __init__(self, scales):
         self.scales = scales
 

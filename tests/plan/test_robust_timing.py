@@ -8,7 +8,7 @@ import pytest
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.choose import candidates, estimated
 from znnpy.plan.joint_choice import cheapest, shared_total, totals
-from znnpy.plan.robust_timing import CLOSE, MOST, SECOND_LOOKS, settle
+from znnpy.plan.robust_timing import CLOSE, DOUBTFUL, MOST, SECOND_LOOKS, settle
 
 ONE = (1, 1, 1)
 SHAPES = {
@@ -31,7 +31,7 @@ def true_costs(shape, rng):
 
 
 class Machine:
-    """Runs that take their true time and more: others' bursts, each over many runs, and time slices."""
+    """Runs that take their true time and more: others' bursts, each over many runs, and what they left of caches."""
 
     def __init__(self, costs, rng, load):
         self.costs, self.rng, self.load = costs, rng, load
@@ -48,7 +48,7 @@ class Machine:
 
     def _tasks(self, seconds):
         waits = self.rng.random(TASKS) < self.load / 3
-        return seconds / TASKS * (1 + waits * self.rng.exponential(5, TASKS))
+        return seconds / TASKS * (1 + waits * self.rng.exponential(0.5, TASKS))
 
 
 @pytest.mark.quick(4)
@@ -86,13 +86,13 @@ def test_quiet_timings_are_soon_believed():
 
 
 def constant(direct, spectral, first=1.0):
-    """Timings of two methods, a pass, the second `first` times as slow in its first looks."""
+    """Timings of two methods, a pass, the second `first` times as slow at first, and less and less so."""
     looks = Counter()
 
     def look(method):
         looks[method] += 1
         seconds = spectral if method.tile else direct
-        slow = first if method.tile and looks[method] < SECOND_LOOKS else 1.0
+        slow = max(1.0, first / looks[method]) if method.tile else 1.0
         return {step: np.full(4, seconds * slow) for step in PASSES}
 
     return look, looks
@@ -112,6 +112,16 @@ def test_losers_are_left_soon():
     shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
     look, looks = constant(1.0 + 2.0 * CLOSE, 1.0)
     settle(shape, methods, look)
+    assert looks[methods[0]] == 2
+
+
+def test_of_long_looks_losers_have_one():
+    shape, methods = SHAPES["7^3"], [Method("direct"), Method("spectral", (16, 16, 16))]
+    look, looks = constant(1.0 + 1.5 * DOUBTFUL, 1.0)
+    settle(shape, methods, look, lambda method: method == methods[0])
+    assert looks[methods[0]] == 1
+    look, looks = constant(1.0 + 0.5 * DOUBTFUL, 1.0)
+    settle(shape, methods, look, lambda _: True)
     assert looks[methods[0]] == 2
 
 

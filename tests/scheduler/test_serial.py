@@ -1,5 +1,7 @@
 """The serial executor: a fixed order, lazy tasks, and errors that say what is missing."""
 
+import time
+
 import numpy as np
 import pytest
 from scheduled_kernels import stamp
@@ -80,6 +82,20 @@ def test_time_out_between_tasks() -> None:
         assert not executor.wait(0, 1, timeout=0)
         assert executor.wait(0, 1)
     assert log.order() == list(range(40))
+
+
+def test_recordings_by_own_time_leave_out_what_others_took() -> None:
+    log = Log()
+    for _ in range(3):
+        log.task(1.0, phase=0, group=0, spins=1000)
+    with SerialExecutor(log.builder.build(), record=3, own_time=True) as executor:
+        executor.release(0)
+        begin = time.thread_time_ns()
+        executor.wait(0, 1)
+        end = time.thread_time_ns()
+        events = executor.recording()[0].events
+    times = [it for event in events for it in (event["start_ns"], event["end_ns"])]
+    assert [begin, *times, end] == sorted([begin, *times, end])
 
 
 def test_recording_and_reset() -> None:

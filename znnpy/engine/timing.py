@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena, aligned_bytes
@@ -16,23 +17,30 @@ from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.single_layer import declared, derived, given, lone, lone_bytes
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass, identities
+from znnpy.geometry import voxels
 from znnpy.graph import TaskGraph
 from znnpy.network.types import ONCE, Triple
 from znnpy.plan import ConvShape, Costs, Method
 from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.choose import estimated, estimated_seconds
+from znnpy.plan.cost import LANES_COUNTED
 from znnpy.plan.robust_timing import Look, settle
 from znnpy.plan.tiles import new_points, tile_count, tiles_of
 from znnpy.plan.types import COST_PARTS, CostPart, PartSeconds, wanted
 from znnpy.scheduler import SerialExecutor
 
-# Of all passes, by estimate: what takes longer is measured on a smaller patch, then on fewer samples.
-MOST_SECONDS = 0.1
+# Of all passes, by estimate, which is of LANES_COUNTED lanes: what takes longer is measured on a smaller patch, then on
+# fewer samples.
+MOST_SECONDS = 0.1 * LANES / LANES_COUNTED
 SMALLEST = 24  # voxels along an axis: patches are not made smaller
+# The same, (z, y, x), of direct convolution, which takes as long for a voxel however few there are; and voxels of all
+# samples, as reading filters counts where they are fewer.
+SMALLEST_DIRECT, FEWEST_DIRECT = (8, 16, 24), 16 * 24
 LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
-FEWEST_SAMPLES = 3
+FEWEST_VOXELS = 3 * SMALLEST**2
+LONG_SECONDS = 0.3  # of a look, of which disturbances are a small part
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
 FLUSHED_BYTES = 1 << 25  # touched between runs: in a network other layers use the caches as well
@@ -101,7 +109,9 @@ def timed(
     def trial(method: Method) -> Trial:
         return Trial(shape, shapes[method], method, room, others)
 
-    return settle(shape, methods, lambda method: trial(method).look())
+    return settle(
+        shape, methods, lambda method: trial(method).look(), lambda method: trial(method).is_long
+    )
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
@@ -161,7 +171,8 @@ def smaller(shape: ConvShape, method: Method, max_memory: int | None = None) -> 
     """
     # First by time, then by memory: the second loop begins with what the first one left.
     whole = shape
-    while estimated_seconds(shape, method) > MOST_SECONDS and (less := _faster(shape)) != shape:
+    faster = _cut if method.algorithm == "direct" else _faster
+    while estimated_seconds(shape, method) > MOST_SECONDS and (less := faster(shape)) != shape:
         shape = less
     shape = _as_full(whole, shape, method)
     if max_memory is None:
@@ -189,13 +200,29 @@ def _as_full(whole: ConvShape, less: ConvShape, method: Method) -> ConvShape:
 
 
 def _faster(shape: ConvShape) -> ConvShape:
-    """Return the shape with half the samples, while there are enough, or a smaller patch; in the end the same shape."""
-    extent, halved = max(shape.places), replace(shape, batch=shape.batch // 2)
-    several = halved.batch >= FEWEST_SAMPLES
+    """Return the shape with half the samples or a smaller patch, while that is enough; in the end the same shape."""
+    extent, found = max(shape.places), list[ConvShape]()
     # Samples of large images are alike, and smaller images are not: they have more of a border.
-    if several and (extent > LARGE or extent <= SMALLEST):
-        return halved
-    return _shorter(shape) if extent > SMALLEST else shape
+    if extent > LARGE or extent <= SMALLEST:
+        found.append(replace(shape, batch=shape.batch // 2))
+    if extent > SMALLEST:
+        found.append(_shorter(shape))
+    return _enough(found, FEWEST_VOXELS) or shape
+
+
+def _cut(shape: ConvShape) -> ConvShape:
+    """Return the shape with half the samples, or half as long along the first axis that may be; in the end the same."""
+    found = [replace(shape, batch=shape.batch // 2)]
+    for axis, (extent, least) in enumerate(zip(shape.places, SMALLEST_DIRECT, strict=True)):
+        if extent > least:
+            found.append(_longer(shape, axis, max(least, extent // 2) - extent))
+    return _enough(found, FEWEST_DIRECT) or shape
+
+
+def _enough(shapes: Sequence[ConvShape], fewest: int) -> ConvShape | None:
+    """Return the first of some shapes that has so many voxels in all samples."""
+    enough = (less for less in shapes if less.batch * voxels(less.places) >= fewest)
+    return next(enough, None)
 
 
 def _shrunk(shape: ConvShape) -> ConvShape:
@@ -255,7 +282,7 @@ class Trial:
         step = declared(build, edge, shape)
         compile_all({task.kernel for task in step.tasks}, 1)
         graph = connect([step.tasks], given(build, edge)).build()
-        self._executor = SerialExecutor(graph, record=graph.size)
+        self._executor = SerialExecutor(graph, record=graph.size, own_time=True)
         self._seconds = np.zeros(graph.size)
         self._tasks = _by_part(graph, shape, derived(build, edge))
         self._scales, scales = np.ones(graph.size), _scales(whole, shape, method)
@@ -263,6 +290,11 @@ class Trial:
         for part, tasks in self._tasks.items():
             self._scales[tasks] = np.where(of_filters[tasks], 1.0, scales[part])
         self._others = others
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the last look took long."""
+        return bool(self._seconds.sum() > LONG_SECONDS)
 
     def look(self) -> Look:
         """Run once and return the seconds of each task, by part, from the serial executor's recording, scaled."""

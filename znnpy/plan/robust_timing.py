@@ -1,8 +1,9 @@
 """Times the methods of a layer until the cheapest is certain, although other processes disturb timings.
 
-Disturbance only adds time, and seldom to the same task twice: of every task the least time counts. Methods are timed
-in turns, so that a disturbance slows all of them. Methods that may be chosen are timed until more looks change
-little; clearly slower ones are dropped soon, unless the estimate says otherwise.
+Disturbance only adds time, and seldom to the same task twice: of every task the least time counts, and of that only
+what this thread ran for. Methods are timed in turns, so that a disturbance slows all of them. Methods that may be
+chosen are timed until more looks change little; clearly slower ones are dropped soon, unless the estimate says
+otherwise.
 """
 
 from __future__ import annotations
@@ -26,45 +27,59 @@ SECOND_LOOKS, MOST = 4, 12  # looks: where the estimate differs from what is mea
 # All of what a pass takes in the cheapest combination: by how much more a method may make it cost.
 # Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
 CLOSE = 0.2  # may be chosen
-# Not looked at twice, or even once where another tile of the algorithm was: no disturbance that is likely makes so
-# much of it.
-LOST = 2.0
-# The same after two looks, of which the least times count.
-DOUBTFUL = 1.0
+# Not looked at twice: no disturbance that is likely makes so much of it, as what others take of the core is not
+# counted.
+LOST = 1.5
+# Not looked at once, by what another tile of the algorithm took.
+HOPELESS = 1.0
+# The same after two looks, of which the least times count, and of those that estimates are for after some more; after
+# one that takes long.
+DOUBTFUL = 0.5
 STEADY = 0.01  # of the least cost: less changes nothing
 
 
-def settle(shape: ConvShape, methods: Sequence[Method], look: Callable[[Method], Look]) -> Costs:
+def settle(
+    shape: ConvShape,
+    methods: Sequence[Method],
+    look: Callable[[Method], Look],
+    is_long: Callable[[Method], bool] = lambda _: False,
+) -> Costs:
     """Return the seconds by part of all methods; `look` times one run of a layer by one of them.
 
-    Those of a tile that is hopeless by what other tiles of its algorithm took are what these lead to expect.
+    Those of a tile that is hopeless by what other tiles of its algorithm took are what these lead to expect. `is_long`:
+    whether the last run of a method took so long that what disturbs it is a small part.
     """
     expected = {method: estimated(shape, method) for method in methods}
     least: dict[Method, Look] = {}
     hopeless: Costs = {}
-    # The most promising first: the others are seen to be hopeless by them.
-    for method in sorted(methods, key=lambda method: estimated_seconds(shape, method)):
+    # Those without tiles, which run in any case, then the most promising: others are seen to be hopeless by them.
+    order = sorted(methods, key=lambda it: (it.tile is not None, estimated_seconds(shape, it)))
+    for method in order:
         known = _costs(least)
         guesses = _guesses(method, known, expected)
         if guesses and not any(
-            method in _close(shape, known | {method: it}, LOST) for it in guesses
+            method in _close(shape, known | {method: it}, HOPELESS) for it in guesses
         ):
             hopeless[method] = min(guesses, key=lambda it: sum(it.values()))
         else:
             least[method] = look(method)
-    _look_again(shape, least, look)
+    _look_again(shape, least, look, is_long)
     found = hopeless | _costs(least)
     return {method: found[method] for method in methods}
 
 
 def _look_again(
-    shape: ConvShape, least: dict[Method, Look], look: Callable[[Method], Look]
+    shape: ConvShape,
+    least: dict[Method, Look],
+    look: Callable[[Method], Look],
+    is_long: Callable[[Method], bool],
 ) -> None:
     """Run methods that were looked at once until it is certain which are the cheapest."""
     steady = dict.fromkeys(least, False)
     promising = _promising(shape, list(least))
     costs, looks = _costs(least), 1
-    waiting = list(_close(shape, costs, LOST))
+    doubtful = _close(shape, costs, DOUBTFUL)
+    waiting = [it for it in _close(shape, costs, LOST) if it in doubtful or not is_long(it)]
     while waiting:
         looks += 1
         # Costs before this round, against which `_saved` tells what another look brought.
@@ -80,8 +95,11 @@ def _look_again(
         waiting = [
             method
             for method in waiting
-            if (looks < SECOND_LOOKS and method in promising and method in left)
-            or (looks < MOST and method in close and not steady[method])
+            if not steady[method]
+            and (
+                (looks < SECOND_LOOKS and method in promising and method in left)
+                or (looks < MOST and method in close)
+            )
         ]
 
 

@@ -21,11 +21,13 @@ class SerialExecutor(Closing):
     """Runs ready tasks inside `wait`, the most urgent first, lower task numbers first among equals.
 
     Has the methods of `Executor`. `release` only makes tasks ready; tasks that a group does not need may be left for
-    a later `wait`. Not thread-safe.
+    a later `wait`. `own_time`: tasks are recorded by the time for which this thread ran, without what others took of
+    its core. Not thread-safe.
     """
 
-    def __init__(self, graph: TaskGraph, record: int = 0) -> None:
+    def __init__(self, graph: TaskGraph, record: int = 0, *, own_time: bool = False) -> None:
         self.graph = graph
+        self._clock = native.THREAD_TIME if own_time else native.MONOTONIC
         # Highest priority first, lower numbers first among equals: one order for all, whatever is ready when.
         self._order = np.lexsort((np.arange(graph.size), -graph.priority))
         # The inverse: place of each task in that order, which is what the heap compares.
@@ -42,6 +44,7 @@ class SerialExecutor(Closing):
         # Room for all tasks at once: each is ready at most once at a time.
         self._heap = np.zeros(self.graph.size, np.int64)
         self._state = np.zeros(native.STATE_WORDS, np.int64)
+        self._state[native.CLOCK] = self._clock
         self._releases = np.zeros(self.graph.phases, np.int64)
 
     def release(self, phase: int) -> None:

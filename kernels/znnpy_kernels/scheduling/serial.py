@@ -16,9 +16,11 @@ COUNTER, JOINS, KERNEL, ARGUMENTS, FIRST, LAST, GROUP = range(7)
 """Columns of the task table."""
 # One column more than is used: a row is 64 bytes, one cache line.
 TASK_COLUMNS = 8
-READY, EXECUTED, OVERFLOW = range(3)
-"""Words of the state: heap entries, tasks run, task (plus one) that got a token too early."""
-STATE_WORDS = 3
+READY, EXECUTED, OVERFLOW, CLOCK = range(4)
+"""Words of the state: heap entries, tasks run, task (plus one) that got a token too early, clock of recordings."""
+STATE_WORDS = 4
+MONOTONIC, THREAD_TIME = 1, 3
+"""Clocks, as on Linux: the time of Python's time.monotonic_ns, and that for which the calling thread has run."""
 MISSING, MEMBERS, COMPLETED = range(3)
 """Columns of the group table."""
 DONE, SLICE_OVER, NOTHING_READY, TOKEN_TOO_EARLY = range(4)
@@ -29,10 +31,10 @@ LIST = "int64[::1]"
 
 
 @part
-def nanoseconds() -> Any:
-    """Return CLOCK_MONOTONIC in nanoseconds, the clock of Python's time.monotonic_ns."""
+def nanoseconds(clock: int) -> Any:
+    """Return the time of a clock in nanoseconds."""
     words = stack_words()
-    clock_gettime(1, words)
+    clock_gettime(clock, words)
     return longs(words)[0] * 1_000_000_000 + longs(words)[1]
 
 
@@ -111,11 +113,11 @@ def step(
     # The heap holds ranks, not tasks: equal urgencies are ordered by number once, when ranks are made.
     task = order[heap_pop(heap, state[READY])]
     state[READY] -= 1
-    start = nanoseconds() if len(events) else 0
+    start = nanoseconds(state[CLOCK]) if len(events) else 0
     execute(tasks, successors, ranks, groups, heap, state, task)
     if len(events):
         row = state[EXECUTED] % len(events)
-        events[row, 0], events[row, 1], events[row, 2] = task, start, nanoseconds()
+        events[row, 0], events[row, 1], events[row, 2] = task, start, nanoseconds(state[CLOCK])
     state[EXECUTED] += 1
 
 
@@ -148,7 +150,7 @@ def run(
     """
     mode = float_mode()
     set_float_mode(mode | FLUSH)
-    deadline = nanoseconds() + budget
+    deadline = nanoseconds(MONOTONIC) + budget
     outcome = DONE
     while groups[group, COMPLETED] < count:
         if state[OVERFLOW] > 0:
@@ -156,7 +158,7 @@ def run(
         elif state[READY] == 0:
             outcome = NOTHING_READY
         # Two clock readings a task at most; the slice is long beside a task, so it ends a little late at most.
-        elif nanoseconds() > deadline:
+        elif nanoseconds(MONOTONIC) > deadline:
             outcome = SLICE_OVER
         if outcome != DONE:
             break

@@ -59,10 +59,10 @@ Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 
 
-def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0) -> Any:
+def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0, *, adds: bool = False) -> Any:
     """The intrinsic `(form, source, step, target, target_step)`: vectors along an axis, z at first, transformed.
 
-    `ahead`: bytes behind each target that are asked for, to be written next; 0: none are.
+    `ahead`: bytes behind each target that are asked for, to be written next; 0: none are. `adds`: to what is there.
     """
 
     def along(
@@ -75,7 +75,8 @@ def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0) -> Any:
             loaded = [load_vector(b, _at(b, source, one, step)) for one in range(values)]
             for one, value in enumerate(line(b, loaded)):
                 place = b.add(target, b.mul(target_step, word(one)))
-                store_vector(b, value, float_pointer(b, place))
+                into = float_pointer(b, place)
+                store_vector(b, b.fadd(load_vector(b, into), value) if adds else value, into)
                 if ahead:
                     prefetch(b, b.add(place, word(ahead)), write=True, level=1)
             return context.get_dummy_value()
@@ -134,6 +135,7 @@ def _new(axis: Axis) -> int:
 gradient_plane = _plane_of(gradient_line, _new, SOURCE_ROWS)
 filter_plane = _plane_of(filter_line, _points, {TAPS: ((0, 1, 2),), 1: ((0,),)})
 filter_depth, filter_height, filter_width = (_line_of(filter_line, _points, n) for n in range(3))
+add_filter_height, add_filter_width = (_line_of(filter_line, _points, n, adds=True) for n in (1, 2))
 # Of points that lie tile by tile, for which stores would wait: those of the next tile are asked for.
 source_column = _line_of(source_line, _points, ahead=VECTOR_BYTES)
 gradient_column = _line_of(gradient_line, _new, ahead=VECTOR_BYTES)

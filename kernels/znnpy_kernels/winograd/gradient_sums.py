@@ -10,7 +10,7 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     source, gradient            points of the first block of inputs, and of outputs, by `gradient_points`
     tiles                       in each point
     inputs, blocks              channels of the source; vectors of output channels
-    target                      packed filter gradients of these, overwritten
+    target, adds                packed filter gradients of these; 1: added to those that lie there, 0: overwritten
     scratch, scratch_worker     worker w owns `sums_floats` from w * scratch_worker on: sums of a column [z][pair],
                                 a row [x][z][pair], rows of all blocks [block][pair of vectors][y][z][x][pair]
 """
@@ -25,6 +25,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.gradient_lines import (
+    add_filter_height,
     ask_to_write,
     filter_depth,
     filter_height,
@@ -35,7 +36,7 @@ from znnpy_kernels.winograd.gradient_products import IMAGES, sum_products
 from znnpy_kernels.winograd.line_transforms import LINE_BYTES
 from znnpy_kernels.winograd.products import compiled_odd_bytes
 
-AT = words("source gradient tiles inputs blocks target scratch scratch_worker")
+AT = words("source gradient tiles inputs blocks target adds scratch scratch_worker")
 # Vectors of sums of a block of inputs and two of outputs.
 PAIRS = 2 * LANES
 
@@ -114,11 +115,12 @@ def _taps(
     for z in range(form.taps_z):
         for x in range(form.taps_x):
             here, into = rows + (z * form.taps_x + x) * step, target + (z * taps_of_plane + x) * tap
-            for one in range(pairs):
-                filter_height(
-                    form, here + one * VECTOR_BYTES, form.taps_z * form.taps_x * step,
-                    into + one * VECTOR_BYTES, form.taps_x * tap,
-                )  # fmt: skip
+            for one in range(0, pairs * VECTOR_BYTES, VECTOR_BYTES):
+                line = form.taps_z * form.taps_x * step
+                if args[AT.adds]:
+                    add_filter_height(form, here + one, line, into + one, form.taps_x * tap)
+                else:
+                    filter_height(form, here + one, line, into + one, form.taps_x * tap)
 
 
 @inlined

@@ -40,6 +40,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import gradient_sums
 from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import (
+    add_filter_width,
     ask_to_write,
     filter_height,
     filter_width,
@@ -142,7 +143,10 @@ def _taps(
     for line in range(TAPS * TAPS):
         here, into = rows + line * POINTS * ROW, target + line * TAPS * tap
         for pair in range(0, pairs * VECTOR_BYTES, VECTOR_BYTES):
-            filter_width(form, here + pair, ROW, into + pair, tap)
+            if args[AT.adds]:
+                add_filter_width(form, here + pair, ROW, into + pair, tap)
+            else:
+                filter_width(form, here + pair, ROW, into + pair, tap)
 
 
 _FORM = FORMS[FLAT]

@@ -8,6 +8,7 @@ from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
 from znnpy import Model
 from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.network.types import Edge, Network, Node
+from znnpy.plan.algorithms import winograd_gradients
 
 
 @pytest.mark.quick(3)
@@ -84,6 +85,28 @@ def gradients(threads):
 
 
 def test_panels_of_any_number_of_workers_have_the_same_bits():
+    (wanted, few), (found, many) = gradients(1), gradients(16)
+    assert many > few
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.fixture
+def few_sums(monkeypatch):
+    """Ranges of a tile or two, which are added up in three gradients."""
+    monkeypatch.setattr(winograd_gradients, "JOINT_POINTS", 2 * 216)
+    monkeypatch.setattr(winograd_gradients, "JOINT_BYTES", 0)
+    monkeypatch.setattr(winograd_gradients, "FEWEST_JOINT", 3)
+
+
+@pytest.mark.usefixtures("few_sums")
+def test_ranges_are_added_up_in_few_gradients():
+    net = winograd_chain((17, 16, 9))
+    assert max(errors(net, (9, 8, 7), winograd_plan(net, ("weight",)), 2).values()) < 3e-5
+
+
+@pytest.mark.usefixtures("few_sums")
+def test_ranges_that_are_added_up_have_the_same_bits_for_any_number_of_workers():
     (wanted, few), (found, many) = gradients(1), gradients(16)
     assert many > few
     for name, values in wanted.items():

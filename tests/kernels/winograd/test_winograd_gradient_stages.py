@@ -11,7 +11,7 @@ from blocked_images import Blocked
 from correlations import FLAT
 from filter_gradients import K3, Triple, expected_gradient, operands
 from filter_points import aligned
-from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
+from znnpy_kernels.direct.packed_filters import pack_filters, packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import FORMS
@@ -28,8 +28,11 @@ def words_of(name: str, sizes: Any) -> dict[str, int]:
     return {f"{name}_{axis}": size for axis, size in zip("zyx", sizes, strict=True)}
 
 
-def run(pairs: Any, dilation: Triple, size: Triple = K3, rows: int = 0) -> Any:
-    """The sum over samples, source and gradient of each; points by tasks of `rows` rows of tiles and one block each."""
+def run(pairs: Any, dilation: Triple, size: Triple = K3, rows: int = 0, before: Any = None) -> Any:
+    """The sum over samples, source and gradient of each; points by tasks of `rows` rows of tiles and one block each.
+
+    `before`: filters [output][input][z][y][x] that it is added to.
+    """
     form, (source, gradient) = FORMS[size], pairs[0]
     extents, (inputs, outputs) = gradient.shape[1:], (len(source), len(gradient))
     new = form.new_z, form.new_y, form.new_x
@@ -68,9 +71,11 @@ def run(pairs: Any, dilation: Triple, size: Triple = K3, rows: int = 0) -> Any:
                 first += begun[0][0] * begun[1][part] * begun[2][0]
     assert first == total
     made = np.full(packed_size(outputs, inputs, prod(size)) + LANES, np.nan, np.float32)
+    if before is not None:
+        made[:-LANES] = pack_filters(before)
     WINOGRAD_GRADIENT_SUMS[size].run(
         source=points[0], gradient=points[1], tiles=total, inputs=inputs, blocks=-(-outputs // LANES),
-        target=made, scratch=scratch, scratch_worker=0,
+        target=made, adds=before is not None, scratch=scratch, scratch_worker=0,
     )  # fmt: skip
     assert np.isnan(made[-LANES:]).all()
     assert np.isfinite(made[:-LANES]).all()
@@ -125,3 +130,12 @@ def test_samples_and_rows_of_tiles_lie_side_by_side(size: Triple) -> None:
     wanted += expected_gradient(*others, (z, y, x), size)
     found = run([(images, gradients), others], (z, y, x), size, rows=2)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("size", [K3, (1, 3, 3)])
+def test_sums_are_added_to_those_before(size: Triple) -> None:
+    images, gradients = operands(LANES + 2, 2 * LANES + 1, (4, 9, 7), (1, 1, 1), size)
+    wanted = expected_gradient(images, gradients, (1, 1, 1), size)
+    before = np.random.default_rng(3).standard_normal(wanted.shape).astype(np.float32)
+    found = run([(images, gradients)], (1, 1, 1), size, before=before)
+    assert np.abs(found - before - wanted).max() <= 1e-5 * np.abs(wanted).max()

@@ -115,13 +115,16 @@ def test_points_are_summed_to_taps(inputs: int, outputs: int, planes: int, image
         )
         points.append(own)
     made = np.full(packed_size(outputs, inputs, 27) + LANES, np.nan, np.float32)
-    winograd_shallow_sums.run(
-        source=points[0], gradient=points[1], tiles=tiles, planes=planes, inputs=inputs, blocks=blocks(outputs),
-        target=made, scratch=aligned(SUMS_FLOATS), scratch_worker=0,
-    )  # fmt: skip
-    assert np.isnan(made[-LANES:]).all()
-    found = unpack_filters(made[:-LANES], (outputs, inputs, *K3))
+    found = []
+    for adds in (False, True):
+        winograd_shallow_sums.run(
+            source=points[0], gradient=points[1], tiles=tiles, planes=planes, inputs=inputs,
+            blocks=blocks(outputs), target=made, adds=adds, scratch=aligned(SUMS_FLOATS), scratch_worker=0,
+        )  # fmt: skip
+        assert np.isnan(made[-LANES:]).all()
+        found.append(unpack_filters(made[:-LANES], (outputs, inputs, *K3)))
     seen, gradient = met(ends[0].astype(np.float64), planes), ends[1].astype(np.float64)
     sums = np.einsum("zcpqid,opqid->oczpq", seen, gradient)
     expected = np.einsum("py,qx,oczpq->oczyx", filter_matrix(), filter_matrix(), sums)
-    assert np.abs(found - expected).max() <= 3e-6 * np.abs(expected).max()
+    assert np.abs(found[0] - expected).max() <= 3e-6 * np.abs(expected).max()
+    assert (found[1] == 2.0 * found[0]).all()

@@ -45,6 +45,9 @@ JOINT_TAPS_SECONDS = 50e-9
 # Points of a range, as many as of 32 tiles of cubes: more leave the caches between the stages; fewer are more sums to
 # transform back.
 JOINT_POINTS = 32 * CUBE
+# Of gradients that ranges are added up in, side by side: ranges take them in turn, and all are added
+# in the end. More take more memory and caches; with fewer, many workers wait for each other's.
+JOINT_BYTES, FEWEST_JOINT = 1 << 23, 16
 # Pairs of channels of a task, of whose sums a quarter, 54 of cubes, stay in an L2 cache: 0.4 MB.
 JOINT_PAIRS = 2048
 # Blocks of source and target together, by the axes that are transformed, from which on tiles that are one plane go in
@@ -85,6 +88,12 @@ def joint_ranges(shape: ConvShape, lines: int) -> tuple[int, int]:
     if 2 * tiles <= most:
         return -(-shape.batch // (most // tiles)), 1
     return shape.batch, min(lines, -(-tiles // most))
+
+
+def joint_leaves(shape: ConvShape, ranges: int) -> int:
+    """Return in how many gradients so many ranges are added up; by sizes alone, as bits depend on it."""
+    bytes_ = 4 * prod(shape.size) * shape.inputs * whole_lanes(shape.outputs)
+    return min(ranges, max(FEWEST_JOINT, JOINT_BYTES // bytes_))
 
 
 def joint_seconds(shape: ConvShape) -> tuple[float, float, float]:

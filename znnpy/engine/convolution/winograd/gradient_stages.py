@@ -41,7 +41,12 @@ from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
-from znnpy.plan.algorithms.winograd_gradients import joint_panels, joint_ranges, joint_seconds
+from znnpy.plan.algorithms.winograd_gradients import (
+    joint_leaves,
+    joint_panels,
+    joint_ranges,
+    joint_seconds,
+)
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow, shallow_sums
 from znnpy.plan.algorithms.winograd_tiles import new_voxels, tiles_by_axis
 from znnpy.plan.partition import evenly
@@ -82,9 +87,9 @@ def emit_joint(
     if updated:
         stages.emit(0, None)
         return
-    leaves = build.partial_gradients(edge.name, len(stages.ranges))
-    for number, leaf in enumerate(leaves):
-        stages.emit(number, leaf)
+    leaves = build.partial_gradients(edge.name, stages.leaves)
+    for number in range(len(stages.ranges)):
+        stages.emit(number, leaves[number % stages.leaves], adds=number >= stages.leaves)
     what = Identity(edge.name, Pass.WEIGHT, Part.SUM)
     combine_pieces(step, leaves, parameter.pieces, what, build.layout.grain)
     clear_unmet(step, build, edge)
@@ -100,6 +105,8 @@ class _Stages:
         self.source, self.parameter = build.seen(edge), build.parameters[edge.name]
         self.size, self.dilation = edge.size, dilation_of(build, edge)
         self.ranges = list(_ranges(gradient, self.size, self.dilation, shape))
+        # In turn, so that workers who make neighbouring ranges wait for no leaf.
+        self.leaves = joint_leaves(shape, len(self.ranges))
         self.seconds = joint_seconds(shape)
         self.tiles = sum(tiles.inside for own in self.ranges for tiles in own)
         self.most = max(sum(tiles.inside for tiles in own) for own in self.ranges)
@@ -108,14 +115,14 @@ class _Stages:
     def _panels(self) -> list[Panel]:
         """Panels that caches hold, or smaller ones, so that each worker has one: cuts that split no sum."""
         pieces, blocks = self.parameter.pieces, self.source.blocks
-        wanted = self.build.layout.grain.shares(self.seconds[2], len(self.ranges))
+        wanted = self.build.layout.grain.shares(self.seconds[2], self.leaves)
         cached = joint_panels(self.size, blocks, LANES)
         return panels_of(
             pieces, blocks, *shared_panels(cached, blocks, len(pieces) // blocks, wanted)
         )
 
-    def emit(self, number: int, leaf: Buffer | None) -> None:
-        """Declare the tasks of a range, whose sums go to a leaf; None: to the update of the filters."""
+    def emit(self, number: int, leaf: Buffer | None, *, adds: bool = False) -> None:
+        """Declare the tasks of a range, whose sums go or are added to a leaf; None: to the update of the filters."""
         own, blocks = self.ranges[number], self.source.blocks + self.gradient.blocks
         ring = Name(POINTS, self.edge.name)
         floats = blocks * block_floats(self.size, self.most)
@@ -130,7 +137,9 @@ class _Stages:
         for panel in self.panels:
             first, pieces = self.parameter.pieces[panel.pieces.start].start, panel.pieces
             written = leaf.region(pieces.start, pieces.stop)
-            self._emit_sums(tiles, points, panel, leaf.address + 4 * first, written, sums)
+            self._emit_sums(
+                tiles, points, panel, leaf.address + 4 * first, written, sums, adds=adds
+            )
 
     def _emit_updates(self, tiles: int, points: Buffer, seconds: float) -> None:
         """Declare tasks of some panels each: sums in a buffer that stays in a cache, then updates."""
@@ -225,6 +234,7 @@ class _Stages:
         written: Region,
         seconds: float,
         *,
+        adds: bool = False,
         follows: bool = False,
     ) -> None:
         step, behind = 4 * block_floats(self.size, tiles), self.source.blocks
@@ -243,12 +253,14 @@ class _Stages:
                 "inputs": inputs,
                 "blocks": len(panel.targets),
                 "target": target,
+                "adds": adds,
             },
             what=Identity(self.edge.name, Pass.WEIGHT, Part.WINOGRAD),
             cost=seconds * sum(piece.floats for piece in pieces) / self.parameter.floats,
             reads=[
                 points.region(panel.sources.start, panel.sources.stop),
                 points.region(behind + panel.targets.start, behind + panel.targets.stop),
+                *([written] if adds else []),
             ],
             writes=[written],
             follows=follows,
@@ -269,7 +281,7 @@ class _Shallow(_Stages):
     def _panels(self) -> list[Panel]:
         pieces, blocks = self.parameter.pieces, self.source.blocks
         pairs = len(pieces) // blocks
-        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, len(self.ranges)))
+        wanted = max(SUMS_TASKS, self.build.layout.grain.shares(self.sums, self.leaves))
         return panels_of(pieces, blocks, *shared_panels((1, pairs), blocks, pairs, wanted))
 
     def _updated_panels(self) -> list[Panel]:
