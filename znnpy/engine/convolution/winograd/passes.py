@@ -7,13 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
+from znnpy_kernels.winograd.flat_back import flat_back_floats, winograd_flat_back
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
-from znnpy_kernels.winograd.lines import (
-    NO_WEIGHTS,
-    lines_floats,
-    winograd_lines,
-    winograd_lines_back,
-)
+from znnpy_kernels.winograd.lines import lines_floats, winograd_lines, winograd_lines_back
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import (
@@ -198,6 +195,8 @@ def _kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int
     if ends.source.lanes == 1:
         return WINOGRAD_PLANAR[size], planar_scratch_floats(size, inputs, outputs), {}
     if not are_lines(ends):
+        if weights:
+            return winograd_flat_back, flat_back_floats(inputs, outputs), {}
         return WINOGRAD[size], scratch_floats(size, inputs, outputs), {}
     kernel = winograd_lines_back if weights else winograd_lines
     return kernel, lines_floats(inputs, outputs, weights=weights), NO_WEIGHTS
