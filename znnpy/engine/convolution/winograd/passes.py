@@ -34,10 +34,10 @@ from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
-from znnpy.plan.algorithms.winograd_gradients import weight_seconds
+from znnpy.plan.algorithms.winograd_gradients import range_count, weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
-from znnpy.plan.partition import Cut, light_ranges, ranges_within
+from znnpy.plan.partition import Cut, light_ranges, ranges, within
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -144,7 +144,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
     of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
     tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
-    cut = ranges_within(tiles, seconds) if weights else of_bias
+    cut = within(_leaves(ends, tiles, seconds), seconds) if weights else of_bias
     grain = ends.build.layout.grain
     few = grain.fewest if grain.many and not weights and cut is not light_ranges else 0
     tasks = [
@@ -187,6 +187,14 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
         step.note_cut(target, [task.planes for task in tasks if task.batch == 0])
     finish.emit_sum(step)
     return leaves
+
+
+def _leaves(ends: Ends, tiles: int, seconds: float) -> int:
+    """Return how many tasks of an image make both gradients; by sizes alone."""
+    if are_lines(ends):
+        return len(ranges(tiles, seconds))
+    # As many as those of a weight gradient alone: sums of 36 points are more to clear and to transform back.
+    return range_count(ends.build.layout.conv_shape(ends.edge), tiles)
 
 
 def _kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
