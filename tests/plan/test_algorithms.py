@@ -114,7 +114,7 @@ def test_each_group_of_tiles_reads_filters_that_no_cache_holds(extent, groups):
         (512, (3, 3, 3), (4, 4, 4), True),
         (24, (3, 1, 1), (32, 64, 64), True),
         (32, (1, 3, 3), (16, 128, 128), False),  # few products beside bytes from memory
-        (64, (1, 3, 3), (1, 256, 256), True),
+        (48, (1, 3, 3), (1, 256, 256), True),
         (64, (1, 1, 3), (16, 64, 64), False),
         (128, (1, 1, 3), (8, 32, 32), True),
     ],

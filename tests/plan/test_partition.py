@@ -16,7 +16,7 @@ from znnpy.plan.partition import (
     SHORTEST,
     TARGET_SECONDS,
     Cut,
-    ranges_within,
+    within,
 )
 
 
@@ -42,7 +42,7 @@ def test_leaves_are_short_until_there_are_enough() -> None:
 
 def test_parts_of_parts_are_as_many_as_leaves_of_the_whole() -> None:
     whole, seconds = 8 * 40, 16 * LEAVES * LEAF_SECONDS
-    cut, wanted = ranges_within(whole, seconds), 4 * LEAVES
+    cut, wanted = within(len(ranges(whole, seconds)), seconds), 4 * LEAVES
     assert len(cut(whole, seconds)) == len(ranges(whole, seconds)) == wanted
     slabs = cut(8, seconds)
     assert len(slabs) == 8

@@ -34,8 +34,7 @@ FLAT = {(1, 3, 3)} if REGISTERS == 16 else set()
 # Bytes from point to point: known while code is made.
 POINT = odd_bytes(GROUP)
 AHEAD = 2  # tiles ahead whose voxels, and lines of outputs, are asked for
-_source_plane, _target_plane = dense_source_plane_of(POINT), target_plane_of(AT, (1, 2), POINT)
-_ask_to_read, _ask_to_write = asking_for_lines_of(), asking_for_lines_of(write=True)
+ask_to_read, _ask_to_write = asking_for_lines_of(), asking_for_lines_of(write=True)
 
 
 def loose_bytes(form: Any) -> Any:
@@ -43,69 +42,79 @@ def loose_bytes(form: Any) -> Any:
     return max(form.points_y * form.points_x, 2 * form.new_y * form.new_x) * VECTOR_BYTES
 
 
-def block_bytes(form: Any) -> Any:
-    """Return the bytes from block to block."""
-    return (form.points_y * form.points_x + 1) * POINT
+def block_bytes(form: Any, point: int) -> Any:
+    """Return the bytes from block to block, where points lie `point` bytes from each other."""
+    return (form.points_y * form.points_x + 1) * point
 
 
-_loose_bytes, _block_bytes = inlined(loose_bytes), inlined(block_bytes)
+compiled_loose_bytes, _block_bytes = inlined(loose_bytes), inlined(block_bytes)
 
 
 def flat_bytes(form: Any, inputs: int, outputs: int) -> int:
     """Bytes of scratch that each worker needs between so many blocks."""
-    return int(places_bytes(GROUP) + loose_bytes(form) + max(inputs, outputs) * block_bytes(form))
+    points = max(inputs, outputs) * block_bytes(form, POINT)
+    return int(places_bytes(GROUP) + loose_bytes(form) + points)
 
 
 @inlined
-def _address(strides: Any, block: int, z: int, x: int) -> Any:
+def address(strides: Any, block: int, z: int, x: int) -> Any:
     """Bytes from a row to a voxel of the row there in a block and plane; `strides`: between these, in floats."""
     return 4 * (block * strides[0] + z * strides[1]) + x * VECTOR_BYTES
 
 
-@inlined
-def _transform(
-    form: Any, args: Any, places: Any, count: int, y: int, loose: int, points: int
-) -> None:
-    """Planes of all tiles and blocks, from row `y` of the source on, to their points."""
-    steps = 4 * args[AT.source_y] * args[AT.dilation_y], VECTOR_BYTES * args[AT.dilation_x]
-    packed = form.points_x * VECTOR_BYTES, VECTOR_BYTES
-    sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
-    strides = args[AT.source_block], args[AT.source_z]
-    before_z, before_x, ends = args[AT.before_z], args[AT.before_x], args[AT.target_size_x]
-    start, inputs = args[AT.source] + 4 * y * args[AT.source_y], cover(args[AT.inputs], LANES)
-    dense = args[AT.dilation_x] == 1
-    whole_y = holds(y, sizes[1], args[AT.dilation_y], form.points_y) and dense
-    first_y, seen_y = seen_of(y, sizes[1], args[AT.dilation_y], form.points_y)
-    # New rows and columns alone: the others are those of tiles before.
-    ahead = (form.points_y - form.new_y) * steps[0] + (form.points_x - form.new_x) * steps[1]
-    ahead += AHEAD * form.new_x * VECTOR_BYTES
-    # The block outermost: its voxels lie together in memory.
-    for block in range(inputs):
-        into, tile = points + block * _block_bytes(form), 0
-        while tile < count:
-            z, x = places[2 * tile] - before_z, places[2 * tile + 1] - before_x
-            here, inside = start + _address(strides, block, z, x), 0 <= z < sizes[0]
-            seen, by, run = here, steps[0], 0
-            if whole_y and inside and x >= 0:
-                behind = sizes[2] - x - form.points_x
-                run = side_by_side(form, count - tile, ends - before_x - x, behind)
-            # Tiles at a border are copied between zeros, dilated ones side by side: one transform without tests
-            # serves all.
-            if run <= 0:
-                zeros(loose, form.points_y * form.points_x)
-                if inside:
-                    first_x, seen_x = seen_of(x, sizes[2], args[AT.dilation_x], form.points_x)
-                    begin = here + first_y * steps[0] + first_x * steps[1]
-                    to = loose + first_y * packed[0] + first_x * packed[1]
-                    copied(begin, steps, (seen_y, seen_x), to, packed)
-                seen, by, run = loose, packed[0], 1
-            # What is known of a run is worked out once.
-            tile += run
-            for _ in range(run):
-                _ask_to_read(form, here + ahead, steps[0])
-                _source_plane(form, seen, by, into)
-                here, seen = here + form.new_x * VECTOR_BYTES, seen + form.new_x * VECTOR_BYTES
-                into += VECTOR_BYTES
+def transform_of(point: int) -> Any:
+    """The inlined `(form, args, places, count, y, loose, points)`, whose points lie `point` bytes from each other.
+
+    Planes of all tiles and blocks, from row `y` of the source on, to their points.
+    """
+    source_plane = dense_source_plane_of(point)
+
+    @inlined
+    def transform(
+        form: Any, args: Any, places: Any, count: int, y: int, loose: int, points: int
+    ) -> None:
+        """Planes of all tiles and blocks, from row `y` of the source on, to their points."""
+        steps = 4 * args[AT.source_y] * args[AT.dilation_y], VECTOR_BYTES * args[AT.dilation_x]
+        packed = form.points_x * VECTOR_BYTES, VECTOR_BYTES
+        sizes = args[AT.source_size_z], args[AT.source_size_y], args[AT.source_size_x]
+        strides = args[AT.source_block], args[AT.source_z]
+        before_z, before_x, ends = args[AT.before_z], args[AT.before_x], args[AT.target_size_x]
+        start, inputs = args[AT.source] + 4 * y * args[AT.source_y], cover(args[AT.inputs], LANES)
+        dense = args[AT.dilation_x] == 1
+        whole_y = holds(y, sizes[1], args[AT.dilation_y], form.points_y) and dense
+        first_y, seen_y = seen_of(y, sizes[1], args[AT.dilation_y], form.points_y)
+        # New rows and columns alone: the others are those of tiles before.
+        ahead = (form.points_y - form.new_y) * steps[0] + (form.points_x - form.new_x) * steps[1]
+        ahead += AHEAD * form.new_x * VECTOR_BYTES
+        # The block outermost: its voxels lie together in memory.
+        for block in range(inputs):
+            into, tile = points + block * _block_bytes(form, point), 0
+            while tile < count:
+                z, x = places[2 * tile] - before_z, places[2 * tile + 1] - before_x
+                here, inside = start + address(strides, block, z, x), 0 <= z < sizes[0]
+                seen, by, run = here, steps[0], 0
+                if whole_y and inside and x >= 0:
+                    behind = sizes[2] - x - form.points_x
+                    run = side_by_side(form, count - tile, ends - before_x - x, behind)
+                # Tiles at a border are copied between zeros, dilated ones side by side: one transform without tests
+                # serves all.
+                if run <= 0:
+                    zeros(loose, form.points_y * form.points_x)
+                    if inside:
+                        first_x, seen_x = seen_of(x, sizes[2], args[AT.dilation_x], form.points_x)
+                        begin = here + first_y * steps[0] + first_x * steps[1]
+                        to = loose + first_y * packed[0] + first_x * packed[1]
+                        copied(begin, steps, (seen_y, seen_x), to, packed)
+                    seen, by, run = loose, packed[0], 1
+                # What is known of a run is worked out once.
+                tile += run
+                for _ in range(run):
+                    ask_to_read(form, here + ahead, steps[0])
+                    source_plane(form, seen, by, into)
+                    here, seen = here + form.new_x * VECTOR_BYTES, seen + form.new_x * VECTOR_BYTES
+                    into += VECTOR_BYTES
+
+    return transform
 
 
 @inlined
@@ -118,58 +127,76 @@ def _added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
     store(bias_gradient, total)
 
 
-@inlined
-def _finish(form: Any, args: Any, places: Any, count: int, y: int, loose: int, points: int) -> None:
-    """Outputs of all tiles and blocks, from row `y` of the target on; those outside are dropped."""
-    steps = 4 * args[AT.target_y] * args[AT.dilation_y], VECTOR_BYTES * args[AT.dilation_x]
-    value_steps = 4 * args[AT.output_y] * args[AT.dilation_y], steps[1]
-    packed, advance = (form.new_x * VECTOR_BYTES, VECTOR_BYTES), form.new_x * VECTOR_BYTES
-    strides = args[AT.target_block], args[AT.target_z]
-    value_strides = args[AT.output_block], args[AT.output_z]
-    start = args[AT.target] + 4 * y * args[AT.target_y]
-    value_start = args[AT.output] + 4 * y * args[AT.output_y]
-    values = loose + form.new_y * form.new_x * VECTOR_BYTES
-    made_y = min(form.new_y, cover(args[AT.target_size_y] - y, args[AT.dilation_y]))
-    whole_y, size_x = made_y == form.new_y and args[AT.dilation_x] == 1, args[AT.target_size_x]
-    for block in range(args[AT.blocks]):
-        from_, tile = points + block * _block_bytes(form), 0
-        bias, sums = args[AT.bias] + block * VECTOR_BYTES, args[AT.bias_gradient]
-        while tile < count:
-            z, x = places[2 * tile], places[2 * tile + 1]
-            target = start + _address(strides, block, z, x)
-            value = value_start + _address(value_strides, block, z, x)
-            here, by, seen, seen_by, run = target, steps[0], value, value_steps[0], 0
-            made_x = form.new_x
-            if whole_y:
-                run = side_by_side(form, count - tile, size_x - x, size_x - x - form.new_x)
-            loosely = run <= 0
-            if loosely:
-                made_x = min(made_x, cover(size_x - x, args[AT.dilation_x]))
-                made = made_y, made_x
-                if args[AT.output]:
-                    copied(value, value_steps, made, values, packed)
-                if args[AT.accumulate]:
-                    copied(target, steps, made, loose, packed)
-                here, by, seen, seen_by, run = loose, packed[0], values, packed[0], 1
-            tile, ahead = tile + run, target + AHEAD * advance
-            for _ in range(run):
-                # Of values whose signs a data gradient needs none are asked for: 3 to 8 % slower.
-                _ask_to_write(form, ahead, steps[0])
-                _target_plane(form, args, bias, seen, seen_by, from_, POINT, here, by, VECTOR_BYTES)
-                # From what was stored, as the gradient of the function is applied by then.
-                if sums:
-                    _added(sums + block * VECTOR_BYTES, here, (by, VECTOR_BYTES), (made_y, made_x))
-                here, seen, ahead = here + advance, seen + advance, ahead + advance
-                from_ += VECTOR_BYTES
-            if loosely:
-                copied(loose, packed, (made_y, made_x), target, steps)
+def finish_of(point: int) -> Any:
+    """The inlined `(form, args, places, count, y, loose, points)`, whose points lie `point` bytes from each other.
+
+    Outputs of all tiles and blocks, from row `y` of the target on; those outside are dropped.
+    """
+    target_plane = target_plane_of(AT, (1, 2), point)
+
+    @inlined
+    def finish(
+        form: Any, args: Any, places: Any, count: int, y: int, loose: int, points: int
+    ) -> None:
+        """Outputs of all tiles and blocks, from row `y` of the target on; those outside are dropped."""
+        steps = 4 * args[AT.target_y] * args[AT.dilation_y], VECTOR_BYTES * args[AT.dilation_x]
+        value_steps = 4 * args[AT.output_y] * args[AT.dilation_y], steps[1]
+        packed, advance = (form.new_x * VECTOR_BYTES, VECTOR_BYTES), form.new_x * VECTOR_BYTES
+        strides = args[AT.target_block], args[AT.target_z]
+        value_strides = args[AT.output_block], args[AT.output_z]
+        start = args[AT.target] + 4 * y * args[AT.target_y]
+        value_start = args[AT.output] + 4 * y * args[AT.output_y]
+        values = loose + form.new_y * form.new_x * VECTOR_BYTES
+        made_y = min(form.new_y, cover(args[AT.target_size_y] - y, args[AT.dilation_y]))
+        whole_y, size_x = made_y == form.new_y and args[AT.dilation_x] == 1, args[AT.target_size_x]
+        for block in range(args[AT.blocks]):
+            from_, tile = points + block * _block_bytes(form, point), 0
+            bias, sums = args[AT.bias] + block * VECTOR_BYTES, args[AT.bias_gradient]
+            while tile < count:
+                z, x = places[2 * tile], places[2 * tile + 1]
+                target = start + address(strides, block, z, x)
+                value = value_start + address(value_strides, block, z, x)
+                here, by, seen, seen_by, run = target, steps[0], value, value_steps[0], 0
+                made_x = form.new_x
+                if whole_y:
+                    run = side_by_side(form, count - tile, size_x - x, size_x - x - form.new_x)
+                loosely = run <= 0
+                if loosely:
+                    made_x = min(made_x, cover(size_x - x, args[AT.dilation_x]))
+                    made = made_y, made_x
+                    if args[AT.output]:
+                        copied(value, value_steps, made, values, packed)
+                    if args[AT.accumulate]:
+                        copied(target, steps, made, loose, packed)
+                    here, by, seen, seen_by, run = loose, packed[0], values, packed[0], 1
+                tile, ahead = tile + run, target + AHEAD * advance
+                for _ in range(run):
+                    # Of values whose signs a data gradient needs none are asked for: 3 to 8 % slower.
+                    _ask_to_write(form, ahead, steps[0])
+                    target_plane(
+                        form, args, bias, seen, seen_by, from_, point, here, by, VECTOR_BYTES
+                    )
+                    # From what was stored, as the gradient of the function is applied by then.
+                    if sums:
+                        _added(
+                            sums + block * VECTOR_BYTES, here, (by, VECTOR_BYTES), (made_y, made_x)
+                        )
+                    here, seen, ahead = here + advance, seen + advance, ahead + advance
+                    from_ += VECTOR_BYTES
+                if loosely:
+                    copied(loose, packed, (made_y, made_x), target, steps)
+
+    return finish
+
+
+_transform, _finish = transform_of(POINT), finish_of(POINT)
 
 
 @inlined
 def flat_march(form: Any, args: Any, filters: int, places: Any, count: int, scratch: int) -> None:
     """Compute all tiles along y of a group."""
     inputs, outputs, many = args[AT.inputs], args[AT.blocks], form.points_y * form.points_x
-    products = scratch + _loose_bytes(form)
+    products = scratch + compiled_loose_bytes(form)
     points = products + POINT
     skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
     for tile in range(args[AT.y0], args[AT.y1]):
@@ -178,6 +205,6 @@ def flat_march(form: Any, args: Any, filters: int, places: Any, count: int, scra
             _transform(form, args, places, count, y - args[AT.before_y], scratch, points)
             # Nothing is asked for meanwhile: whole planes are what a CPU sees coming by itself.
             multiply_blocks(
-                many, inputs, outputs, count, filters, points, POINT, _block_bytes(form), -POINT, skipped, None
+                many, inputs, outputs, count, filters, points, POINT, _block_bytes(form, POINT), -POINT, skipped, None
             )  # fmt: skip
             _finish(form, args, places, count, y, scratch, products)

@@ -25,7 +25,14 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.gradient_lines import gradient_column, gradient_plane, source_column
-from znnpy_kernels.winograd.line_transforms import asking_of, source_plane_of
+from znnpy_kernels.winograd.line_transforms import (
+    asking_for_lines_of,
+    asking_of,
+    gradient_line,
+    source_line,
+    source_plane_of,
+    stepped_plane_of,
+)
 from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 from znnpy_kernels.winograd.tiles import fetch, origin, tiles_along
 
@@ -36,6 +43,10 @@ AT = words(
 )
 _ask_to_read, _source_plane = asking_of((1, 2)), source_plane_of((1, 2))
 _ask_for_gradients = asking_of((1, 2), new=True)
+_ask_for_lines = asking_for_lines_of()
+_source_of_run = stepped_plane_of(source_line, lambda axis: axis.points)
+_gradient_of_run = stepped_plane_of(gradient_line, lambda axis: axis.new)
+AHEAD = 2  # tiles of a run ahead whose lines are asked for
 
 
 def block_floats(taps: Triple, tiles: int) -> int:
@@ -115,6 +126,39 @@ def _tile(
 
 
 @inlined
+def _run(
+    form: Any, of_source: bool, args: Any, base: int, z: int, y: int, along_x: int, target: int
+) -> Any:
+    """Points of the first tiles along x of a row, side by side, all of whose voxels exist; their number.
+
+    None of cubes, or of dilated ones.
+    """
+    points_y, points_x = form.new_y, form.new_x
+    if of_source:
+        points_y, points_x = form.points_y, form.points_x
+    far = y + (points_y - 1) * args[AT.dilation_y]
+    if form.points_z > 1 or args[AT.dilation_x] > 1 or far >= args[AT.images_size_y]:
+        return 0
+    run = min(along_x, (args[AT.images_size_x] - points_x) // form.new_x + 1)
+    step, step_y = compiled_odd_bytes(args[AT.tiles]), 4 * args[AT.images_y] * args[AT.dilation_y]
+    here, advance = (
+        base + 4 * (z * args[AT.images_z] + y * args[AT.images_y]),
+        form.new_x * VECTOR_BYTES,
+    )
+    # Of the source new rows and columns alone: the others are those of tiles before.
+    ahead = here + AHEAD * advance
+    ahead += (points_y - form.new_y) * step_y + (points_x - form.new_x) * VECTOR_BYTES
+    for _ in range(run):
+        _ask_for_lines(form, ahead, step_y)
+        if of_source:
+            _source_of_run(form, here, step_y, target, step)
+        else:
+            _gradient_of_run(form, here, step_y, target, step)
+        here, ahead, target = here + advance, ahead + advance, target + VECTOR_BYTES
+    return max(run, 0)
+
+
+@inlined
 def _points(form: Any, of_source: bool, args: Any, scratch: int) -> None:
     along_x = tiles_along(args[AT.gradient_size_x], args[AT.dilation_x], form.new_x)
     step = compiled_block_bytes(form, args[AT.tiles])
@@ -126,7 +170,9 @@ def _points(form: Any, of_source: bool, args: Any, scratch: int) -> None:
             for tile_y in range(args[AT.y0], args[AT.y1]):
                 y = origin(tile_y, args[AT.dilation_y], form.new_y)
                 if z < args[AT.gradient_size_z] and y < args[AT.gradient_size_y]:
-                    for tile in range(along_x):
+                    run = _run(form, of_source, args, base, z, y, along_x, target)
+                    target += run * VECTOR_BYTES
+                    for tile in range(run, along_x):
                         x = origin(tile, args[AT.dilation_x], form.new_x)
                         if x < args[AT.gradient_size_x]:
                             _tile(form, of_source, args, base, (z, y, x), scratch, target)

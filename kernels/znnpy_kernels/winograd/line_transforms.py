@@ -300,31 +300,72 @@ def dense_source_plane_of(step: int) -> Any:
     Transformed along x and y, to vectors `step` bytes from each other, [x][y]. What is known while code is made is part
     of addresses: with 36 of them on the stack a plane takes twice as long.
     """
+    return _dense_plane_of(step, source_line, lambda axis: axis.points)
 
-    def source_plane(
+
+def dense_value_plane_of(step: int) -> Any:
+    """The same of as many values as tiles have new voxels: A x of `both_gradients`."""
+    return _dense_plane_of(step, gradient_line, lambda axis: axis.new)
+
+
+def _dense_plane_of(step: int, line: Line, count: Callable[[Axis], int]) -> Any:
+    def dense_plane(
         typingctx: Any, form: Any, source: Any, step_y: Any, target: Any
     ) -> tuple[Signature, Any]:
         high, wide = _pair(form, (1, 2))
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, target) = builder, args
-            rows, target = _near_rows(b, source, step_y, high.points), _kept(b, target)
+            rows, target = _near_rows(b, source, step_y, count(high)), _kept(b, target)
 
             def row(y: int) -> list[Value]:
                 return [
-                    load_vector(b, _at(b, rows[y], x, VECTOR_BYTES)) for x in range(wide.points)
+                    load_vector(b, _at(b, rows[y], x, VECTOR_BYTES)) for x in range(count(wide))
                 ]
 
             for made in SOURCE_ROWS[wide.taps]:
                 places = [high.points * x + y for x in made for y in range(high.points)]
-                values = _rows(b, source_line, made, high.points, row)
+                values = _rows(b, line, made, count(high), row)
                 for number, value in zip(places, values, strict=True):
                     store_vector(b, value, _at(b, target, number, step))
             return context.get_dummy_value()
 
         return types.void(form, *[types.int64] * 3), codegen
 
-    return intrinsic(source_plane)
+    return intrinsic(dense_plane)
+
+
+def stepped_plane_of(line: Line, count: Callable[[Axis], int]) -> Any:
+    """The intrinsic `(form, source, step_y, target, step)`: a plane of vectors that lie side by side along x.
+
+    Transformed by `line`, of so many values, along y and x to vectors `step` bytes from each other, [y][x]. Addresses
+    advance by three points: 36 of them, known only then, would lie on the stack.
+    """
+
+    def stepped_plane(
+        typingctx: Any, form: Any, source: Any, step_y: Any, target: Any, step: Any
+    ) -> tuple[Signature, Any]:
+        high, wide = _pair(form, (1, 2))
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
+            b, (_, source, step_y, target, step) = builder, args
+            rows, step = _near_rows(b, source, step_y, count(high)), _kept(b, step)
+            further, number = _kept(b, b.mul(step, word(3))), 0
+
+            def column(x: int) -> list[Value]:
+                return [load_vector(b, _at(b, row, x, VECTOR_BYTES)) for row in rows]
+
+            for made in SOURCE_ROWS[high.taps]:
+                for value in _rows(b, line, made, count(wide), column):
+                    if number and number % 3 == 0:
+                        target = _kept(b, b.add(target, further))
+                    store_vector(b, value, _at(b, target, number % 3, step))
+                    number += 1
+            return context.get_dummy_value()
+
+        return types.void(form, *[types.int64] * 4), codegen
+
+    return intrinsic(stepped_plane)
 
 
 def _near_rows(b: ir.IRBuilder, start: Value, step: Value, count: int) -> list[Value]:

@@ -5,17 +5,9 @@ is known of one is known of all: an address for each of six planes, and of four.
 zeros, or one that nobody reads (docs/design/winograd.md, *Lines*). Rows come as they lie in memory; what the next
 tiles need is asked for while these are transformed.
 
-`winograd_lines_back`: data gradient and weight gradient in one task. Both see a tile of the gradient: six planes of it
-make four of the data gradient, and with four of the source's values, at the same place, sums for the filters:
+`winograd_lines_back`: data gradient and weight gradient in one task.
 
-    dg = G' [(B' dy) * (A x)]       taps in reverse, as a gradient meets the values before it
-
-So each map is read once, and the source's voxels are not transformed to points.
-
-Argument words: those of `forward`, without `accumulate` and with `before_y`, `before_x` 0, and
-
-    values, values_block, values_z, values_y    the source's, `channels` of them, laid out like the target
-    weights                                     packed filter gradients of all channels, overwritten
+Argument words: those of `both_gradients`, with `before_y`, `before_x` 0.
 
 Tasks may run concurrently if their tiles, and `weights`, are disjoint. Scratch of a worker, `lines_bytes`: a row of
 zeros, one for what nobody reads, points of a group of tiles [block][point][tile] with a place before them for products,
@@ -32,7 +24,7 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from znnpy_kernels.machine.abi import Kernel, kernel, words
+from znnpy_kernels.machine.abi import Kernel, kernel
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
@@ -53,22 +45,15 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import splat, store
-from znnpy_kernels.winograd import planes
+from znnpy_kernels.winograd.both_gradients import AT, add_point, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import filter_depth
-from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
 from znnpy_kernels.winograd.line_transforms import gradient_line, source_line, target_line
 from znnpy_kernels.winograd.planes import clear_bias_gradient
 from znnpy_kernels.winograd.products import GROUP, multiply_blocks, odd_bytes
 from znnpy_kernels.winograd.tiles import origin
 
-AT = words(planes.AT, "filters values values_block values_z values_y channels weights")
-NO_WEIGHTS = dict.fromkeys(
-    ("values", "values_block", "values_z", "values_y", "channels", "weights"), 0
-)
-"""Words of a pass without the weight gradient."""
 TAPS_OF_LINES = (TAPS, 1, 1)
 # Tiles at once where sums of a weight gradient are loaded and stored with each group: more of them take 2 to 4 % less.
 WIDE = 2 * GROUP
@@ -259,57 +244,11 @@ def _outputs(
 
 
 @inlined
-def _clear(target: int, vectors: int) -> None:
-    for vector in range(vectors):
-        store(target + vector * VECTOR_BYTES, splat(0.0))
+def _filters(source: int, step: int, target: int, target_step: int) -> None:
+    filter_depth(_FORM, source, step, target, target_step)
 
 
-@inlined
-def _sum_products(args: Any, count: int, values: int, points: int, sums: int) -> None:
-    """Add the products of values and gradients of all tiles of a group, point by point."""
-    channels, blocks = args[AT.channels], cover(args[AT.inputs], LANES)
-    row = blocks * VECTOR_BYTES
-    for point in range(POINTS):
-        for block in range(cover(channels, LANES)):
-            here, images = (
-                values + block * VALUES + point * POINT,
-                min(LANES, channels - block * LANES),
-            )
-            target = sums + (point * channels + block * LANES) * row
-            gradient = points + point * POINT
-            parts = cover(images, IMAGES[1])
-            for pair in range(blocks // 2):
-                first = 0
-                for part in range(parts):
-                    many = images * (part + 1) // parts - first
-                    add_products(
-                        2, here + 4 * first, gradient + 2 * pair * BLOCK, BLOCK, count,
-                        target + first * row + 2 * pair * VECTOR_BYTES, row, many,
-                    )  # fmt: skip
-                    first += many
-            if blocks % 2:
-                last = blocks - 1
-                add_products(
-                    1, here, gradient + last * BLOCK, BLOCK, count,
-                    target + last * VECTOR_BYTES, row, images,
-                )  # fmt: skip
-
-
-@inlined
-def _taps(args: Any, sums: int) -> None:
-    """Transform the sums of all pairs of channels to packed filter gradients, their taps in reverse."""
-    channels, blocks = args[AT.channels], cover(args[AT.inputs], LANES)
-    point = channels * blocks * VECTOR_BYTES
-    for block in range(blocks):
-        # Packed filters are in pairs of vectors; the last pair may be a single one.
-        width = min(2, blocks - block // 2 * 2) * VECTOR_BYTES
-        group = args[AT.weights] + TAPS * channels * (block // 2) * 2 * VECTOR_BYTES
-        for image in range(channels):
-            first = image // LANES * LANES
-            tap = min(LANES, channels - first) * width
-            target = group + TAPS * first * width + (image - first) * width
-            target += block % 2 * VECTOR_BYTES + (TAPS - 1) * tap
-            filter_depth(_FORM, sums + (image * blocks + block) * VECTOR_BYTES, point, target, -tap)
+_to_taps = taps_of(_filters, TAPS)
 
 
 @inlined
@@ -347,7 +286,12 @@ def _group(
         for block in range(cover(args[AT.channels], LANES)):
             from_, into = here + 4 * block * args[AT.values_block], values + block * VALUES
             _value_points(from_, step, 0, made, zeros, into, count)
-        _sum_products(args, count, values, points + POINT, sums)
+        point_sums = args[AT.channels] * cover(args[AT.inputs], LANES) * VECTOR_BYTES
+        for number in range(POINTS):
+            add_point(
+                args, count, values + number * POINT, VALUES, points + (number + 1) * POINT, BLOCK,
+                sums + number * point_sums,
+            )  # fmt: skip
     inputs, outputs = args[AT.inputs], args[AT.blocks]
     skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
     multiply_blocks(
@@ -371,9 +315,9 @@ def _lines(args: Any, scratch: int, weights: bool) -> None:
     zeros, points = scratch, scratch + 2 * POINT
     values = points + max(cover(args[AT.inputs], LANES), args[AT.blocks]) * BLOCK
     sums = values + args[AT.blocks] * VALUES
-    _clear(zeros, POINT // VECTOR_BYTES)
+    clear(zeros, POINT // VECTOR_BYTES)
     if weights:
-        _clear(sums, POINTS * args[AT.channels] * cover(args[AT.inputs], LANES))
+        clear(sums, POINTS * args[AT.channels] * cover(args[AT.inputs], LANES))
     width = args[AT.target_size_x]
     groups = cover(width, WIDE if weights else GROUP)
     for tile in range(args[AT.z0], args[AT.z1]):
@@ -384,7 +328,7 @@ def _lines(args: Any, scratch: int, weights: bool) -> None:
                     x, end = group * width // groups, (group + 1) * width // groups
                     _group(args, z, y, x, end - x, zeros, points, weights, values, sums)
     if weights:
-        _taps(args, sums)
+        _to_taps(args, sums)
 
 
 def _lines_kernel(name: str, weights: bool) -> Kernel:

@@ -10,6 +10,7 @@ from against_reference import random_case
 from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
+from znnpy_kernels.winograd.flat import FLAT
 from znnpy_kernels.winograd.lines import LINES
 
 from znnpy import Model, Optimizer
@@ -118,7 +119,8 @@ def padded(taps=(3, 3, 3), images=(17, 18)):
             (3, 3, 3),
             {"winograd_source_points", "winograd_gradient_points", "winograd_gradient_sums"},
         ),
-        ((1, 3, 3), {"winograd_gradient_1x3x3"}),
+        ((1, 3, 1), {"winograd_gradient_1x3x1"}),
+        ((1, 3, 3), {"winograd_flat_back"} if FLAT else {"winograd_gradient_1x3x3"}),
         ((3, 1, 1), {"winograd_lines", "winograd_lines_back"} if LINES else set()),
     ],
 )

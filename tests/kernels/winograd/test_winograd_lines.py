@@ -15,8 +15,8 @@ from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
 from znnpy_kernels.winograd.lines import (
-    NO_WEIGHTS,
     lines_floats,
     winograd_lines,
     winograd_lines_back,

@@ -52,7 +52,7 @@ JOINT_BYTES, FEWEST_JOINT = 1 << 23, 16
 JOINT_PAIRS = 2048
 # Blocks of source and target together, by the axes that are transformed, from which on tiles that are one plane go in
 # two stages: products are many enough beside bytes from memory, which one stage asks for while they run.
-THIN_BLOCKS = {2: 8, 1: 16}
+THIN_BLOCKS = {2: 6, 1: 16}
 
 
 def gradient_costs(shape: ConvShape) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from znnpy_kernels.winograd.flat import FLAT
+from znnpy_kernels.winograd.flat_back import PLANE_SUMS_BYTES, TAPS_OF_PLANES, plane_sums_bytes
 from znnpy_kernels.winograd.lines import LINES, SUMS_BYTES, TAPS_OF_LINES, sums_bytes
 
 from znnpy.engine.convolution.winograd.operands import Ends
@@ -19,13 +21,22 @@ def are_lines(ends: Ends) -> bool:
 
 def joins(layout: Layout, edge: Edge) -> bool:
     """Return whether data and weight gradient go in the same tasks where both are wanted."""
-    layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
+    layer = layout.plan.layers[edge.name]
     planned = layer.gradient == layer.weight == "winograd" and edge.learn
     plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
-    _, *others = layout.padding(edge)
+    return planned and plain and (_by_lines(layout, edge) or _by_planes(layout, edge))
+
+
+def _by_lines(layout: Layout, edge: Edge) -> bool:
+    shape, (_, *others) = layout.conv_shape(edge), layout.padding(edge)
     small = sums_bytes(shape.inputs, shape.outputs) <= SUMS_BYTES
-    lines = LINES and edge.size == TAPS_OF_LINES and not any(map(any, others))
-    return planned and plain and small and lines
+    return LINES and edge.size == TAPS_OF_LINES and small and not any(map(any, others))
+
+
+def _by_planes(layout: Layout, edge: Edge) -> bool:
+    shape = layout.conv_shape(edge)
+    small = plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
+    return edge.size in FLAT and edge.size == TAPS_OF_PLANES and small
 
 
 def makes_both(build: Build, edge: Edge) -> bool:

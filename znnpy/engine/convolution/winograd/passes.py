@@ -7,13 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
+from znnpy_kernels.winograd.flat_back import flat_back_floats, winograd_flat_back
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
-from znnpy_kernels.winograd.lines import (
-    NO_WEIGHTS,
-    lines_floats,
-    winograd_lines,
-    winograd_lines_back,
-)
+from znnpy_kernels.winograd.lines import lines_floats, winograd_lines, winograd_lines_back
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
 
 from znnpy.engine.convolution.winograd.arguments import (
@@ -37,10 +34,10 @@ from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
-from znnpy.plan.algorithms.winograd_gradients import weight_seconds
+from znnpy.plan.algorithms.winograd_gradients import range_count, weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
-from znnpy.plan.partition import Cut, light_ranges, ranges_within
+from znnpy.plan.partition import Cut, light_ranges, ranges, within
 
 
 def forward(step: Step, build: Build, edge: Edge) -> None:
@@ -147,7 +144,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
     of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
     tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
-    cut = ranges_within(tiles, seconds) if weights else of_bias
+    cut = within(_leaves(ends, tiles, seconds), seconds) if weights else of_bias
     grain = ends.build.layout.grain
     few = grain.fewest if grain.many and not weights and cut is not light_ranges else 0
     tasks = [
@@ -192,12 +189,22 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     return leaves
 
 
+def _leaves(ends: Ends, tiles: int, seconds: float) -> int:
+    """Return how many tasks of an image make both gradients; by sizes alone."""
+    if are_lines(ends):
+        return len(ranges(tiles, seconds))
+    # As many as those of a weight gradient alone: sums of 36 points are more to clear and to transform back.
+    return range_count(ends.build.layout.conv_shape(ends.edge), tiles)
+
+
 def _kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
     """Return the kernel of slabs, floats of its scratch, and argument words that it alone has."""
     size, (inputs, outputs) = ends.edge.size, (ends.source.channels, ends.target.channels)
     if ends.source.lanes == 1:
         return WINOGRAD_PLANAR[size], planar_scratch_floats(size, inputs, outputs), {}
     if not are_lines(ends):
+        if weights:
+            return winograd_flat_back, flat_back_floats(inputs, outputs), {}
         return WINOGRAD[size], scratch_floats(size, inputs, outputs), {}
     kernel = winograd_lines_back if weights else winograd_lines
     return kernel, lines_floats(inputs, outputs, weights=weights), NO_WEIGHTS
