@@ -85,13 +85,21 @@ def planar_scratch_floats(taps: Triple, inputs: int, outputs: int) -> int:
 
 
 @inlined
+def filter_bytes_of_column(form: Any, inputs: int, outputs: int) -> Any:
+    """Return the bytes of the transformed filters of a column's points."""
+    return form.points_y * inputs * cover(outputs, LANES) * VECTOR_BYTES
+
+
+@inlined
 def products_of_column(
-    form: Any, args: Any, number: int, points: int, column: int, first: int, slot: int
+    form: Any, counts: Any, filters: int, points: int, column: int, first: int, slot: int
 ) -> None:
-    """Products of a column's points [input][point], back along y, in the place of its first rows."""
-    inputs, outputs = args[AT.inputs], args[AT.blocks]
+    """Products of a column's points [input][point], back along y, in the place of its first rows.
+
+    `counts`: inputs and outputs; `filters`: of the column.
+    """
+    inputs, outputs = counts
     filter_bytes = cover(outputs, LANES) * VECTOR_BYTES
-    filters = args[AT.filters] + number * form.points_y * inputs * filter_bytes
     for channel in range(0, outputs, TOGETHER):
         column_products(
             form,
@@ -109,14 +117,17 @@ def products_of_column(
 @inlined
 def _columns(form: Any, args: Any, first: int, ring: int, points: int) -> None:
     """From the rows of a group to their outputs along y, in the place of the first rows."""
-    inputs, channels = args[AT.inputs], channels_of(args)
+    inputs, outputs, channels = args[AT.inputs], args[AT.blocks], channels_of(args)
     column, slot = column_bytes(form, channels), channels * VECTOR_BYTES
+    filters, step = args[AT.filters], filter_bytes_of_column(form, inputs, outputs)
     for number in range(compiled_plane(form)):
         here = ring + number * column
         for channel in range(inputs):
             to = points + channel * form.points_y * VECTOR_BYTES
             source_depth(form, here + channel * VECTOR_BYTES, first, slot, to, VECTOR_BYTES)
-        products_of_column(form, args, number, points, here, first, slot)
+        products_of_column(
+            form, (inputs, outputs), filters + number * step, points, here, first, slot
+        )
 
 
 @inlined

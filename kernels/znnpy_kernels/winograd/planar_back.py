@@ -28,6 +28,7 @@ from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.planar import (
     channels_of,
     column_bytes,
+    filter_bytes_of_column,
     finish_rows,
     products_of_column,
     ring_bytes,
@@ -115,6 +116,7 @@ def _march(form: Any, args: Any, table: int, groups: int, scratch: int, sums: in
     ring = points + GROUPS * _each(form, args)
     rows = ring + GROUPS * of_group
     step = form.points_y * cover(inputs, INPUTS) * cover(channels, OUTPUTS) * VECTOR_BYTES
+    filters, of_column = args[AT.filters], filter_bytes_of_column(form, inputs, channels)
     for tile in range(args[AT.y0], args[AT.y1]):
         y = tile * form.new_y
         first = y % form.points_y
@@ -148,7 +150,10 @@ def _march(form: Any, args: Any, table: int, groups: int, scratch: int, sums: in
             )  # fmt: skip
             for group in range(groups):
                 own = points + group * _each(form, args)
-                products_of_column(form, args, number, own, here + group * of_group, first, slot)
+                products_of_column(
+                    form, (inputs, channels), filters + number * of_column, own,
+                    here + group * of_group, first, slot,
+                )  # fmt: skip
         for row in range(min(form.new_y, args[AT.target_size_y] - y)):
             here = ring + (first + row) % form.points_y * slot
             finish_rows(form, args, table, groups, y + row, here, spare)
