@@ -29,6 +29,7 @@ from znnpy_kernels.winograd.line_transforms import (
     Rows,
     _at,
     _constant,
+    _kept,
     _rows,
     filter_matrix,
     gradient_line,
@@ -86,10 +87,11 @@ def _line_of(line: Line, count: Count, axis: int = 0, ahead: int = 0, *, adds: b
     return intrinsic(along)
 
 
-def _plane_of(line: Line, count: Count, together: dict[int, Rows]) -> Any:
+def _plane_of(line: Line, count: Count, together: dict[int, Rows], dense: int = 0) -> Any:
     """The intrinsic `(form, source, step_y, step_x, target, target_step)`: a plane of vectors, transformed.
 
-    `together`: rows that are made at once, by the taps along y.
+    `together`: rows that are made at once, by the taps along y. `dense`: bytes from vector to vector of the target,
+    where they are known while code is made, of columns that lie side by side.
     """
 
     def plane(
@@ -107,6 +109,8 @@ def _plane_of(line: Line, count: Count, together: dict[int, Rows]) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_y, step_x, target, target_step) = builder, args
             rows = [b.add(source, b.mul(step_y, word(y))) for y in range(high)]
+            if dense:
+                step_x, target_step, target = VECTOR_BYTES, dense, _kept(b, target)
 
             def column(x: int) -> list[Value]:
                 return [load_vector(b, _at(b, row, x, step_x)) for row in rows]
@@ -131,8 +135,13 @@ def _new(axis: Axis) -> int:
     return axis.new
 
 
-# Points of six rows by pairs of the same sums, as those of voxels: all of them at once do not fit 16 registers.
-gradient_plane = _plane_of(gradient_line, _new, SOURCE_ROWS)
+def gradient_plane_of(dense: int = 0) -> Any:
+    """The intrinsic of a plane of gradients, transformed to points; see `_plane_of`."""
+    # Points of six rows by pairs of the same sums, as those of voxels: all of them at once do not fit 16 registers.
+    return _plane_of(gradient_line, _new, SOURCE_ROWS, dense)
+
+
+gradient_plane = gradient_plane_of()
 filter_plane = _plane_of(filter_line, _points, {TAPS: ((0, 1, 2),), 1: ((0,),)})
 filter_depth, filter_height, filter_width = (_line_of(filter_line, _points, n) for n in range(3))
 add_filter_height, add_filter_width = (_line_of(filter_line, _points, n, adds=True) for n in (1, 2))

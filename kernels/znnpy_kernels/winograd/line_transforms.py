@@ -256,10 +256,11 @@ def asking_for_lines_of(*, write: bool = False) -> Any:
     return intrinsic(ask)
 
 
-def source_plane_of(axes: tuple[int, int]) -> Any:
+def source_plane_of(axes: tuple[int, int], dense: int = 0) -> Any:
     """The intrinsic `(form, source, step_row, step_column, target, step)`.
 
     A plane of voxels, as many as points, transformed along both `axes`, to vectors `step` bytes from each other.
+    `dense`: those bytes, where they are known while code is made, of columns that lie side by side.
     """
 
     def source_plane(
@@ -275,8 +276,13 @@ def source_plane_of(axes: tuple[int, int]) -> Any:
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (_, source, step_row, step_column, target, step) = builder, args
-            rows = _places(b, source, step_row, range(high.points))
-            along = _along(b, step_column, wide.points)
+            if dense:
+                rows, target = _near_rows(b, source, step_row, high.points), _kept(b, target)
+                along = [word(x * VECTOR_BYTES) for x in range(wide.points)]
+                step = dense
+            else:
+                rows = _places(b, source, step_row, range(high.points))
+                along = _along(b, step_column, wide.points)
 
             # Loaded again for each pair of rows: from the L1 cache, where registers would be spilt.
             def column(x: int) -> list[Value]:

@@ -58,19 +58,19 @@ _spare = inlined(spare_vectors)
 
 
 @inlined
-def _column_bytes(form: Any, channels: int) -> Any:
+def column_bytes(form: Any, channels: int) -> Any:
     """From column to column of a ring, whose rows have so many channels: an odd number of lines."""
     return compiled_odd_bytes(form.points_y * channels)
 
 
 @inlined
-def _ring_bytes(form: Any, channels: int) -> Any:
+def ring_bytes(form: Any, channels: int) -> Any:
     """Bytes of a group's ring of rows."""
-    return compiled_plane(form) * _column_bytes(form, channels)
+    return compiled_plane(form) * column_bytes(form, channels)
 
 
 @inlined
-def _channels(args: Any) -> Any:
+def channels_of(args: Any) -> Any:
     """Channels that a row has room for: outputs come where inputs were."""
     return max(args[AT.inputs], args[AT.blocks])
 
@@ -78,36 +78,56 @@ def _channels(args: Any) -> Any:
 def planar_scratch_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer with filters of so many taps."""
     form = FORMS[taps]
-    # As `_column_bytes` and `_ring_bytes`.
+    # As `column_bytes` and `ring_bytes`.
     ring = plane(form) * odd_bytes(form.points_y * max(inputs, outputs))
     vectors = spare_vectors(form.points_z) + form.points_y * inputs
     return int(TABLE_BYTES + vectors * VECTOR_BYTES + GROUPS * ring) // 4
 
 
 @inlined
+def filter_bytes_of_column(form: Any, inputs: int, outputs: int) -> Any:
+    """Return the bytes of the transformed filters of a column's points."""
+    return form.points_y * inputs * cover(outputs, LANES) * VECTOR_BYTES
+
+
+@inlined
+def products_of_column(
+    form: Any, counts: Any, filters: int, points: int, column: int, first: int, slot: int
+) -> None:
+    """Products of a column's points [input][point], back along y, in the place of its first rows.
+
+    `counts`: inputs and outputs; `filters`: of the column.
+    """
+    inputs, outputs = counts
+    filter_bytes = cover(outputs, LANES) * VECTOR_BYTES
+    for channel in range(0, outputs, TOGETHER):
+        column_products(
+            form,
+            min(TOGETHER, outputs - channel),
+            points,
+            inputs,
+            filters + 4 * channel,
+            filter_bytes,
+            column + channel * VECTOR_BYTES,
+            first,
+            slot,
+        )
+
+
+@inlined
 def _columns(form: Any, args: Any, first: int, ring: int, points: int) -> None:
     """From the rows of a group to their outputs along y, in the place of the first rows."""
-    inputs, outputs, channels = args[AT.inputs], args[AT.blocks], _channels(args)
-    column, slot = _column_bytes(form, channels), channels * VECTOR_BYTES
-    filter_bytes = cover(outputs, LANES) * VECTOR_BYTES
+    inputs, outputs, channels = args[AT.inputs], args[AT.blocks], channels_of(args)
+    column, slot = column_bytes(form, channels), channels * VECTOR_BYTES
+    filters, step = args[AT.filters], filter_bytes_of_column(form, inputs, outputs)
     for number in range(compiled_plane(form)):
         here = ring + number * column
         for channel in range(inputs):
             to = points + channel * form.points_y * VECTOR_BYTES
             source_depth(form, here + channel * VECTOR_BYTES, first, slot, to, VECTOR_BYTES)
-        filters = args[AT.filters] + number * form.points_y * inputs * filter_bytes
-        for channel in range(0, outputs, TOGETHER):
-            column_products(
-                form,
-                min(TOGETHER, outputs - channel),
-                points,
-                inputs,
-                filters + 4 * channel,
-                filter_bytes,
-                here + channel * VECTOR_BYTES,
-                first,
-                slot,
-            )
+        products_of_column(
+            form, (inputs, outputs), filters + number * step, points, here, first, slot
+        )
 
 
 @inlined
@@ -142,16 +162,16 @@ def _finish(
 
 
 @inlined
-def _outputs(
+def finish_rows(
     form: Any, args: Any, table: int, groups: int, row: int, ring: int, spare: int
 ) -> None:
     """A row of outputs of all channels and groups, back along x and z."""
-    column = _column_bytes(form, _channels(args))
+    column = column_bytes(form, channels_of(args))
     for channel in range(args[AT.blocks]):
         total = args[AT.bias_gradient]
         total += channel * VECTOR_BYTES if total else 0
         for number in range(groups):
-            here = ring + number * _ring_bytes(form, _channels(args)) + channel * VECTOR_BYTES
+            here = ring + number * ring_bytes(form, channels_of(args)) + channel * VECTOR_BYTES
             for point in range(form.points_z):
                 to = spare + point * UNITS * VECTOR_BYTES
                 unsort_lines(here + point * POINTS * column, column, to, VECTOR_BYTES)
@@ -159,7 +179,7 @@ def _outputs(
 
 
 @inlined
-def _source(args: Any) -> Any:
+def source_image(args: Any) -> Any:
     """The source as an image (`planar_units`)."""
     return (
         args[AT.source], args[AT.source_block], args[AT.source_z], args[AT.source_y],
@@ -171,8 +191,8 @@ def _source(args: Any) -> Any:
 @inlined
 def _march(form: Any, args: Any, table: int, groups: int, scratch: int) -> None:
     """Compute all tiles along y of some groups: two of six rows are those of the tile before."""
-    image, channels, inputs = _source(args), _channels(args), args[AT.inputs]
-    column, ring_bytes = _column_bytes(form, channels), _ring_bytes(form, channels)
+    image, channels, inputs = source_image(args), channels_of(args), args[AT.inputs]
+    column, of_group = column_bytes(form, channels), ring_bytes(form, channels)
     slot = channels * VECTOR_BYTES
     spare, points = scratch, scratch + _spare(form.points_z) * VECTOR_BYTES
     ring = points + form.points_y * inputs * VECTOR_BYTES
@@ -183,13 +203,13 @@ def _march(form: Any, args: Any, table: int, groups: int, scratch: int) -> None:
         for row in range(form.points_y - new, form.points_y):
             here = ring + (first + row) % form.points_y * slot
             rows_of_voxels(
-                form, table, groups, image, inputs, y + row, spare, here, column, ring_bytes
+                form, table, groups, image, inputs, y + row, spare, here, column, of_group
             )
         for number in range(groups):
-            _columns(form, args, first, ring + number * ring_bytes, points)
+            _columns(form, args, first, ring + number * of_group, points)
         for row in range(min(form.new_y, args[AT.target_size_y] - y)):
             here = ring + (first + row) % form.points_y * slot
-            _outputs(form, args, table, groups, y + row, here, spare)
+            finish_rows(form, args, table, groups, y + row, here, spare)
 
 
 def _planar(taps: Triple) -> Kernel:
@@ -201,7 +221,7 @@ def _planar(taps: Triple) -> Kernel:
         """Correlation of planar channels with filters, bias and transfer. Words: see the module."""
         clear_bias_gradient(args)
         table = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
-        most = max(1, min(GROUPS, ROOM // _ring_bytes(form, _channels(args))))
+        most = max(1, min(GROUPS, ROOM // ring_bytes(form, channels_of(args))))
         sizes = args[AT.target_size_z], args[AT.target_size_x]
         along_x, groups, count = cover(sizes[1], LANES), 0, 0
         # Planes of units one after the other, so that their rows lie one behind the other.
@@ -209,7 +229,7 @@ def _planar(taps: Triple) -> Kernel:
         for number in range(total):
             z, x = (args[AT.z0] + number // along_x) * form.new_z, number % along_x * LANES
             last = number == total - 1
-            groups, count = dealt(form, table, groups, count, _source(args), sizes, z, x, last)
+            groups, count = dealt(form, table, groups, count, source_image(args), sizes, z, x, last)
             if groups == most or (groups and last):
                 _march(form, args, table, groups, table + TABLE_BYTES)
                 groups = 0

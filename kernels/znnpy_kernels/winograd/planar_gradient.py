@@ -80,6 +80,40 @@ def _clear(target: int, vectors: int) -> None:
 
 
 @inlined
+def column_sums(
+    form: Any, groups: int, first: int, counts: Any, voxels: Any, gradients: Any, points: int,
+    each: int, sums: int,
+) -> None:  # fmt: skip
+    """Points of a column of some groups along y, [group][channel][point], and their products added to its sums.
+
+    `counts`: channels of voxels and of gradients; of both: the column of the first group, bytes from group to group and
+    from row to row.
+    """
+    inputs, outputs = counts
+    rows, blocks = cover(inputs, INPUTS), cover(outputs, OUTPUTS)
+    line = form.points_y * VECTOR_BYTES
+    behind = rows * INPUTS * line
+    for group in range(groups):
+        here, to = voxels[0] + group * voxels[1], points + group * each
+        for channel in range(inputs):
+            start = here + channel * VECTOR_BYTES
+            source_depth(form, start, first, voxels[2], to + channel * line, VECTOR_BYTES)
+        here = gradients[0] + group * gradients[1]
+        for channel in range(outputs):
+            start, into = here + channel * VECTOR_BYTES, to + behind + channel * line
+            gradient_rows(form, start, gradients[2], into, VECTOR_BYTES)
+    for point in range(form.points_y):
+        here = points + point * VECTOR_BYTES
+        target = sums + point * rows * blocks * VECTOR_BYTES
+        for row in range(rows):
+            source = here + row * INPUTS * line
+            for block in range(blocks):
+                gradient = here + behind + block * OUTPUTS * line
+                add_pairs(source, gradient, line, groups, each, target)
+                target += VECTOR_BYTES
+
+
+@inlined
 def _multiply(
     form: Any, args: Any, groups: int, first: int, ring: int, points: int, each: int, sums: int
 ) -> None:
@@ -87,32 +121,15 @@ def _multiply(
     inputs, outputs = args[AT.inputs], args[AT.blocks]
     column, gradient_column = _columns_bytes(form, inputs, outputs)
     group_bytes = _group_bytes(form, inputs, outputs)
-    rows, blocks, line = (
-        cover(inputs, INPUTS),
-        cover(outputs, OUTPUTS),
-        form.points_y * VECTOR_BYTES,
-    )
-    behind = rows * INPUTS * line
+    gradients = ring + compiled_plane(form) * column
+    step = form.points_y * cover(inputs, INPUTS) * cover(outputs, OUTPUTS) * VECTOR_BYTES
     for number in range(compiled_plane(form)):
-        for group in range(groups):
-            here, to = ring + group * group_bytes + number * column, points + group * each
-            for channel in range(inputs):
-                start, slot = here + channel * VECTOR_BYTES, inputs * VECTOR_BYTES
-                source_depth(form, start, first, slot, to + channel * line, VECTOR_BYTES)
-            here = ring + group * group_bytes + compiled_plane(form) * column
-            here += number * gradient_column
-            for channel in range(outputs):
-                start, slot = here + channel * VECTOR_BYTES, outputs * VECTOR_BYTES
-                gradient_rows(form, start, slot, to + behind + channel * line, VECTOR_BYTES)
-        for point in range(form.points_y):
-            here = points + point * VECTOR_BYTES
-            target = sums + (number * form.points_y + point) * rows * blocks * VECTOR_BYTES
-            for row in range(rows):
-                source = here + row * INPUTS * line
-                for block in range(blocks):
-                    gradient = here + behind + block * OUTPUTS * line
-                    add_pairs(source, gradient, line, groups, each, target)
-                    target += VECTOR_BYTES
+        column_sums(
+            form, groups, first, (inputs, outputs),
+            (ring + number * column, group_bytes, inputs * VECTOR_BYTES),
+            (gradients + number * gradient_column, group_bytes, outputs * VECTOR_BYTES),
+            points, each, sums + number * step,
+        )  # fmt: skip
 
 
 @inlined
@@ -172,17 +189,29 @@ def _gradient(args: Any) -> Any:
 
 
 @inlined
-def _taps(form: Any, args: Any, sums: int, cube: int) -> None:
-    """Transform the sums of all pairs of channels to packed filter gradients."""
-    inputs, outputs, width = args[AT.inputs], args[AT.blocks], args[AT.width]
+def taps_of_pairs(
+    form: Any,
+    inputs: int,
+    outputs: int,
+    sums: int,
+    cube: int,
+    target: int,
+    width: int,
+    flipped: bool,
+) -> None:
+    """Transform the sums of all pairs of channels to packed filter gradients.
+
+    `flipped`: sums are of the gradient's points with values, so that its channels, here `inputs`, are the filters'
+    outputs, and taps come in reverse.
+    """
     rows, blocks = cover(inputs, INPUTS), cover(outputs, OUTPUTS)
     plane_points = form.points_x * form.points_y
     taps_of_plane = form.taps_y * form.taps_x
     taps = form.taps_z * taps_of_plane
     made = cube + form.points_z * plane_points * VECTOR_BYTES
-    target, step = floats(args[AT.target]), rows * blocks * VECTOR_BYTES
-    for number in range(inputs * taps * width):
-        target[number] = 0.0
+    packed, step = floats(target), rows * blocks * VECTOR_BYTES
+    for number in range((outputs if flipped else inputs) * taps * width):
+        packed[number] = 0.0
     for pairs in range(rows * blocks):
         here = sums + pairs * VECTOR_BYTES
         # Points are [z][x][y].
@@ -201,7 +230,10 @@ def _taps(form: Any, args: Any, sums: int, cube: int) -> None:
             for tap in range(taps):
                 for output in range(last, min(outputs, last + OUTPUTS)):
                     lane = tap * LANES + (source - first) * OUTPUTS + output - last
-                    target[(source * taps + tap) * width + output] = found[lane]
+                    if flipped:
+                        packed[(output * taps + taps - 1 - tap) * width + source] = found[lane]
+                    else:
+                        packed[(source * taps + tap) * width + output] = found[lane]
 
 
 def _planar_gradient(taps: Triple) -> Kernel:
@@ -233,7 +265,8 @@ def _planar_gradient(taps: Triple) -> Kernel:
             if groups == most or (groups and last):
                 _march(form, args, table, groups, work, each, sums)
                 groups = 0
-        _taps(form, args, sums, sums + cube * rows * blocks * VECTOR_BYTES)
+        behind = sums + cube * rows * blocks * VECTOR_BYTES
+        taps_of_pairs(form, inputs, outputs, sums, behind, args[AT.target], args[AT.width], False)
 
     return winograd_planar_gradient
 

@@ -136,7 +136,7 @@ def _transformed(
 
 
 @inlined
-def _added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
+def added(bias_gradient: int, source: int, steps: Any, counts: Any) -> None:
     """Add vectors of a plane to a bias gradient; pairs along z, x."""
     total = load(bias_gradient)
     for z in range(counts[0]):
@@ -179,7 +179,7 @@ def _finished(
     target_plane(form, args, bias, seen, seen_by[0], source, column, here, by[0], by[1])
     # From what was stored, as the gradient of the function is applied by then.
     if args[AT.bias_gradient]:
-        _added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
+        added(args[AT.bias_gradient] + block * VECTOR_BYTES, here, by, made)
     if not whole:
         copied(loose, packed, made, target, steps)
 

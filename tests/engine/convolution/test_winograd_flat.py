@@ -8,7 +8,7 @@ from against_reference import check_network, errors
 from chains import ONE, winograd_chain, winograd_plan
 
 from znnpy import Model
-from znnpy.engine.convolution.winograd.lines import joins
+from znnpy.engine.convolution.winograd.slab_kernels import joins
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.single_layer import declared, lone

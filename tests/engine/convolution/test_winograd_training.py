@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from against_reference import errors
+from against_reference import check_network, errors
 from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
+from znnpy_kernels.winograd.cubes import CUBES
 
 from znnpy import Model
 from znnpy.engine.tasks.task_identity import Part, identities
+from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan.algorithms import winograd_gradients
 
@@ -29,6 +31,25 @@ def test_layers(images, sparsity, output, batch):
     # A sum so near 0 that rounding decides where a relu bends parts all gradients before it: another draw has none.
     draws = (errors(net, output, plan, batch, seed) for seed in range(3))
     assert any(max(found.values()) < 3e-5 for found in draws)
+
+
+@pytest.mark.parametrize(
+    ("images", "padding", "output", "batch"),
+    [
+        ((5, 12, 16), ((1, 1), (0, 2), (2, 1)), (9, 34, 51), 2),
+        ((16, 7, 9), BARE, (32, 30, 33), 1),
+    ],
+)
+def test_one_task_makes_both_gradients_of_large_layers(images, padding, output, batch):
+    net = winograd_chain(images, functions=("relu",) * 3, padding=padding)
+    plan = winograd_plan(net)
+    with Model(net, output, batch=batch, threads=1, plan=plan) as model:
+        made = {it.owner for it in identities(model.task_graph) if it.part is Part.BOTH}
+    assert made == ({edge.name for edge in net.edges[1:]} if CUBES else set())
+    draws = (errors(net, output, plan, batch, seed, threads=2) for seed in range(3))
+    assert any(max(found.values()) < 3e-5 for found in draws)
+    found = [check_network(net, output, batch=batch, threads=it, plan=plan) for it in (1, 3)]
+    assert tuple(found[0]) == tuple(found[1])
 
 
 @pytest.mark.parametrize("step", PASSES)

@@ -10,10 +10,13 @@ from against_reference import random_case
 from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
+from znnpy_kernels.winograd.cubes import CUBES
 from znnpy_kernels.winograd.flat import FLAT
 from znnpy_kernels.winograd.lines import LINES
+from znnpy_kernels.winograd.planar_back import PLANAR_BACK
 
 from znnpy import Model, Optimizer
+from znnpy.engine.convolution.winograd import slab_kernels
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.plan.cost import MOST_PLANAR
@@ -147,6 +150,27 @@ def test_tasks_of_lines_that_share_their_source():
     assert ("winograd_lines_back" in found) is LINES
 
 
+@pytest.mark.parametrize("joined", [[("conv", "a", "b", size(3, 3, 3, padding="same"))], []])
+def test_tasks_of_both_gradients_of_cubes(monkeypatch, joined):
+    """Of a source that one layer reads, or several."""
+    monkeypatch.setattr(slab_kernels, "FEWEST_TILES", 1)
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 10, {"function": "relu"}), ("b", "transfer", 9),
+         ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3)), *joined,
+         ("conv", "a", "b", size(3, 3, 3, padding="same")), ("conv", "b", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    inner = range(1, len(net.edges) - 1)
+    plan = {
+        f"e{n}": dict.fromkeys(
+            ("forward", "gradient", "weight"), "winograd" if n in inner else "direct"
+        )
+        for n in range(len(net.edges))
+    }
+    found = check(net, (5, 6, 9), lambda model: (*data(model), None), plan=plan, threads=1)
+    assert ("winograd_cubes_back" in found) is CUBES
+
+
 def test_tasks_of_shallow_layers():
     net, plan = padded((3, 3, 3), (47, 50))
     found = check(net, (3, 4, 2), lambda model: (*data(model), None), plan=plan, threads=1)
@@ -168,7 +192,9 @@ def test_tasks_between_planar_channels(output):
     )  # fmt: skip
     plan = {f"e{n}": dict.fromkeys(("forward", "gradient", "weight"), "winograd") for n in range(4)}
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
-    assert {"winograd_planar", "winograd_planar_gradient_3x1x3"} <= found.keys()
+    both = "winograd_planar_back" if PLANAR_BACK else "winograd_planar_gradient"
+    kernels = {"winograd_planar", "winograd_planar_gradient", "winograd_planar_gradient_1x3x3"}
+    assert kernels | {both, f"{both}_3x1x3"} <= found.keys()
 
 
 @pytest.mark.parametrize("what", ["reads", "writes"])

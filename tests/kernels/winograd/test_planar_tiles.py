@@ -14,6 +14,7 @@ from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
+from znnpy_kernels.winograd.planar_back import WINOGRAD_PLANAR_BACK, planar_back_floats
 from znnpy_kernels.winograd.planar_gradient import WINOGRAD_PLANAR_GRADIENT, planar_gradient_floats
 
 Triple = tuple[int, int, int]
@@ -148,4 +149,52 @@ def test_filter_gradients_within_their_arrays(
         <= 1e-5 * np.abs(expected).max() * max(1, prod(shape)) ** 0.25
     )
     assert (total[..., outputs:] == 0).all()
+    assert scratch.kept()
+
+
+@pytest.mark.quick(6)
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("images", IMAGES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("taps", TAPS)
+def test_both_gradients_within_their_arrays(
+    taps: Triple, shape: Triple, images: tuple[int, int], cut: bool
+) -> None:
+    """From a gradient to one of values, whose relu it passes, and to filters."""
+    inputs, outputs = images
+    # Zeros before the gradient and behind it.
+    before = tuple(1 if k > 1 and n > 1 else 0 for n, k in zip(shape, taps, strict=True))
+    wide = tuple(n + k - 1 - 2 * b for n, k, b in zip(shape, taps, before, strict=True))
+    gradient, filters = operands(inputs, outputs, wide, taps)  # type: ignore[arg-type]
+    gradient, values = np.ascontiguousarray(gradient, np.float32), normal(3, outputs, *shape)
+    padded = np.pad(gradient, [(0, 0), *((b, b) for b in before)])
+    back = np.where(values > 0, correlated(padded, filters, ONE), 0)
+    # Filters lead from the values to the gradient's channels, and its voxels meet them in reverse.
+    weights = np.stack(
+        [correlated(padded[:, None][i], values[:, None], ONE) for i in range(inputs)]
+    )[:, :, ::-1, ::-1, ::-1]
+    target = np.full((outputs, *shape), np.nan, np.float32)
+    scratch = Scratch(planar_back_floats(taps, inputs, outputs))
+    words = image_words("source", gradient) | image_words("target", target) | PLAIN
+    # Values have the target's sizes.
+    for name in ("values", "output"):
+        own = image_words(name, values).items()
+        words |= {word: value for word, value in own if "_size_" not in word}
+    words |= sizes("dilation", ONE) | sizes("before", before) | {"accumulate": 0, "slope": 0.0}
+    words |= {"inputs": inputs, "blocks": outputs, "channels": outputs, "width": LANES}
+    words |= {"filters": address(points_of(filters)), "scratch": scratch.place, "scratch_worker": 0}
+    total, added = np.zeros((outputs, prod(taps), LANES)), np.zeros((outputs, LANES))
+    for task in tiles(shape, taps, cut):
+        made = np.full((outputs, prod(taps), LANES), np.nan, np.float32)
+        sums = np.full((outputs, LANES), np.nan, np.float32)
+        WINOGRAD_PLANAR_BACK[taps].run(**words | task | {"weights": made, "bias_gradient": sums})
+        total += made
+        added += sums
+    assert np.abs(target - back).max() <= 1e-5 * max(np.abs(back).max(), 1e-3)
+    bias = back.sum((1, 2, 3))
+    assert np.abs(added.sum(1) - bias).max() <= 1e-4 * np.abs(back).sum((1, 2, 3)).max()
+    found = np.moveaxis(total[..., :inputs], -1, 0).reshape(inputs, outputs, *taps)
+    room = 1e-5 * np.abs(weights).max() * max(1, prod(shape)) ** 0.25
+    assert np.abs(found - weights).max() <= room
+    assert (total[..., inputs:] == 0).all()
     assert scratch.kept()

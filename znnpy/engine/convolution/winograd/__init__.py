@@ -10,9 +10,9 @@ from collections.abc import Collection
 from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
-from znnpy.engine.convolution.winograd.lines import joins
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
+from znnpy.engine.convolution.winograd.slab_kernels import joins
 from znnpy.engine.convolution.winograd.weight_gradients import updates_at_once, weight_gradient
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
@@ -48,6 +48,9 @@ def operations(
 ) -> Operations:
     """Return the operations of the tiles of each pass, and of the filters that it transforms."""
     whole, found = layout.conv_shape(edge), Operations()
+    # What learns first has no data gradient, which one task could make as well.
+    inner = edge.source in trained_nodes(layout.network)
+    joined = {"gradient", "weight"} <= set(passes) and inner and joins(layout, edge)
     shape, bands = (whole.band, len(whole.bands)) if layout.bands(edge) else (whole, 1)
     for which in passes:
         task = Identity(edge.name, PASS_OF[which], Part.WINOGRAD)
@@ -56,7 +59,7 @@ def operations(
         tiled = flat_of(seen) if shallow else seen
         lines = sum(_lines(tiled.size, 3)) * shape.size[0] // tiled.size[0]
         filters = shape.inputs * shape.outputs * FILTER_FLOPS * lines
-        staged = which != "weight" and (
+        staged = not (which == "weight" or (joined and which == "gradient")) and (
             shallow
             or goes_staged(layout, seen)
             or spreads(layout, edge, seen, backward=which == "gradient")
@@ -72,9 +75,7 @@ def operations(
             points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
-    # What learns first has no data gradient, which one task could make as well.
-    inner = edge.source in trained_nodes(layout.network)
-    if {"gradient", "weight"} <= set(passes) and inner and joins(layout, edge):
+    if joined:
         _join(found, edge)
     return found
 

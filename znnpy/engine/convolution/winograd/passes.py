@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from znnpy_kernels.machine.abi import Kernel
-from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
-from znnpy_kernels.winograd.flat_back import flat_back_floats, winograd_flat_back
-from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
-from znnpy_kernels.winograd.lines import lines_floats, winograd_lines, winograd_lines_back
-from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
+from znnpy_kernels.winograd.flat_back import TAPS_OF_PLANES
 
 from znnpy.engine.convolution.winograd.arguments import (
     place_words,
@@ -20,9 +15,9 @@ from znnpy.engine.convolution.winograd.arguments import (
     tile_words,
 )
 from znnpy.engine.convolution.winograd.filters import goes_staged, made
-from znnpy.engine.convolution.winograd.lines import are_lines, makes_both
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.operands import Ends, Finish, strands
+from znnpy.engine.convolution.winograd.slab_kernels import makes_both, slab_kernel
 from znnpy.engine.convolution.winograd.stages import emit_staged
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
@@ -134,7 +129,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
     of_weights = weight_seconds(ends.build.layout.conv_shape(ends.edge)) if weights else 0.0
-    kernel, floats, own = _kernel(ends, weights=weights)
+    kernel, floats, own = slab_kernel(ends, weights=weights)
     words = {
         **ends.words,
         **own,
@@ -191,23 +186,10 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
 
 def _leaves(ends: Ends, tiles: int, seconds: float) -> int:
     """Return how many tasks of an image make both gradients; by sizes alone."""
-    if are_lines(ends):
+    if ends.source.lanes == 1 or ends.edge.size != TAPS_OF_PLANES:
         return len(ranges(tiles, seconds))
     # As many as those of a weight gradient alone: sums of 36 points are more to clear and to transform back.
     return range_count(ends.build.layout.conv_shape(ends.edge), tiles)
-
-
-def _kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
-    """Return the kernel of slabs, floats of its scratch, and argument words that it alone has."""
-    size, (inputs, outputs) = ends.edge.size, (ends.source.channels, ends.target.channels)
-    if ends.source.lanes == 1:
-        return WINOGRAD_PLANAR[size], planar_scratch_floats(size, inputs, outputs), {}
-    if not are_lines(ends):
-        if weights:
-            return winograd_flat_back, flat_back_floats(inputs, outputs), {}
-        return WINOGRAD[size], scratch_floats(size, inputs, outputs), {}
-    kernel = winograd_lines_back if weights else winograd_lines
-    return kernel, lines_floats(inputs, outputs, weights=weights), NO_WEIGHTS
 
 
 def _values(ends: Ends) -> Tensor:

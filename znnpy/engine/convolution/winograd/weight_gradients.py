@@ -20,8 +20,8 @@ from znnpy.engine.convolution.winograd.arguments import (
 )
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
 from znnpy.engine.convolution.winograd.gradient_stages import emit_joint, single_range
-from znnpy.engine.convolution.winograd.lines import makes_both
 from znnpy.engine.convolution.winograd.passes import both_gradients, shape_of
+from znnpy.engine.convolution.winograd.slab_kernels import makes_both
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor

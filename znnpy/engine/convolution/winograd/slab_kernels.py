@@ -1,0 +1,89 @@
+"""Decides which kernel computes slabs of tiles, and where one task makes both gradients; by sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.winograd import cubes, lines
+from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
+from znnpy_kernels.winograd.cubes import CUBE, CUBES
+from znnpy_kernels.winograd.flat import FLAT
+from znnpy_kernels.winograd.flat_back import (
+    PLANE_SUMS_BYTES,
+    TAPS_OF_PLANES,
+    flat_back_floats,
+    plane_sums_bytes,
+    winograd_flat_back,
+)
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
+from znnpy_kernels.winograd.lines import LINES, TAPS_OF_LINES
+from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
+from znnpy_kernels.winograd.planar_back import (
+    PLANAR_BACK,
+    WINOGRAD_PLANAR_BACK,
+    planar_back_floats,
+)
+
+from znnpy.engine.convolution.winograd.operands import Ends
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.layout import Layout
+from znnpy.network.types import ONCE, Edge
+from znnpy.plan.algorithms.winograd_tiles import tile_count
+
+FEWEST_TILES = 512
+"""Of cubes: each task transforms sums of its own to taps, and of small layers there are tasks of a dozen tiles."""
+
+
+def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str, int]]:
+    """Return the kernel of slabs, floats of its scratch, and argument words that it alone has.
+
+    `weights`: with the weight gradient.
+    """
+    size, channels = ends.edge.size, (ends.source.channels, ends.target.channels)
+    if ends.source.lanes == 1 and weights:
+        width = ends.build.parameters[ends.edge.name].pieces[0].width
+        return WINOGRAD_PLANAR_BACK[size], planar_back_floats(size, *channels), {"width": width}
+    if ends.source.lanes == 1:
+        return WINOGRAD_PLANAR[size], planar_scratch_floats(size, *channels), {}
+    if _are_lines(ends):
+        kernel = lines.winograd_lines_back if weights else lines.winograd_lines
+        return kernel, lines.lines_floats(*channels, weights=weights), NO_WEIGHTS
+    if CUBES and size == CUBE and ends.dilation == ONCE:
+        kernel = cubes.winograd_cubes_back if weights else cubes.winograd_cubes
+        return kernel, cubes.cubes_floats(*channels, weights=weights), NO_WEIGHTS
+    if weights:
+        return winograd_flat_back, flat_back_floats(*channels), {}
+    return WINOGRAD[size], scratch_floats(size, *channels), {}
+
+
+def _are_lines(ends: Ends) -> bool:
+    """Return whether a pass of 3 x 1 x 1 filters goes row by row: rows of both ends are the same."""
+    rows = ends.source.shape[1:] == ends.target.shape[1:]
+    outside = ends.words["before_y"] or ends.words["before_x"] or ends.words["accumulate"]
+    return LINES and ends.edge.size == TAPS_OF_LINES and rows and not outside
+
+
+def joins(layout: Layout, edge: Edge) -> bool:
+    """Return whether data and weight gradient go in the same tasks where both are wanted."""
+    layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
+    planned = layer.gradient == layer.weight == "winograd" and edge.learn
+    if not planned or layout.bands(edge) or layout.folded(edge):
+        return False
+    if layout.lanes(edge.source) == 1:
+        return PLANAR_BACK
+    if edge.size == TAPS_OF_LINES:
+        _, *others = layout.padding(edge)
+        small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
+        return LINES and small and not any(map(any, others))
+    if edge.size == TAPS_OF_PLANES:
+        small = plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
+        return edge.size in FLAT and small
+    near = CUBES and edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
+    small = cubes.sums_bytes(shape.inputs, shape.outputs) <= cubes.SUMS_BYTES
+    return near and small and shape.batch * tile_count(shape) >= FEWEST_TILES
+
+
+def makes_both(build: Build, edge: Edge) -> bool:
+    """Return whether a layer's weight gradient makes its data gradient in passing."""
+    return edge.name in build.maps.backward and joins(build.layout, edge)
