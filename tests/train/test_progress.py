@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from znnpy.train import progress
-from znnpy.train.progress import Bar, Plain, Rate, Smooth, Status
+from znnpy.train.progress import Plain, Rate, Smooth, Status
+from znnpy.train.progress_bar import Bar
 
 
 class Gone(io.StringIO):

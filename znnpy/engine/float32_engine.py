@@ -39,7 +39,9 @@ class SingleEngine:
             self._arena, layout, settings.states, plan.workspace, settings.frozen
         )
         file = self._build.file
-        self._file = FilterFile(self._arena.view(file, (WORDS,), "i8")) if file else None
+        own = self._build.parameters.values()
+        size = sum(4 * parameter.floats for parameter in own if parameter.place is not None)
+        self._file = FilterFile(self._arena.view(file, (WORDS,), "i8"), size) if file else None
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
             # compiling the same ones at once.

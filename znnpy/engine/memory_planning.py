@@ -191,16 +191,20 @@ class _OneMicrobatch:
 def _task_bytes(layout: Layout, leaves: Sequence[Declared], runs: Sequence[Declared]) -> int:
     """Return the bytes of the tasks of an even and an odd update, or of a forward pass, from one microbatch's."""
     each = TASK_BYTES + DEQUE_BYTES * layout.workers - LEAF_BYTES
-    return each * _count(layout, runs) + LEAF_BYTES * _count(layout, leaves)
+    calls = [1 + len(task.more) for task in leaves]
+    return each * _count(layout, runs, [1] * len(runs)) + LEAF_BYTES * _count(layout, leaves, calls)
 
 
-def _count(layout: Layout, step: Sequence[Declared]) -> int:
+def _count(layout: Layout, step: Sequence[Declared], each: Sequence[int]) -> int:
+    """Return how many of `each` task of a microbatch all steps that are in one graph have."""
     if not layout.training:
-        return layout.replicas * len(step)
-    once = sum(task.what.serves is Pass.UPDATE for task in step)
+        return layout.replicas * sum(each)
+    once = sum(
+        count for task, count in zip(step, each, strict=True) if task.what.serves is Pass.UPDATE
+    )
     # Tasks of the optimiser are there once a step, all others once a microbatch; both parities are
     # one graph.
-    return STEPS * (once + len(layout.numbers) * (len(step) - once))
+    return STEPS * (once + len(layout.numbers) * (sum(each) - once))
 
 
 def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) -> MemoryPlan:

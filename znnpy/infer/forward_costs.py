@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cache, partial
 from math import inf
 
 from znnpy.geometry import Geometry, voxels
@@ -34,8 +35,9 @@ def forward_plan(
     """
     if conv != "auto":
         return choose(network, geometry, 1, conv, lambda _: ({}, ""), training=False)
-    shapes = _convolutions(network, geometry)
-    return Plan({name: _cheapest(shape, without) for name, shape in shapes})
+    # Deep nets have many layers of one shape.
+    cheapest = cache(partial(_cheapest, without=without))
+    return Plan({name: cheapest(shape) for name, shape in _convolutions(network, geometry)})
 
 
 def lean_plan(network: Network, geometry: Geometry, conv: Choice) -> Plan:

@@ -80,6 +80,14 @@ class Grain:
         wanted = max(round(seconds / self.seconds), self._shared(seconds))
         return evenly(extent, wanted, least)
 
+    def groups(self, count: int, seconds: float) -> list[range]:
+        """Return numbers 0..count in groups that one task goes through; `seconds`: of all.
+
+        Each alone where workers are many: what follows one of them then waits for no other.
+        """
+        cuts = [(i, i + 1) for i in range(count)] if self.many else self.ranges(count, seconds)
+        return [range(*cut) for cut in cuts]
+
     def shares(self, seconds: float, pieces: int) -> int:
         """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""
         return max(1, -(-self._shared(seconds) // pieces))

@@ -11,17 +11,6 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import ParamSpec, Protocol, TextIO
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-
 from znnpy.errors import screenful
 
 # Shorter fills the logs of batch systems, longer looks like a process that hangs.
@@ -152,74 +141,6 @@ class Notes(Quiet):
         print(screenful(text), file=sys.stderr, flush=True)
 
 
-class Bar:
-    """A progress bar with loss, error, updates/s, voxels/s and the time left."""
-
-    def __init__(self, console: Console) -> None:
-        self._smooth = Smooth()
-        self._preparing: Progress | None = None
-        self._prepared = TaskID(0)
-        self._progress = Progress(
-            SpinnerColumn(),
-            MofNCompleteColumn(),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[shown]}"),
-            TextColumn("{task.fields[rate]:.1f} updates/s  {task.fields[voxels]:,.0f} voxels/s"),
-            TextColumn("ETA"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-        )
-        self._task = self._progress.add_task("", start=False, shown="", rate=0.0, voxels=0.0)
-
-    @heard_or_not
-    def preparing(self, what: str, done: int, total: int) -> None:
-        """Show a separate bar until all is ready."""
-        if self._preparing is None:
-            columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn())
-            self._preparing = Progress(*columns, console=self._progress.console, transient=True)
-            self._prepared = self._preparing.add_task(what, total=total)
-            self._preparing.start()
-        self._preparing.update(self._prepared, description=what, completed=done, total=total)
-        if done == total:
-            self._end_preparing()
-
-    @heard_or_not
-    def start(self, total: int, done: int) -> None:
-        """Show the bar."""
-        self._end_preparing()
-        self._progress.update(self._task, total=total, completed=done)
-        self._progress.start_task(self._task)
-        self._progress.start()
-
-    @heard_or_not
-    def update(self, status: Status) -> None:
-        """Move the bar."""
-        loss, error = self._smooth.add(status)
-        self._progress.update(
-            self._task,
-            completed=status.iteration,
-            shown=shown(loss, error, self._smooth.losses),
-            rate=status.updates_per_s,
-            voxels=status.voxels_per_s,
-        )
-
-    @heard_or_not
-    def note(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._progress.console.print(screenful(text), highlight=False, markup=False, soft_wrap=True)
-
-    @heard_or_not
-    def close(self) -> None:
-        """Leave the bar on the screen as it is."""
-        self._end_preparing()
-        self._progress.stop()
-
-    def _end_preparing(self) -> None:
-        if self._preparing is not None:
-            self._preparing.stop()
-            self._preparing = None
-
-
 class Smooth:
     """Running means of loss and error for display; the log holds the true values."""
 
@@ -275,8 +196,14 @@ def choose_reporter(*, quiet: bool = False) -> Reporter:
     """Return a bar when stderr is a terminal, plain lines otherwise; notes alone if `quiet`."""
     if quiet:
         return Notes()
-    console = Console(stderr=True)
-    return Bar(console) if console.is_terminal else Plain()
+    if not sys.stderr.isatty():
+        return Plain()
+    # With rich, which takes long to import: logs do without.
+    from rich.console import Console
+
+    from znnpy.train.progress_bar import Bar
+
+    return Bar(Console(stderr=True))
 
 
 def clock(seconds: float) -> str:

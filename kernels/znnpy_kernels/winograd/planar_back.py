@@ -23,7 +23,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import splat, store
-from znnpy_kernels.winograd import lines
+from znnpy_kernels.winograd import both_gradients
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.planar import (
     channels_of,
@@ -47,7 +47,7 @@ from znnpy_kernels.winograd.planar_units import (
 from znnpy_kernels.winograd.planes import clear_bias_gradient, compiled_plane, plane
 from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 
-AT = words(lines.AT, "width")
+AT = words(both_gradients.AT, "width")
 # Bytes of the rings of groups that march together: more groups take fewer sums over lanes, until an L2 cache is full.
 ROOM = 5 << 16
 PLANAR_BACK = REGISTERS == 16

@@ -127,7 +127,7 @@ def test_few_filters_stay_in_memory() -> None:
 
 def test_processes_of_a_fork_write_files_of_their_own() -> None:
     """As memory would be: one may predict with other filters than the other."""
-    file = filter_file.FilterFile(np.zeros(filter_file.WORDS, np.int64))
+    file = filter_file.FilterFile(np.zeros(filter_file.WORDS, np.int64), 40)
     filters, more = np.arange(10, dtype=np.float32), np.ones(5, np.float32)
 
     def both(into: int) -> None:

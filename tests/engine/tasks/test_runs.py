@@ -108,6 +108,16 @@ def test_other_parts_of_a_pass_are_other_tasks():
     assert [calls(task) for task in joined(tasks)] == [2, 2]
 
 
+def test_leaves_of_several_calls_keep_them_all():
+    tasks = [
+        replace(task, more=((zero_flat, [number]), (zero_flat, [number, 1])))
+        for number, task in enumerate(leaves(3, 1e-6))
+    ]
+    (run,) = joined(tasks)
+    own = [[(task.kernel, task.arguments), *task.more] for task in tasks]
+    assert [(run.kernel, run.arguments), *run.more] == [call for calls in own for call in calls]
+
+
 def test_calls_run_in_their_order():
     values = np.arange(4, dtype=np.float32)
     at = values.ctypes.data

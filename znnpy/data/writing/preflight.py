@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from znnpy.data.formats import plain_stem
-from znnpy.data.hdf5.safety import dataset_names, open_file
 from znnpy.data.volume import Volume
 from znnpy.data.writing.destination import Destination, journal_of
 from znnpy.data.writing.output_format import HDF5, OUTPUTS, by_suffix, output_format
@@ -66,6 +65,11 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
         )
     if output is not HDF5:
         return
+    from znnpy.data.hdf5.safety import (
+        dataset_names,
+        open_file,
+    )  # with h5py, which others need not load
+
     with open_file(path) as file:
         others = [name for name in dataset_names(file) if name != dataset.strip("/")]
     if others:

@@ -57,23 +57,44 @@ def _fill(
     cuts = cuts or [Planes(*cut) for cut in build.layout.grain.ranges(extent, seconds)]
     step.note_cut(target, cuts)
     for batch in range(target.batch):
-        for block in range(target.blocks):
+        for blocks in build.layout.grain.groups(target.blocks, seconds * target.blocks / len(cuts)):
             for planes in cuts:
-                read = planes if border == "zeros" else _read(target, *planes[:2])
-                step.add(
-                    frame_rows,
-                    {
-                        **rows_of(source, "source", batch, block, 0),
-                        **rows_of(target, "target", batch, block, 0),
-                        **_places(target, target.frame, border),
-                        **_framed_rows(target, *planes),
-                        "copies": int(copies),
-                    },
-                    what=what,
-                    cost=seconds * floats_of(target, planes) / (target.plane * extent),
-                    reads=source.met(batch, block, *read),
-                    writes=target.met(batch, block, *planes),
-                )
+                cost = seconds * floats_of(target, planes) / (target.plane * extent)
+                ends = source, target, border
+                _frame(step, ends, what, cost, batch, blocks, planes)
+
+
+def _frame(
+    step: Step,
+    ends: tuple[Tensor, Tensor, BorderName],
+    what: Identity,
+    cost: float,
+    batch: int,
+    blocks: range,
+    planes: Planes,
+) -> None:
+    """Declare the task that fills the padding around some planes of some blocks, each at this cost."""
+    source, target, border = ends
+    read = planes if border == "zeros" else Planes(*_read(target, *planes[:2]))
+
+    def words(block: int) -> dict[str, int]:
+        return {
+            **rows_of(source, "source", batch, block, 0),
+            **rows_of(target, "target", batch, block, 0),
+            **_places(target, target.frame, border),
+            **_framed_rows(target, *planes),
+            "copies": int(target is not source),
+        }
+
+    step.add_each(
+        frame_rows,
+        blocks,
+        words,
+        what=what,
+        cost=cost,
+        reads=lambda block: source.met(batch, block, *read),
+        writes=lambda block: target.met(batch, block, *planes),
+    )
 
 
 def pad(step: Step, build: Build, edge: Edge) -> None:

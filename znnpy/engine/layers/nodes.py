@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.simd.rows import copy_channels
 
@@ -24,7 +25,7 @@ from znnpy.engine.layers.prelu import emit_slopes_gradient
 from znnpy.engine.layers.product import multiply
 from znnpy.engine.layers.voxel_normalization import denormalise, normalise
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensor_aliases import (
     adds,
     first_back,
@@ -46,6 +47,7 @@ from znnpy.engine.tasks.step import (
     plane_parts,
     plane_ranges,
     rows_of,
+    shares_of,
 )
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.learning.loss import Objective
@@ -158,44 +160,68 @@ def _transfer_forward(step: Step, build: Build, node: Node) -> None:
     function = "linear" if node.function == "softmax" else node.function
     normed = None if node.norm is None else Normed.of(build, node)
     tensor, summed = build.maps.activations[node.name], build.summed(node.name)
-    planar = tensor.lanes == 1
-    # What belongs to another node stays as it is.
-    (first, *_) = build.layout.network.incoming(node.name)
-    others = is_read_there(build.layout, first)
     parts = step.parts(summed, 2, build.layout.grain)
     step.note_cut(tensor, parts)
-    for batch in range(tensor.batch):
-        for block in range(tensor.blocks):
-            for planes in parts:
-                place = planes.low, planes.first
-                bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
-                # Where the sum is kept apart it gets its bias in place, so that the backward pass
-                # finds what the function saw.
-                own = summed.met(batch, block, *planes)
-                reads, left = build.bias_reads(node.name), [] if others else own
-                # Behind a norm the sum stays as it is: statistics and coefficients refer to it.
-                if normed is not None:
-                    bias = normed.affine_words(batch, block)
-                    reads, left = [normed.affine_reads(batch, block)], []
-                step.add(
-                    kernels_of(function, node).forward,
-                    {
-                        **rows_of(summed, "source", batch, block, *place),
-                        **rows_of(tensor, "target", batch, block, *place),
-                        **counts(tensor, *planes),
-                        **bias,
-                        "channels": LANES if planar else tensor.block_channels(block),
-                        "length": tensor.row,
-                        **shape_words(build, node, block),
-                        "planar": int(planar),
-                    },
-                    what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
-                    cost=_cost(tensor, planes, 2 if summed is tensor else 3),
-                    reads=[*own, *reads, *slopes_read(build, node)],
-                    writes=list(dict.fromkeys([*tensor.met(batch, block, *planes), *left])),
-                )
+    for batch, blocks, planes in shares_of(tensor, parts, 2, build.layout.grain):
+        _apply(step, build, node, kernels_of(function, node).forward, normed, batch, blocks, planes)
     if node.function == "softmax":
         softmax_forward(step, build, node)
+
+
+def _apply(
+    step: Step,
+    build: Build,
+    node: Node,
+    kernel: Kernel,
+    normed: Normed | None,
+    batch: int,
+    blocks: range,
+    planes: Planes,
+) -> None:
+    """Declare the task that applies a node's bias, norm and function to some blocks and planes."""
+    tensor, summed = build.maps.activations[node.name], build.summed(node.name)
+    planar, place = tensor.lanes == 1, (planes.low, planes.first)
+    # What belongs to another node stays as it is, and behind a norm the sum: statistics and coefficients refer to it.
+    # Else, where the sum is kept apart, it gets its bias in place, so that the backward pass finds what the function
+    # saw.
+    (first, *_) = build.layout.network.incoming(node.name)
+    stays = normed is not None or is_read_there(build.layout, first)
+
+    def words(block: int) -> dict[str, float]:
+        bias = {"bias": build.bias_address(node.name, block * tensor.lanes), "affine": 0}
+        return {
+            **rows_of(summed, "source", batch, block, *place),
+            **rows_of(tensor, "target", batch, block, *place),
+            **counts(tensor, *planes),
+            **(normed.affine_words(batch, block) if normed else bias),
+            "channels": LANES if planar else tensor.block_channels(block),
+            "length": tensor.row,
+            **shape_words(build, node, block),
+            "planar": int(planar),
+        }
+
+    def reads(block: int) -> Iterator[Region]:
+        yield from summed.met(batch, block, *planes)
+        if normed:
+            yield normed.affine_reads(batch, block)
+        else:
+            yield from build.bias_reads(node.name)
+        yield from slopes_read(build, node)
+
+    def writes(block: int) -> Iterator[Region]:
+        yield from tensor.met(batch, block, *planes)
+        if not stays:
+            yield from summed.met(batch, block, *planes)
+
+    step.add_each(
+        kernel,
+        blocks,
+        words,
+        what=Identity(node.name, Pass.FORWARD, Part.FUNCTION),
+        cost=_cost(tensor, planes, 2 if summed is tensor else 3),
+        reads=reads,
+        writes=writes,
+    )
 
 
 def _transfer_backward(step: Step, build: Build, node: Node) -> None:

@@ -14,7 +14,7 @@ from znnpy_kernels.layers.response_normalization import response_gradients, resp
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.layers.activation import kernels_of, shape_words, slopes_read
-from znnpy.engine.layers.normalization_tables import DOUBLE, Normed, Table
+from znnpy.engine.layers.normalization_tables import CHANNEL_SECONDS, DOUBLE, Normed, Table
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import SMALL, Name, Region, Use
 from znnpy.engine.memory.tensors import Planes, Tensor
@@ -25,6 +25,7 @@ from znnpy.engine.tasks.step import (
     plane_parts,
     plane_ranges,
     rows_of,
+    shares_of,
 )
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Node, Norm
@@ -34,9 +35,6 @@ LEAVES = Use("partial statistics", SMALL)
 GRADIENT_LEAVES = Use("partial gradients of statistics", SMALL)
 GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
 CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
-
-# A handful of float64 operations; it only orders tasks, and cuts nothing.
-CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
 def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:
@@ -94,23 +92,43 @@ def _from_sums(step: Step, build: Build, normed: Normed) -> None:
     own = _leaves(summed, 1)
     cuts = len(own)
     leaves = normed.table(LEAVES, summed.batch, DOUBLE * normalization_statistics.LEAF * cuts)
-    for batch, block, index, planes in _parts(summed, own):
-        step.add(
-            normalization_statistics.lane_statistics,
-            {
-                **rows_of(summed, "source", batch, block, planes.low, planes.first),
-                **counts(summed, *planes),
-                "leaf": leaves.at(batch, block) + 8 * normalization_statistics.LEAF * index,
-                "length": summed.row,
-            },
-            what=Identity(normed.node.name, Pass.FORWARD, Part.STATISTICS),
-            cost=_cost(summed, planes, 1),
-            reads=summed.met(batch, block, *planes),
-            writes=[_part(leaves, batch, block, index)],
-        )
+    places = {planes: index for index, planes in enumerate(own)}
+    for batch, blocks, planes in shares_of(summed, own, 1, build.layout.grain):
+        _leave(step, normed, leaves, batch, blocks, planes, places[planes])
     # Merged in the order of the parts (Chan's rule): bits depend on the shapes alone.
-    for unit in normed.units:
+    for unit in normed.units(cuts):
         _merge(step, build, normed, leaves, unit, cuts)
+
+
+def _leave(
+    step: Step,
+    normed: Normed,
+    leaves: Table,
+    batch: int,
+    blocks: range,
+    planes: Planes,
+    index: int,
+) -> None:
+    """Declare the task that leaves the statistics of a part, of which it is that number, of some blocks."""
+    summed = normed.summed
+
+    def words(block: int) -> dict[str, int]:
+        return {
+            **rows_of(summed, "source", batch, block, planes.low, planes.first),
+            **counts(summed, *planes),
+            "leaf": leaves.at(batch, block) + 8 * normalization_statistics.LEAF * index,
+            "length": summed.row,
+        }
+
+    step.add_each(
+        normalization_statistics.lane_statistics,
+        blocks,
+        words,
+        what=Identity(normed.node.name, Pass.FORWARD, Part.STATISTICS),
+        cost=_cost(summed, planes, 1),
+        reads=lambda block: summed.met(batch, block, *planes),
+        writes=lambda block: [_part(leaves, batch, block, index)],
+    )
 
 
 def _part(leaves: Table, batch: int, block: int, index: int) -> Region:
@@ -173,7 +191,7 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
             {"sums": leaves.at(batch, block) + 8 * normalization_statistics.SUMS * index},
             [], [_part(leaves, batch, block, index)],
         )  # fmt: skip
-    for unit in normed.units:
+    for unit in normed.units(cuts):
         _merge_gradients(step, build, normed, leaves, back, unit, cuts)
     for batch, block, _, planes in _parts(gradient, plane_parts(gradient, 3, build.layout.grain)):
         sample = normed.sample(batch)

@@ -17,6 +17,8 @@ MOMENTS = Use("statistics", SMALL)
 COEFFICIENTS = Use("coefficients of normalisation", SMALL)
 
 DOUBLE = 2  # floats of a float64
+# A handful of float64 operations.
+CHANNEL_SECONDS = 1e-8  # estimated cost of merging one part of one channel
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,17 @@ class Normed:
         """How many items of the batch make a sample."""
         return self.summed.batch // self.samples
 
-    @property
-    def units(self) -> list[range]:
-        """The channel blocks that each merging task takes: no group of channels lies in two of them."""
-        # Statistics of groups and layers may reach over blocks, so one task takes all of them.
-        single = self.norm.kind in ("batch", "instance")
+    def units(self, cuts: int) -> list[range]:
+        """Return the channel blocks that each merging task takes: no group of channels lies in two of them.
+
+        `cuts`: parts of a block.
+        """
         blocks = self.summed.blocks
-        return [range(b, b + 1) for b in range(blocks)] if single else [range(blocks)]
+        # Statistics of groups and layers may reach over blocks, so one task takes all of them.
+        if self.norm.kind not in ("batch", "instance"):
+            return [range(blocks)]
+        seconds = CHANNEL_SECONDS * self.channels(range(blocks)) * self.summed.batch * cuts
+        return self.build.layout.grain.groups(blocks, seconds)
 
     def channels(self, unit: range) -> int:
         """Return the number of channels in a unit."""

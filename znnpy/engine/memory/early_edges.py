@@ -14,6 +14,9 @@ from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.tensor_aliases import is_early, sum_in_place
 from znnpy.network.types import Edge
 
+Lives = Mapping[str, tuple[int, int]]
+"""The first and the last moment of memory by its node."""
+
 
 def early_edges(layout: Layout) -> dict[str, tuple[Edge, ...]]:
     """Return by node the edges to be computed once it has its values; the first of the moments that are equally good.
@@ -28,10 +31,12 @@ def early_edges(layout: Layout) -> dict[str, tuple[Edge, ...]]:
     sizes = {name: _bytes(layout, name) for name in {*memory.values()}}
     places = {name: order[edge.source] for name, edge in found.items()}
     for name, edge in found.items():
-        places[name] = min(
-            range(order[edge.source], order[edge.target]),
-            key=lambda at: _peak(_lives(layout, order, memory, {**places, name: at}), sizes),
+        moments = range(order[edge.source], order[edge.target])
+        first, last = (
+            _lives(layout, order, memory, {**places, name: at}) for at in (moments[0], moments[-1])
         )
+        ends = memory[edge.source], memory[edge.target]
+        places[name] = min(moments, key=lambda at: _peak(_between(first, last, ends, at), sizes))
     behind = dict[str, tuple[Edge, ...]]()
     for name, at in places.items():
         node = layout.network.nodes[at].name
@@ -41,8 +46,8 @@ def early_edges(layout: Layout) -> dict[str, tuple[Edge, ...]]:
 
 def _lives(
     layout: Layout, order: Mapping[str, int], memory: Mapping[str, str], early: Mapping[str, int]
-) -> dict[str, tuple[int, int]]:
-    """Return the first and the last moment of memory by its node, if each early edge is computed behind a node.
+) -> Lives:
+    """Return the lives of memory, if each early edge is computed behind a node.
 
     There are two moments of each node: it is made, and what is early is made behind it.
     """
@@ -57,7 +62,21 @@ def _lives(
     return lives
 
 
-def _peak(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> int:
+def _between(first: Lives, last: Lives, ends: tuple[str, str], at: int) -> Lives:
+    """Return the lives if an edge is computed behind a node, from those if that is the first or the last possible.
+
+    `ends`: the memory of the edge's source, which it needs until then, and of its target, which it needs from then on.
+    """
+    source, target = ends
+    lives = {
+        target: (min(last[target][0], 2 * at + 1), last[target][1]),
+        source: (first[source][0], max(first[source][1], 2 * at + 1)),
+    }
+    # In one memory it is needed all the time.
+    return {**first, **(lives if source != target else {})}
+
+
+def _peak(lives: Lives, sizes: Mapping[str, int]) -> int:
     """Return the most bytes that are needed at a moment."""
     changes = Counter[int]()
     for name, (first, last) in lives.items():

@@ -52,15 +52,16 @@ def filed(layout: Layout) -> frozenset[str]:
 
 
 class FilterFile:
-    """A file without a name, of this process alone, that goes when it is closed.
+    """A file of `size` bytes without a name, of this process alone, that goes when it is closed.
 
     It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
     written. Reading threads share it, and know it by `words`, `WORDS` of the caller's; the processes of a fork share it
     until one of them writes. Raises RunError where it cannot be made or written.
     """
 
-    def __init__(self, words: NDArray[Any]) -> None:
+    def __init__(self, words: NDArray[Any], size: int) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
+        self._size = size
         self._file: Any = self._made()
         self._forked = self._torn = False  # since there is this file; since a write has failed
         self._words = words
@@ -135,7 +136,7 @@ class FilterFile:
         try:
             if self._folder == ON_DISK and not os.access(ON_DISK, os.W_OK | os.X_OK):
                 self._folder = tempfile.gettempdir()
-            return tempfile.TemporaryFile(dir=self._folder, buffering=0)
+            return _with_room(tempfile.TemporaryFile(dir=self._folder, buffering=0), self._size)
         except OSError as error:
             raise RunError(self._told("made", error)) from error
 
@@ -144,6 +145,16 @@ class FilterFile:
             f"a temporary file of filters cannot be {what} in {self._folder}: {reason(error)}; "
             "TMPDIR may name another folder"
         )
+
+
+def _with_room(file: Any, size: int) -> Any:
+    """Return a file with room for so many bytes; OSError where there is none.
+
+    What is written to places that are there already takes half of the time.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, size)
+    return file
 
 
 def _write(number: int, offset: int, left: memoryview) -> None:

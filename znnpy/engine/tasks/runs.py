@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from znnpy.engine.memory.regions import Key, Region
 from znnpy.engine.tasks.declaration import Declared
@@ -108,7 +109,8 @@ class _Run:
             return self._leaves
         self._note()
         first, *others = self._leaves
-        more = tuple((task.kernel, task.arguments) for task in others)
+        calls = (((task.kernel, task.arguments), *task.more) for task in others)
+        more = (*first.more, *chain.from_iterable(calls))
         reads, writes = self._reads.merged(), self._writes.merged()
         return [replace(first, cost=self._seconds, reads=reads, writes=writes, more=more)]
 

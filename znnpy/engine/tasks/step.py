@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -124,6 +124,52 @@ class Step:
             )
         )
 
+    def add_each(
+        self,
+        kernel: Kernel,
+        blocks: range,
+        values: Callable[[int], Mapping[str, float]],
+        *,
+        what: Identity,
+        cost: float,
+        reads: Callable[[int], Iterable[Region]],
+        writes: Callable[[int], Iterable[Region]],
+    ) -> None:
+        """Declare one task that calls a kernel for each of some blocks; all else as `add`, of one block.
+
+        From block to block words change evenly, but for the last block, which may be narrower.
+        """
+        self.add(
+            kernel,
+            values(blocks[0]),
+            what=what,
+            cost=cost * len(blocks),
+            reads=dict.fromkeys(region for block in blocks for region in reads(block)),
+            writes=dict.fromkeys(region for block in blocks for region in writes(block)),
+        )
+        if others := blocks[1:]:
+            more = self._others(kernel, self.tasks[-1].arguments, others, values)
+            self.tasks[-1] = replace(self.tasks[-1], more=tuple((kernel, words) for words in more))
+
+    def _others(
+        self,
+        kernel: Kernel,
+        first: Sequence[int],
+        others: range,
+        values: Callable[[int], Mapping[str, float]],
+    ) -> list[Sequence[int]]:
+        """Return the argument words of the blocks behind the one whose are `first`."""
+        if self.counting:
+            return [()] * len(others)
+        *even, last = others
+        found: list[Sequence[int]] = []
+        if even:
+            second = kernel.arguments(**values(even[0]))
+            steps = [two - one for one, two in zip(first, second, strict=True)]
+            for times in range(1, len(others)):
+                found.append([one + times * by for one, by in zip(first, steps, strict=True)])
+        return [*found, kernel.arguments(**values(last))]
+
 
 def tree(leaves: int) -> list[tuple[int, int]]:
     """Return pairs (into, from) of a binary tree of fixed shape, in order of addition; leaf 0 ends with the sum.
@@ -173,6 +219,17 @@ def _seconds(tensor: Tensor, operands: int) -> float:
 def plane_parts(tensor: Tensor, operands: int, grain: Grain) -> list[Planes]:
     """Return `plane_ranges` where no sums are left behind, or parts of planes that are too few for the workers."""
     return by_rows(tensor, plane_ranges(tensor, operands, grain), _seconds(tensor, operands), grain)
+
+
+def shares_of(
+    tensor: Tensor, parts: Sequence[Planes], operands: int, grain: Grain
+) -> Iterator[tuple[int, range, Planes]]:
+    """Yield (item of the batch, blocks, planes) of each task of elementwise work on `operands` tensors like this."""
+    seconds = _seconds(tensor, operands) * tensor.blocks / len(parts)
+    for batch in range(tensor.batch):
+        for blocks in grain.groups(tensor.blocks, seconds):
+            for planes in parts:
+                yield batch, blocks, planes
 
 
 LEAST_ROWS = 4
@@ -248,27 +305,43 @@ def combine_tensors(
     sums = [begin or target, *[target for _ in others[1:]]]
     more = [(target, *both) for both in zip(sums, others, strict=bool(others))]
     for target, first, second in pairs + more:
-        for batch in range(first.batch):
-            for block in range(first.blocks):
-                for planes in cuts:
-                    place = planes.low, planes.first
-                    step.add(
-                        add_rows,
-                        {
-                            **rows_of(first, "first", batch, block, *place),
-                            **rows_of(second, "second", batch, block, *place),
-                            **rows_of(target, "target", batch, block, *place),
-                            **counts(first, *planes),
-                            "length": first.row,
-                        },
-                        what=what,
-                        cost=floats_of(first, planes) * 12 / MEMORY_RATE,
-                        reads=[
-                            *first.met(batch, block, *planes),
-                            *second.met(batch, block, *planes),
-                        ],
-                        writes=target.met(batch, block, *planes),
-                    )
+        for batch, blocks, planes in shares_of(first, cuts, 3, grain):
+            _add(step, (target, first, second), batch, blocks, planes, what)
+
+
+def _add(
+    step: Step,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    batch: int,
+    blocks: range,
+    planes: Planes,
+    what: Identity,
+) -> None:
+    """Declare the task that writes into the first tensor the sum of both others, in some blocks and planes."""
+    target, first, second = tensors
+
+    def words(block: int) -> dict[str, int]:
+        place = planes.low, planes.first
+        return {
+            **rows_of(first, "first", batch, block, *place),
+            **rows_of(second, "second", batch, block, *place),
+            **rows_of(target, "target", batch, block, *place),
+            **counts(first, *planes),
+            "length": first.row,
+        }
+
+    step.add_each(
+        add_rows,
+        blocks,
+        words,
+        what=what,
+        cost=floats_of(first, planes) * 12 / MEMORY_RATE,
+        reads=lambda block: (
+            *first.met(batch, block, *planes),
+            *second.met(batch, block, *planes),
+        ),
+        writes=lambda block: target.met(batch, block, *planes),
+    )
 
 
 def combine_pieces(
