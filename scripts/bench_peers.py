@@ -8,8 +8,8 @@ Run in an environment that has znnpy and `torch==2.13.0` (CPU build); compiling 
     python scripts/bench_peers.py --images --threads 1 2         # LeNet, cifar10_quick
     python scripts/bench_peers.py --shapes --threads 2           # rows of peers/shapes.py: flat, few ...
 
-For each case and number of threads: results of all are compared (loss and gradients; outputs of
-inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
+For each case and number of threads, each contestant in a process of its own: results of all are compared (loss and
+gradients; outputs of inference), PyTorch's faster memory format is found by measurement, then znnpy, eager PyTorch and
 compiled PyTorch (torch.compile, the max-filter taken axis by axis, weights frozen for inference) are
 timed in turns. A ratio is PyTorch's time by znnpy's, so more than 1 means that znnpy is faster; it is
 the median over rounds. A layer's update is its three passes with bias and square loss. GFLOP/s count
@@ -28,28 +28,31 @@ import json
 import platform
 import statistics
 import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numba
 import torch
-from peers import images, shape_bench, unet_bench
+from peers import shape_bench, unet_bench
+from peers.case_worker import Remote, peer_formats, remote
 from peers.cases import (
     INFERENCE,
     INFERENCE_OUTPUT,
     NETWORKS,
     RECIPES,
     Case,
-    ImageCase,
     image_case,
     inference_case,
     layer_cases,
     network_case,
 )
-from peers.contestants import FORMATS, Torch
-from peers.ours import Contestant, Znnpy
+from peers.contestants import FORMATS
 from peers.shapes import SHAPES
 from peers.timing import (
     GRADIENT_TOLERANCE,
@@ -107,16 +110,16 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
     """One row of the table: equality, then all in turns."""
     torch.set_num_threads(threads)
     rate = sgemm_rate()
-    ours = Znnpy(case, threads, options.conv)
-    flat = isinstance(case, ImageCase)
-    peer, formats = (images.TorchImages, images.FORMATS) if flat else (Torch, FORMATS)
-    best = options.format or fastest({n: peer(case, ours.parameters, n) for n in formats})
-    peers: dict[str, Contestant] = {"torch": peer(case, ours.parameters, best)}
-    if options.compiled:
-        peers["compiled"] = peer(case, ours.parameters, best, compiled=True)
-    apart = [difference(ours, peer) for peer in peers.values()]
-    rounds = alternate({"znnpy": ours, **peers}, options.rounds)
-    ours.close()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        begun = partial(remote, case, threads, folder)
+        ours = stack.enter_context(begun("znnpy", "--conv", options.conv))
+        best = options.format or _faster(case, begun)
+        # Begun anew, as results are compared before any update.
+        names = ["torch", "compiled"] if options.compiled else ["torch"]
+        peers = {name: stack.enter_context(begun(name, "--format", best)) for name in names}
+        apart = [difference(ours, peer) for peer in peers.values()]
+        rounds = alternate({"znnpy": ours, **peers}, options.rounds)
     return {
         "case": case.name,
         "threads": threads,
@@ -130,6 +133,16 @@ def measure(case: Case, threads: int, options: argparse.Namespace) -> dict[str, 
         "others_cores": rounds.others,
         "conv": options.conv,
     }
+
+
+def _faster(case: Case, begun: Callable[..., AbstractContextManager[Remote]]) -> str:
+    """PyTorch's memory format that is faster here, eager."""
+    with ExitStack() as stack:
+        peers = {
+            name: stack.enter_context(begun("torch", "--format", name))
+            for name in peer_formats(case)
+        }
+        return fastest(peers)
 
 
 def _tables(options: argparse.Namespace, benchmark: ModuleType) -> int:

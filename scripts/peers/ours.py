@@ -13,6 +13,7 @@ from peers.cases import Case
 
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
+SEED = 0  # of the first weights
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
@@ -37,7 +38,7 @@ class Znnpy:
             output_shape=case.output_shape,
             batch=case.batch,
             threads=threads,
-            seed=0,
+            seed=SEED,
             conv=conv,
             loss=case.loss,
             optimizer=znnpy.Optimizer("sgd", momentum=MOMENTUM),

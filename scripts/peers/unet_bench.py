@@ -9,21 +9,19 @@ have no voxels that rounding decides, show whether programs compute the same.
 from __future__ import annotations
 
 import argparse
-import json
-import select
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from peers.processes import SCRIPTS, Worker, started
 from peers.timing import GRADIENT_TOLERANCE, LONG_SECONDS, LOSS_TOLERANCE, PAUSE, SAMPLES
 from peers.unet_nets import NETS, Arrays
 
@@ -46,7 +44,7 @@ NOTHING = 1e-9
 Those of biases before a normalisation are: every contestant's is rounding, and is compared with the largest.
 """
 FORMATS = ("contiguous", "onednn", "channels_last_3d")
-SCRIPTS = Path(__file__).resolve().parents[1]
+WORKER = "peers.unet_worker"
 ENGINES = ("onnxruntime", "openvino", "openvino-bfloat16")
 WORDS = (
     "net",
@@ -63,37 +61,6 @@ WORDS = (
 _KINDS = {"update": (True,), "inference": (False,), "both": (True, False)}
 
 
-@dataclass
-class Worker:
-    """A contestant's process, which answers when it is asked."""
-
-    name: str
-    process: subprocess.Popen[str]
-    seconds: list[float] = field(default_factory=list)
-    before: int = 0
-    """Bytes that it had with its library alone."""
-
-    def ask(self, *words: object, within: float | None = None) -> Any:
-        """What it answers to a line of words; None if that takes more seconds, after which it is of no more use."""
-        if words:
-            assert self.process.stdin is not None
-            print(*words, file=self.process.stdin, flush=True)
-        assert self.process.stdout is not None
-        if within is not None and not select.select([self.process.stdout], [], [], within)[0]:
-            return None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
-        return json.loads(line)
-
-    def results(self, seed: int, folder: Path) -> Arrays:
-        """Its output for the sample of that seed, or loss and gradients."""
-        file = folder / f"{self.name}.npz"
-        self.ask("results", seed, file)
-        with np.load(file) as arrays:
-            return dict(arrays)
-
-
 @dataclass(frozen=True)
 class Case:
     """A net that is trained or predicts, with so many threads."""
@@ -104,12 +71,12 @@ class Case:
     small: bool
     smooth: bool
 
-    def command(self, who: str) -> list[str]:
-        """What starts a contestant."""
+    @property
+    def words(self) -> list[str]:
+        """What the process of a contestant is told of it, behind the net."""
         words = ["--training"] * self.training + ["--small"] * self.small
         words += ["--smooth"] * self.smooth
-        worker = [sys.executable, "-m", "peers.unet_worker", who, self.net]
-        return [*worker, "--threads", str(self.threads), *words]
+        return ["--threads", str(self.threads), *words]
 
 
 def bench(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -215,7 +182,16 @@ def _contestants(
         found.append(("compiled", ["--format", best]))
     if not case.training:
         onnx = folder / f"{case.net}.onnx"
-        export = [*case.command("export"), "--onnx", str(onnx)]
+        export = [
+            sys.executable,
+            "-m",
+            WORKER,
+            "export",
+            case.net,
+            *case.words,
+            "--onnx",
+            str(onnx),
+        ]
         subprocess.run(export, check=True, cwd=SCRIPTS, stdout=subprocess.DEVNULL)
         found += [(name, ["--onnx", str(onnx)]) for name in options.engines]
     return found
@@ -235,22 +211,8 @@ def _faster(case: Case) -> str:
     return min(seconds, key=lambda name: seconds[name])
 
 
-@contextmanager
-def _started(case: Case, name: str, words: list[str]) -> Iterator[Worker]:
-    process = subprocess.Popen(
-        [*case.command(name), *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=SCRIPTS,
-    )
-    try:
-        worker = Worker(name, process)
-        worker.before = worker.ask()
-        yield worker
-    finally:
-        process.kill()
-        process.wait()
+def _started(case: Case, name: str, words: list[str]) -> AbstractContextManager[Worker]:
+    return started(name, WORKER, case.net, *case.words, *words)
 
 
 def _format_of(contestants: list[tuple[str, list[str]]]) -> str:

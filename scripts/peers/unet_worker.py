@@ -1,39 +1,24 @@
 """One contestant with one U-Net in a process of its own, so that its peak memory is its own.
 
-Started by `bench_peers.py --unets`. Its first line says how many bytes of memory it had with its library loaded,
-before the net was there. Then it reads what to do line by line and answers each with a line of JSON:
-`results SEED FILE` saves the output for a sample, or its loss and gradients; `run N` says how many seconds N
-updates or forward passes took; `peak` is the most bytes of memory that it ever had.
+Started by `bench_peers.py --unets`; what it does is in `peers/processes.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import sys
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from peers.processes import Obedient, obey, peak
 from peers.unet_nets import NETS, Arrays, Net
 
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
-
-
-class Contestant(Protocol):
-    """Whoever can run a net on its sample."""
-
-    def results(self, seed: int) -> Arrays:
-        """The output for a sample; of training, loss and gradients by znnpy's names."""
-
-    def run(self, count: int) -> None:
-        """So many updates, or forward passes, complete when this returns."""
 
 
 class Znnpy:
@@ -230,7 +215,7 @@ class OpenVino:
         return self.request.infer({"image": image})[0]
 
 
-Maker = Callable[[Net, argparse.Namespace], Contestant]
+Maker = Callable[[Net, argparse.Namespace], Obedient]
 WHO: dict[str, tuple[Maker, str]] = {
     "znnpy": (Znnpy, "znnpy"),
     "torch": (Torch, "torch"),
@@ -266,28 +251,8 @@ def main() -> None:
         return
     maker, library = WHO[options.who]
     importlib.import_module(library)
-    before = _peak()
-    contestant = maker(net, options)
-    print(json.dumps(before), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(_answer(contestant, *line.split())), flush=True)
-
-
-def _answer(contestant: Contestant, what: str, *words: str) -> float:
-    if what == "results":
-        seed, file = words
-        np.savez(Path(file), **contestant.results(int(seed)))
-    elif what == "run":
-        start = time.perf_counter()
-        contestant.run(int(words[0]))
-        return time.perf_counter() - start
-    return _peak()
-
-
-def _peak() -> int:
-    """Of this program: the system's count for the process begins with its parent's."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    before = peak()
+    obey(maker(net, options), before)
 
 
 def _options() -> argparse.Namespace:

@@ -30,16 +30,15 @@ from znnpy.engine.layers.pooling_windows import (
     window_ranges,
 )
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import Buffer, Name, Region, Use
 from znnpy.engine.memory.tensors import Planes, Tensor
+from znnpy.engine.memory.winners import biased_by_maxima, is_pair_filter, weighed_by_maxima
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias
-from znnpy.engine.tasks.fusion import biased_by_maxima, is_pair_filter, masked_by_maxima
+from znnpy.engine.tasks.fusion import masked_by_maxima
 from znnpy.engine.tasks.step import Step, counts, floats_of, plane_ranges, rows_of
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.engine.tasks.winning_taps import taps_met, taps_words
 from znnpy.network.types import Edge, Triple
 from znnpy.plan.cost import MEMORY_RATE
-
-TAPS = Use("taps of maxima")
 
 # Bytes of outputs from which on stores bypass the caches: most of them would be evicted before they are read.
 STREAMED_BYTES = 1 << 26
@@ -69,11 +68,7 @@ def forward(step: Step, build: Build, edge: Edge) -> None:
                     reads=source.met(batch, block, *wide),
                     writes=[
                         *target.met(batch, block, *planes),
-                        *(
-                            _taps_met(build, edge, target, batch, block, planes)
-                            if keep_taps
-                            else ()
-                        ),
+                        *(taps_met(build, edge, target, batch, block, planes) if keep_taps else ()),
                     ],
                 )
 
@@ -86,7 +81,7 @@ def _forward_kernel(
     dilation = build.layout.geometry.dilations[edge.name]
     keep_taps = edge.name in build.maps.backward
     words = forward_words(build, edge, batch, block, planes)
-    taps = _taps_words(build, edge, target, batch, block, planes) if keep_taps else {}
+    taps = taps_words(build, edge, target, batch, block, planes) if keep_taps else {}
     taps |= {"floor": _floor(build, edge)} if keep_taps else {}
     if not is_pair_filter(edge):
         return max_pool_forward if keep_taps else max_pool_values, words | taps
@@ -117,8 +112,11 @@ def _floor(build: Build, edge: Edge) -> float:
 def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
     """Declare the tasks that add each output's gradient to the input voxel that won.
 
-    They also apply the gradients of the source's function and bias, where `masked_by_maxima` says so.
+    They also apply the gradients of the source's function and bias, where `masked_by_maxima` says so. None where
+    nobody needs that of the source (`weighed_by_maxima`).
     """
+    if weighed_by_maxima(build.layout, build.layout.network.node(edge.source)):
+        return
     target = build.maps.backward[edge.name]
     node = masked_by_maxima(build.layout, edge)
     cuts, everything = window_ranges(target, edge), Planes(0, gradient.extent)
@@ -144,7 +142,7 @@ def backward(step: Step, build: Build, edge: Edge, gradient: Tensor) -> None:
                         gradient.region(batch, block, *seen),
                         # All planes of taps: they are small, and which are read follows from the
                         # window.
-                        *_taps_met(build, edge, gradient, batch, block, everything),
+                        *taps_met(build, edge, gradient, batch, block, everything),
                     ],
                     writes=[
                         target.region(batch, block, low, high),
@@ -178,13 +176,13 @@ def bias_gradient(step: Step, build: Build, edge: Edge) -> None:
                     "partial": partials.address + 4 * LANES * leaf,
                     "length": gradient.row,
                     "channels": gradient.block_channels(block),
-                    **(_taps_words(build, edge, gradient, batch, block, planes) if masked else {}),
+                    **(taps_words(build, edge, gradient, batch, block, planes) if masked else {}),
                 },
                 what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
                 cost=floats_of(gradient, planes) * 4 / MEMORY_RATE,
                 reads=[
                     *gradient.met(batch, block, *planes),
-                    *(_taps_met(build, edge, gradient, batch, block, planes) if masked else ()),
+                    *(taps_met(build, edge, gradient, batch, block, planes) if masked else ()),
                 ],
                 writes=left_behind(partials, leaf),
             )
@@ -195,7 +193,7 @@ def _backward_words(
     build: Build, edge: Edge, gradient: Tensor, batch: int, block: int, low: int, high: int
 ) -> dict[str, float]:
     words = backward_words(build, edge, gradient, batch, block, low, high)
-    words |= _taps_words(build, edge, gradient, batch, block, Planes(0, 1))
+    words |= taps_words(build, edge, gradient, batch, block, Planes(0, 1))
     if not is_pair_filter(edge):
         return words
     words |= _far(edge, build.layout.geometry.dilations[edge.name]) | {"bias_gradient": 0}
@@ -205,42 +203,3 @@ def _backward_words(
 def _far(edge: Edge, dilation: Triple) -> dict[str, float]:
     far = ((size - 1) * apart for size, apart in zip(edge.size, dilation, strict=True))
     return dict(zip(("far_z", "far_y", "far_x"), far, strict=True))
-
-
-def _taps(build: Build, edge: Edge, target: Tensor) -> Buffer:
-    """Return the buffer of winning taps: one or two bytes for each output, dense; regions count rows of a block."""
-    lanes = target.batch * target.blocks * target.shape[0] * target.shape[1] * target.row
-    # Buffers count floats; one more for what the division drops.
-    return build.shared(Name(TAPS, edge.name), lanes * _tap_bytes(edge) // 4 + 1)
-
-
-def _taps_met(
-    build: Build, edge: Edge, target: Tensor, batch: int, block: int, planes: Planes
-) -> list[Region]:
-    """Return the regions of the taps of some planes, or of rows of them."""
-    taps, section, rows = _taps(build, edge, target), batch * target.blocks + block, target.rows
-    low, high, first, last = planes
-    if last is None:
-        return [taps.region(low * rows, high * rows, section=section)]
-    starts = range(low * rows, high * rows, rows)
-    return [taps.region(start + first, start + last, section=section) for start in starts]
-
-
-def _tap_bytes(edge: Edge) -> int:
-    # At most 2^3 taps fit a byte; other windows may have more than 256.
-    return 1 if is_pair_filter(edge) else 2
-
-
-def _taps_words(
-    build: Build, edge: Edge, target: Tensor, batch: int, block: int, planes: Planes
-) -> dict[str, float]:
-    """Return the words `index`, `index_z`, `index_y` of the winning taps of some planes, or of rows of them."""
-    # Taps lie densely, [sample][block][z][y][x][lane], without the frame that values may have.
-    y_stride = target.row
-    z_stride = target.shape[1] * y_stride
-    whole = target.shape[0] * z_stride
-    z, _, y, _ = target.box(*planes)
-    offset = (batch * target.blocks + block) * whole + z * z_stride + y * y_stride
-    # Strides count taps, addresses bytes.
-    first = _taps(build, edge, target).address + _tap_bytes(edge) * offset
-    return {"index": first, "index_z": z_stride, "index_y": y_stride}

@@ -37,8 +37,9 @@ from znnpy.engine.memory.tensor_aliases import (
     keeps_sum,
 )
 from znnpy.engine.memory.tensors import Planes, Tensor
+from znnpy.engine.memory.winners import biased_by_maxima
 from znnpy.engine.tasks.bias_gradients import left_behind, sum_bias, sum_planar_bias
-from znnpy.engine.tasks.fusion import biased_by_maxima, finished_backward, finished_forward
+from znnpy.engine.tasks.fusion import finished_backward, finished_forward
 from znnpy.engine.tasks.step import (
     Step,
     combine_tensors,

@@ -24,6 +24,7 @@ from znnpy.engine.memory.tensor_aliases import (
     sum_in_place,
 )
 from znnpy.engine.memory.tensors import Tensor, new_tensor
+from znnpy.engine.memory.winners import weighed_by_maxima
 from znnpy.layers.types import BARE, BorderName, Sides
 from znnpy.network.parameters import trained_nodes
 from znnpy.network.types import Edge, Node
@@ -45,6 +46,7 @@ class FeatureMaps:
     unless the backward pass needs the sum as well; edges that fill whole blocks of a concat node write into these;
     an identity that is not the first is its source's activation. `gradients`: of the loss by a node's value, later by
     the sum of its edges. `backward`: each edge's gradient by its source; for such an identity its target's gradient.
+    Gradients that are not made (`winners.weighed_by_maxima`) have no memory.
     `early`: by node the edges whose outputs are made once it has its values, before their targets' turn.
     """
 
@@ -160,9 +162,10 @@ def _reserve_copies(replica: Replica, layout: Layout, maps: FeatureMaps, name: s
 
 def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name: str) -> None:
     network = layout.network
+    needed = weighed_by_maxima(layout, network.node(name)) is None
     make = partial(
         new_tensor,
-        replica,
+        replica if needed else None,
         batch=layout.batch,
         channels=network.node(name).channels,
         shape=layout.shape(name),

@@ -229,7 +229,7 @@ def in_rows(tensor: Tensor, least: int = ROW_SAMPLES) -> Row:
 
 
 def new_tensor(
-    memory: Memory,
+    memory: Memory | None,
     name: Name,
     batch: int,
     channels: int,
@@ -241,7 +241,7 @@ def new_tensor(
     shared: bool = False,
     filled: Filled = Filled.STEP,
 ) -> Tensor:
-    """Reserve a tensor.
+    """Reserve a tensor; without memory one that has a shape alone, which no task touches.
 
     `frame`: padding around it in memory. `cut`: the axis along which its regions count planes. `shared`: the memory
     may serve other buffers before and after it.
@@ -254,7 +254,7 @@ def new_tensor(
     batch_stride = depth * z_stride
     block_stride = batch * batch_stride
     floats = -(-channels // lanes) * block_stride
-    buffer = memory.buffer(name, floats, shared=shared, filled=filled)
+    buffer = memory.buffer(name, floats, shared=shared, filled=filled) if memory else Buffer(name)
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
         buffer.address + 4 * first, batch, channels, shape, lanes, batch_stride, block_stride, z_stride, y_stride,

@@ -10,9 +10,9 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import SMALL, Buffer, Name, Region, Use
+from znnpy.engine.memory.winners import is_pair_filter, is_plain
 from znnpy.layers.activation_functions import FunctionName
 from znnpy.layers.edges import edge_kind
-from znnpy.layers.types import BARE
 from znnpy.learning.loss import Objective
 from znnpy.network.types import Edge, Node
 
@@ -47,11 +47,6 @@ def repeated_slope(build: Build, node: Node) -> Buffer:
     return replace(build, band=-1).scratch(Name(TIED_SLOPES, node.name), LANES)
 
 
-def is_plain(node: Node) -> bool:
-    """Return whether a node applies an activation function to its sum without a normalisation."""
-    return node.kind == "transfer" and node.norm is None
-
-
 def applied_forward(layout: Layout, edge: Edge) -> Node | None:
     """Return the node whose bias and function an edge's forward pass applies: one with no other edge into it."""
     node = layout.network.node(edge.target)
@@ -84,12 +79,6 @@ def applied_backward(layout: Layout, edge: Edge) -> Node | None:
     return node if alone and is_plain(node) and node.function in known else None
 
 
-def is_pair_filter(edge: Edge) -> bool:
-    """Return whether an edge takes maxima over at most two voxels along each axis, without stride or padding."""
-    alike = edge.kind in ("max_filter", "max_pool") and edge.padding == BARE
-    return alike and max(edge.size) <= 2 and max(edge.stride) == 1
-
-
 def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
     """Return the node whose function's gradient a max filter applies: one that no other edge reads.
 
@@ -99,23 +88,6 @@ def masked_by_maxima(layout: Layout, edge: Edge) -> Node | None:
     alone = len(layout.network.outgoing(node.name)) == 1
     known = is_plain(node) and node.function in ("linear", "relu")
     return node if alone and known and is_pair_filter(edge) else None
-
-
-def biased_by_maxima(layout: Layout, node: Node) -> Edge | None:
-    """Return the max pooling whose outputs' gradients add up to that of a node's bias; None if there is none.
-
-    Each output hands all of its gradient to one voxel, so sums over outputs, which are fewer, are sums over voxels.
-    A relu's gradient is applied by the pooling then: a maximum shows whether the relu let the voxel through.
-    """
-    outgoing = layout.network.outgoing(node.name)
-    if len(outgoing) != 1 or not is_plain(node) or node.function not in ("linear", "relu"):
-        return None
-    (edge,) = outgoing
-    target = layout.network.node(edge.target)
-    # With another edge into the target, its gradient may be overwritten by who is behind that one.
-    alone = target.kind in ("sum", "transfer") and len(layout.network.incoming(target.name)) == 1
-    blocked = layout.lanes(node.name) > 1 and layout.lanes(target.name) > 1
-    return edge if edge.kind in ("max_pool", "max_filter") and alone and blocked else None
 
 
 def finished_forward(layout: Layout, node: Node) -> bool:

@@ -24,12 +24,13 @@ from znnpy_kernels.direct.weight_gradient import (
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.direct import filtered_rows
+from znnpy.engine.convolution.direct import filtered_rows, maxima
 from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Region
 from znnpy.engine.memory.tensors import Tensor, source_range
+from znnpy.engine.memory.winners import weighed_by_maxima
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import ONCE, Edge
@@ -108,22 +109,26 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
     """Declare the products of source and gradient summed over positions: a fixed tree over ranges and batch.
 
     Where one slab is all, its tasks also add what earlier microbatches have left (`Build.pairs`): their own sums are
-    then written once, where each addition by a task of its own would read and write them again.
+    then written once, where each addition by a task of its own would read and write them again. Of first layers behind
+    which maxima are taken, from the voxels that won (`maxima`).
     """
-    if is_outer(source, gradient):
-        leaves: Sequence[Any] = sample_groups(gradient.batch)
-        emit: Callable[..., None] = outer_products
-    else:
-        leaves, emit = _slabs(edge, source, gradient), _slab_gradient
+    pieces = build.parameters[edge.name].pieces
+    together = [range(index, index + 1) for index in range(len(pieces))]
+    leaves: Sequence[Any] = _slabs(edge, source, gradient)
+    emit: Callable[..., None] = _slab_gradient
+    if pooling := weighed_by_maxima(build.layout, build.layout.network.node(edge.target)):
+        leaves = _slabs(edge, source, gradient, build.maps.gradients[pooling.target])
+        emit = partial(maxima.slab_gradient, pooling)
+        together = filtered_rows.by_outputs(pieces)
+    elif is_outer(source, gradient):
+        leaves, emit = sample_groups(gradient.batch), outer_products
+    elif filtered_rows.takes(build, edge, source, gradient):
+        emit, together = filtered_rows.slab_gradient, filtered_rows.by_outputs(pieces)
     buffers = build.partial_gradients(edge.name, len(leaves))
     # With several slabs a tree over slabs comes first, and no task has the whole sum to add to.
     if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
         earlier = _earlier_sums(step, build, edge)
         buffers, emit = earlier[-1:] or buffers, partial(_slab_gradient, earlier=earlier)
-    pieces = build.parameters[edge.name].pieces
-    together = [range(index, index + 1) for index in range(len(pieces))]
-    if filtered_rows.takes(build, edge, source, gradient):
-        emit, together = filtered_rows.slab_gradient, filtered_rows.by_outputs(pieces)
     # All pieces of a slab follow each other: its planes are in near caches for all but the first.
     for leaf, buffer in zip(leaves, buffers, strict=True):
         for some in together:
@@ -161,8 +166,11 @@ class _Slab(NamedTuple):
     high: int
 
 
-def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[_Slab]:
-    """Return ranges of the gradient that fit the L2 cache with their source."""
+def _slabs(
+    edge: Edge, source: Tensor, gradient: Tensor, maxima: Tensor | None = None
+) -> list[_Slab]:
+    """Return ranges of the gradient that fit the L2 cache with their source; of `maxima`, if these stand for it."""
+    extent = (maxima or gradient).extent
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
     lanes = gradient.lanes + source.lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
@@ -170,9 +178,9 @@ def _slabs(edge: Edge, source: Tensor, gradient: Tensor) -> list[_Slab]:
     if bytes_ < SLAB_BYTES and _flat(edge, source, gradient):
         wanted = min(-(-gradient.batch * bytes_ // SLAB_BYTES), MOST_SLABS)
         groups = evenly(gradient.batch, wanted)
-        return [_Slab(range(*group), 0, gradient.extent) for group in groups]
-    wanted = min(gradient.extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
-    cuts = evenly(gradient.extent, wanted)
+        return [_Slab(range(*group), 0, extent) for group in groups]
+    wanted = min(extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    cuts = evenly(extent, wanted)
     return [_Slab(range(it, it + 1), *cut) for it in range(gradient.batch) for cut in cuts]
 
 
