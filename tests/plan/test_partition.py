@@ -42,11 +42,12 @@ def test_leaves_are_short_until_there_are_enough() -> None:
 
 def test_parts_of_parts_are_as_many_as_leaves_of_the_whole() -> None:
     whole, seconds = 8 * 40, 16 * LEAVES * LEAF_SECONDS
-    cut, wanted = ranges_within(whole, seconds), 4 * LEAVES
+    cut, wanted = ranges_within(whole, seconds, 100 * LEAVES), 4 * LEAVES
     assert len(cut(whole, seconds)) == len(ranges(whole, seconds)) == wanted
     slabs = cut(8, seconds)
     assert len(slabs) == 8
     assert sum(len(cut(40, seconds / 8)) for _ in slabs) == wanted
+    assert len(ranges_within(whole, seconds, 5)(whole, seconds)) == 5
 
 
 def test_parts_are_no_smaller_than_wanted() -> None:

@@ -121,9 +121,12 @@ def ranges(extent: int, seconds: float, least: int = 1, beside: int = 1) -> list
     return _leaves(extent, seconds, least, LEAVES * min(1.0, BESIDE / beside))
 
 
-def ranges_within(whole: int, all_seconds: float) -> Cut:
-    """Return what cuts a pass, or parts of it into parts, so that there are about as many as `ranges` of all of it."""
-    wanted = len(ranges(whole, all_seconds))
+def ranges_within(whole: int, all_seconds: float, most: int) -> Cut:
+    """Return what cuts a pass, or parts of it into parts, so that there are about as many as `ranges` of all of it.
+
+    About `most` at most.
+    """
+    wanted = min(most, len(ranges(whole, all_seconds)))
 
     def cut(extent: int, seconds: float, least: int = 1) -> list[tuple[int, int]]:
         return evenly(extent, round(wanted * seconds / all_seconds), least)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from znnpy.engine.convolution.algorithm import finish_backward, finish_forward, summed_elsewhere
 from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
-from znnpy.engine.convolution.winograd.lines import joins
+from znnpy.engine.convolution.winograd.lines import joins, sums_lines
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
 from znnpy.engine.convolution.winograd.weight_gradients import weight_gradient
@@ -67,7 +67,7 @@ def operations(
         if shallow:
             found[task] += (shallow_flops(seen) - _products(tiled)) * bands
         found[made] = found.get(made, 0.0) + filters * bands
-        if which == "weight" and layout.lanes(edge.source) > 1 and is_joint(shape):
+        if which == "weight" and _sums_points(layout, edge, shape):
             points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
@@ -78,10 +78,15 @@ def operations(
     return found
 
 
+def _sums_points(layout: Layout, edge: Edge, shape: ConvShape) -> bool:
+    """Return whether a weight gradient has points of all tiles made in tasks of their own."""
+    return layout.lanes(edge.source) > 1 and is_joint(shape) and not sums_lines(layout, edge)
+
+
 def _join(found: Operations, edge: Edge) -> None:
     """Count the operations of both gradients as of the tasks that make both."""
     back = Identity(edge.name, Pass.BACKWARD, Part.WINOGRAD)
-    parts = (back, back._replace(serves=Pass.WEIGHT), Identity(edge.name, Pass.WEIGHT, Part.TILES))
+    parts = back, back._replace(serves=Pass.WEIGHT)
     found[back._replace(part=Part.BOTH)] = sum(found.pop(task, 0.0) for task in parts)
 
 

@@ -19,13 +19,18 @@ def are_lines(ends: Ends) -> bool:
 
 def joins(layout: Layout, edge: Edge) -> bool:
     """Return whether data and weight gradient go in the same tasks where both are wanted."""
-    layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
-    planned = layer.gradient == layer.weight == "winograd" and edge.learn
+    layer = layout.plan.layers[edge.name]
+    return layer.gradient == layer.weight == "winograd" and edge.learn and sums_lines(layout, edge)
+
+
+def sums_lines(layout: Layout, edge: Edge) -> bool:
+    """Return whether weight gradients go row by row: those by Winograd, made with the data gradient or alone."""
+    shape = layout.conv_shape(edge)
     plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
     _, *others = layout.padding(edge)
     small = sums_bytes(shape.inputs, shape.outputs) <= SUMS_BYTES
     lines = LINES and edge.size == TAPS_OF_LINES and not any(map(any, others))
-    return planned and plain and small and lines
+    return plain and small and lines
 
 
 def makes_both(build: Build, edge: Edge) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 from znnpy_kernels.winograd.lines import (
@@ -32,12 +33,12 @@ from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward
 from znnpy.engine.tasks.step import Step
-from znnpy.engine.tasks.task_identity import Part
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
-from znnpy.plan.algorithms.winograd_gradients import weight_seconds
+from znnpy.plan.algorithms.winograd_gradients import most_ranges, weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges, ranges_within
@@ -67,6 +68,52 @@ def both_gradients(step: Step, build: Build, edge: Edge, gradient: Tensor) -> li
     """Declare data and weight gradient in the same tasks; return what these leave behind, to be added up."""
     ends = _back(build, edge, gradient)
     return _emit_slabs(step, ends, made(step, build, edge, backward=True), weights=True)
+
+
+def line_weights(step: Step, build: Build, edge: Edge, gradient: Tensor) -> list[Buffer]:
+    """Declare a weight gradient row by row without a data gradient; return what its tasks leave behind."""
+    values = build.maps.activations[edge.source]
+    layer = shape_of(build, edge, values, gradient)
+    # As if the data gradient were made, in place of the values, and nothing of it wanted.
+    ends = Ends(build, edge, gradient, values, backward_shape(layer), None, backward=True)
+    seconds, size, dilation = weight_seconds(layer) / values.batch, edge.size, ends.dilation
+    cut = _cut_of_weights(values, size, dilation, seconds, layer)
+    tasks = [
+        task
+        for batch in range(values.batch)
+        for task in _cuts(values, size, dilation, seconds, batch, cut, 0, by_rows=False)
+    ]
+    leaves = build.partial_gradients(edge.name, len(tasks))
+    pieces = len(build.parameters[edge.name].pieces)
+    floats = lines_floats(gradient.channels, values.channels, weights=True)
+    words = {**PLAIN, **ends.words, **build.worker_scratch(floats), "blocks": 0, "filters": 0}
+    for leaf, task in zip(leaves, tasks, strict=True):
+        step.add(
+            winograd_lines_back,
+            {
+                **words,
+                **place_words("source", gradient, task.batch),
+                **place_words("target", values, task.batch),
+                **tile_words(values, size, dilation, task.low, task.high, task.rows),
+                **_weights(ends, leaf, task.batch),
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
+            cost=seconds * _share(values, size, dilation, task),
+            reads=[
+                *gradient.regions(task.batch, *ends.seen(task.planes)),
+                *values.regions(task.batch, *task.planes),
+            ],
+            writes=[leaf.region(0, pieces)],
+        )
+    return leaves
+
+
+def _cut_of_weights(
+    target: Tensor, size: Triple, dilation: Triple, seconds: float, layer: ConvShape
+) -> Cut:
+    """Return what cuts a pass that leaves weight gradients behind, `seconds` of an image: as many for any workers."""
+    tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
+    return ranges_within(tiles, seconds, max(1, most_ranges(layer) // target.batch))
 
 
 def _back(build: Build, edge: Edge, gradient: Tensor) -> Ends:
@@ -136,7 +183,8 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     """
     source, target, size, dilation = ends.source, ends.target, ends.edge.size, ends.dilation
     seconds = winograd_seconds(ends.shape) / target.batch
-    of_weights = weight_seconds(ends.build.layout.conv_shape(ends.edge)) if weights else 0.0
+    layer = ends.build.layout.conv_shape(ends.edge)
+    of_weights = weight_seconds(layer) if weights else 0.0
     kernel, floats, own = _kernel(ends, weights=weights)
     words = {
         **ends.words,
@@ -146,8 +194,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     }
     # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
     of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
-    tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
-    cut = ranges_within(tiles, seconds) if weights else of_bias
+    cut = _cut_of_weights(target, size, dilation, seconds, layer) if weights else of_bias
     grain = ends.build.layout.grain
     few = grain.fewest if grain.many and not weights and cut is not light_ranges else 0
     tasks = [
