@@ -83,9 +83,8 @@ VALUES = POINTS * POINT  # the same of values
 _FORM = FORMS[TAPS_OF_LINES]
 
 
-# Bytes of filters at all points, and of the sums of as many pairs, beside which L2 caches keep what is asked for.
-NEAR_BYTES = 1 << 16
-# Of sums that an L2 cache nearly holds: with more, both gradients go apart.
+# Bytes of filters at all points, or of the sums of as many pairs of channels, that an L2 cache nearly holds: with more,
+# both gradients go apart, and nothing is asked for, as it would be gone before it is read.
 SUMS_BYTES = 1 << 19
 LINES = REGISTERS == 16
 """Whether lines take these kernels: with 16 lanes this has not been measured beside `forward`."""
@@ -479,8 +478,7 @@ def _lines(args: Any, scratch: int, weights: bool) -> None:
     _clear(zeros, POINT // VECTOR_BYTES)
     if weights:
         _clear(sums, POINTS * args[AT.channels] * inputs)
-    # Else filters, and sums, push out what is asked for before it is read.
-    asks = POINTS * args[AT.inputs] * max(outputs, channels) * VECTOR_BYTES <= NEAR_BYTES
+    asks = POINTS * args[AT.inputs] * max(outputs, channels) * VECTOR_BYTES <= SUMS_BYTES
     width, rows = args[AT.target_size_x], args[AT.y1] - args[AT.y0]
     if _side_by_side(args, weights):
         width, rows = rows * width, 1

@@ -17,15 +17,15 @@ from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import POINTS
 from znnpy_kernels.winograd.lines import (
-    NEAR_BYTES,
     NO_WEIGHTS,
+    SUMS_BYTES,
     WIDE,
     lines_floats,
     winograd_lines,
     winograd_lines_back,
 )
 
-LARGE = NEAR_BYTES // (POINTS * 4 * 4 * LANES) + 1
+LARGE = SUMS_BYTES // (POINTS * 4 * 8 * LANES) + 1
 CASES = [
     # A row of several groups of tiles, and one of a voxel; planes that are no multiple of tiles; lattices; rows side
     # by side; more filters than stay in a cache.
@@ -33,7 +33,7 @@ CASES = [
     (3, 3 * LANES, (9, 2, 1), 1, 2),
     (LANES, 2 * LANES + 1, (11, 2, 7), 2, 2),
     (3 * LANES, LANES, (6, 5, WIDE - 3), 1, 0),
-    (4 * LANES, LARGE, (4, 1, 3), 1, 0),
+    (8 * LANES, LARGE, (4, 1, 3), 1, 0),
 ]
 
 
