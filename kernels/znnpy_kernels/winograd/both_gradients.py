@@ -60,14 +60,14 @@ def add_point(
                 many = images * (part + 1) // parts - first
                 add_products(
                     2, here + 4 * first, points + 2 * pair * points_block, points_block, count,
-                    target + first * row + 2 * pair * VECTOR_BYTES, row, many,
+                    target + first * row + 2 * pair * VECTOR_BYTES, row, many, None,
                 )  # fmt: skip
                 first += many
         if blocks % 2:
             last = blocks - 1
             add_products(
                 1, here, points + last * points_block, points_block, count,
-                target + last * VECTOR_BYTES, row, images,
+                target + last * VECTOR_BYTES, row, images, None,
             )  # fmt: skip
 
 

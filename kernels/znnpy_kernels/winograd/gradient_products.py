@@ -22,11 +22,12 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.winograd.asked_lines import AskedLines
 
-# Channels of a register block with one and with two vectors of gradients: their sums fit the registers, as those of
+# Channels of a register block with one, two and three vectors of gradients: their sums fit the registers, as those of
 # `products.ROWS`.
 # At most LANES, as a block has no more channels.
-IMAGES: tuple[int, int] = (min(LANES, 28), min(LANES, 14)) if REGISTERS == 32 else (8, 6)
+IMAGES: tuple[int, int, int] = (min(LANES, 28), min(LANES, 14), 8) if REGISTERS == 32 else (8, 6, 4)
 
 
 def _sums_over_tiles(*, fresh: bool) -> Any:
@@ -42,25 +43,28 @@ def _sums_over_tiles(*, fresh: bool) -> Any:
         target: Any,
         target_image: Any,
         images: Any,
+        asked: Any,
     ) -> tuple[Signature, Any]:
         """Sum `images` <= IMAGES[vectors - 1] images times `vectors` vectors of gradients over `tiles`.
 
         Addresses and steps in bytes; tiles of source [tile][image] and gradients [tile][lane] lie LANES
-        floats apart. Each sum is taken in the order of the tiles.
+        floats apart. Each sum is taken in the order of the tiles. `asked`: what each tile asks for (`asked_lines`),
+        or None.
         """
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            number, words = vectors.literal_value, list(args[1:-1])
+            number, words = vectors.literal_value, list(args[1:-2])
+            early = AskedLines.of(builder, asked, args[-1])
             counts = range(1, IMAGES[number - 1] + 1)
             by_count(
                 builder,
-                args[-1],
+                args[-2],
                 counts,
-                lambda images: _over_tiles(builder, number, images, words, fresh=fresh),
+                lambda images: _over_tiles(builder, number, images, words, early, fresh=fresh),
             )
             return context.get_dummy_value()
 
-        return types.void(vectors, *[types.int64] * 7), codegen
+        return types.void(vectors, *[types.int64] * 7, asked), codegen
 
     return intrinsic(prefer_literal=True)(over_tiles)
 
@@ -69,7 +73,13 @@ add_products, sum_products = _sums_over_tiles(fresh=False), _sums_over_tiles(fre
 
 
 def _over_tiles(
-    b: ir.IRBuilder, vectors: int, images: int, words: list[Value], *, fresh: bool
+    b: ir.IRBuilder,
+    vectors: int,
+    images: int,
+    words: list[Value],
+    early: AskedLines,
+    *,
+    fresh: bool,
 ) -> None:
     source, gradient, gradient_block, tiles, target, target_image = words
     places = [
@@ -79,17 +89,18 @@ def _over_tiles(
     ]
 
     def tile(_: Value, carried: list[Value]) -> list[Value]:
-        scalars, gradient, *sums = carried
+        scalars, gradient, *others = carried
+        asked, sums = early.ask(b, others)
         factors = [
             load_vector(b, float_pointer(b, b.add(gradient, b.mul(gradient_block, word(j)))))
             for j in range(vectors)
         ]
         new = add_outer(b, factors, (moved(b, scalars, image) for image in range(images)), sums)
-        return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *new]
+        return [moved(b, scalars, LANES), b.add(gradient, word(VECTOR_BYTES)), *asked, *new]
 
     # Sums that grow over groups of tiles begin with what is there.
     before = [ZERO_VECTOR if fresh else load_vector(b, where) for where in places]
-    carried = [float_pointer(b, source), gradient, *before]
-    _, _, *sums = counted_loop(b, tiles, carried, tile)
+    carried = [float_pointer(b, source), gradient, *early.starts, *before]
+    sums = counted_loop(b, tiles, carried, tile)[-len(before) :]
     for value, where in zip(sums, places, strict=True):
         store_vector(b, value, where)

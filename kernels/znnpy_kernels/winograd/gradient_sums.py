@@ -64,9 +64,9 @@ def _column(
             many = images * (part + 1) // parts - first
             here, into = source + z * point + 4 * first, sums + z * step + first * row
             if vectors == 2:
-                sum_products(2, here, gradient + z * point, block, tiles, into, row, many)
+                sum_products(2, here, gradient + z * point, block, tiles, into, row, many, None)
             else:
-                sum_products(1, here, gradient + z * point, block, tiles, into, row, many)
+                sum_products(1, here, gradient + z * point, block, tiles, into, row, many, None)
             first += many
 
 

@@ -2,16 +2,18 @@
 
 A tile along x is a voxel, so tiles of a row lie side by side in the source, at their points and in the target, and what
 is known of one is known of all: an address for each of six planes, and of four. Planes that lie outside are a row of
-zeros, or one that nobody reads (docs/design/winograd.md, *Lines*). Rows come as they lie in memory; what the next
-tiles need is asked for while these are transformed.
+zeros, or one that nobody reads (docs/design/winograd.md, *Lines*). Rows come as they lie in memory, several as one
+where they lie side by side; what the next tiles need is asked for by the products of these (`row_requests`), where all
+that products need besides stays in caches.
 
-`winograd_lines_back`: data gradient and weight gradient in one task.
+`winograd_lines_back`: data gradient and weight gradient in one task. With `blocks` 0 and no bias gradient there are the
+weight gradients alone.
 
 Argument words: those of `both_gradients`, with `before_y`, `before_x` 0.
 
-Tasks may run concurrently if their tiles, and `weights`, are disjoint. Scratch of a worker, `lines_bytes`: a row of
-zeros, one for what nobody reads, points of a group of tiles [block][point][tile] with a place before them for products,
-points of values, sums [point][channel][block of the gradient].
+Tasks may run concurrently if their tiles, and `weights`, are disjoint. Scratch of a worker, `lines_floats`: places of
+rows that are asked for, a row of zeros, one for what nobody reads, points of a group of tiles [block][point][tile] with
+a place before them for products, points of values, sums [point][channel][block of the gradient].
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from numba.extending import intrinsic
 from znnpy_kernels.machine.abi import Kernel, kernel
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.codegen import (
     DOUBLE,
     FLOAT,
@@ -39,23 +42,24 @@ from znnpy_kernels.simd.codegen import (
     either,
     float_pointer,
     load_vector,
-    prefetch,
     store_vector,
     when,
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
-from znnpy_kernels.winograd.both_gradients import AT, add_point, clear, taps_of
+from znnpy_kernels.winograd.both_gradients import AT, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import filter_depth
+from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
 from znnpy_kernels.winograd.line_transforms import gradient_line, source_line, target_line
 from znnpy_kernels.winograd.planes import clear_bias_gradient
-from znnpy_kernels.winograd.products import GROUP, multiply_blocks, odd_bytes
+from znnpy_kernels.winograd.products import GROUP, ROWS, odd_bytes, products
+from znnpy_kernels.winograd.row_requests import asked_in, noted, nothing, spread, steps_of
 from znnpy_kernels.winograd.tiles import origin
 
 TAPS_OF_LINES = (TAPS, 1, 1)
-# Tiles at once where sums of a weight gradient are loaded and stored with each group: more of them take 2 to 4 % less.
+# Tiles at once: filters are read, and sums of a weight gradient loaded and stored, with each group.
 WIDE = 2 * GROUP
 POINT = odd_bytes(WIDE)  # bytes from point to point: known while code is made
 BLOCK = (
@@ -65,8 +69,9 @@ VALUES = POINTS * POINT  # the same of values
 _FORM = FORMS[TAPS_OF_LINES]
 
 
-# Bytes of the sums of all pairs of channels at all points that stay in an L1 or L2 cache beside all else.
-SUMS_BYTES = 1 << 16
+# Bytes of filters at all points, or of the sums of as many pairs of channels, that an L2 cache nearly holds: with more,
+# both gradients go apart, and nothing is asked for, as it would be gone before it is read.
+SUMS_BYTES = 1 << 19
 LINES = REGISTERS == 16
 """Whether lines take these kernels: with 16 lanes this has not been measured beside `forward`."""
 
@@ -76,13 +81,22 @@ def sums_bytes(inputs: int, outputs: int) -> int:
     return POINTS * inputs * -(-outputs // LANES) * VECTOR_BYTES
 
 
+def table_bytes(rows: int, blocks: int) -> Any:
+    """Bytes of places of rows that are asked for: of the source, of values or signs, and of the target."""
+    # Whole cache lines, as vectors follow.
+    return -(-8 * (NEW * (rows + 2 * blocks) + 1) // 64) * 64
+
+
+_table_bytes = inlined(table_bytes)
+
+
 def lines_floats(inputs: int, outputs: int, *, weights: bool) -> int:
     """Floats of scratch that each worker needs between so many channels."""
     rows, blocks = -(-inputs // LANES), -(-outputs // LANES)
-    bytes_ = 2 * POINT + max(rows, blocks) * BLOCK
+    bytes_ = table_bytes(rows, blocks) + 2 * POINT + max(rows, blocks) * BLOCK
     if weights:
         bytes_ += blocks * VALUES + sums_bytes(outputs, inputs)
-    return bytes_ // 4
+    return int(bytes_) // 4
 
 
 def _rows_of(
@@ -102,7 +116,7 @@ def _rows_of(
 def _points_of(line: Callable[..., Any], count: int) -> Any:
     """The intrinsic `(source, step, first, end, zeros, target, tiles)`: lines of a row of tiles to their points.
 
-    Of planes `step` bytes apart, of which first..end exist; `zeros` is a row of these. Asks for as many tiles behind.
+    Of planes `step` bytes apart, of which first..end exist; `zeros` is a row of these.
     """
 
     @intrinsic
@@ -119,15 +133,11 @@ def _points_of(line: Callable[..., Any], count: int) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
             b, (source, step, first, end, zeros, target, tiles) = builder, args
             rows = _rows_of(b, source, step, (first, end), count, zeros)
-            ahead = b.mul(tiles, word(VECTOR_BYTES))
 
             def tile(index: Value, _: list[Value]) -> list[Value]:
                 by = b.mul(index, word(VECTOR_BYTES))
-                places = [b.add(row, by) for row in rows]
-                # The first two planes are those of the tile before along z, if that is in a cache.
-                for place in places[count - NEW :]:
-                    prefetch(b, b.add(place, ahead), write=False, level=2)
-                values = line(b, [load_vector(b, float_pointer(b, place)) for place in places])
+                places = [float_pointer(b, b.add(row, by)) for row in rows]
+                values = line(b, [load_vector(b, place) for place in places])
                 to = b.add(target, by)
                 for number, value in enumerate(values):
                     store_vector(b, value, float_pointer(b, b.add(to, word(number * POINT))))
@@ -174,7 +184,6 @@ def _outputs(
         inside = word(0), count
         targets = _rows_of(b, target, step, inside, NEW, unread)
         seen = _rows_of(b, values, by_values, inside, NEW, zeros)
-        ahead = b.mul(tiles, word(VECTOR_BYTES))
         slope, slopes = b.bitcast(field("slope"), DOUBLE), field("slopes")
         learned = b.icmp_signed("!=", slopes, word(0))
         flat = b.and_(b.not_(learned), b.fcmp_ordered("==", slope, ir.Constant(DOUBLE, 0.0)))
@@ -199,10 +208,8 @@ def _outputs(
                 found = []
                 for number, value in enumerate(made):
                     place = b.add(targets[number], by)
-                    prefetch(b, b.add(place, ahead), write=True, level=1)
                     if backward:
                         at = b.add(seen[number], by)
-                        prefetch(b, b.add(at, ahead), write=False, level=2)
                         reference = load_vector(b, float_pointer(b, at))
                     else:
                         value = b.fadd(value, constant)
@@ -244,6 +251,106 @@ def _outputs(
 
 
 @inlined
+def _together(left: int) -> Any:
+    """Return how many of so many vectors make the next register block: three, but pairs where one would be left."""
+    return 3 if left == 3 or left > 4 else min(left, 2)
+
+
+@inlined
+def _sum_products(args: Any, count: int, values: int, points: int, sums: int, early: Any) -> Any:
+    """Add the products of values and gradients of all tiles of a group, point by point; return the turns."""
+    channels, blocks, turn = args[AT.channels], cover(args[AT.inputs], LANES), 0
+    row, steps = blocks * VECTOR_BYTES, steps_of(early, count)
+    for point in range(POINTS):
+        for block in range(cover(channels, LANES)):
+            here = values + block * VALUES + point * POINT
+            images = min(LANES, channels - block * LANES)
+            target = sums + (point * channels + block * LANES) * row
+            gradient, left = points + point * POINT, blocks
+            while left:
+                vectors = _together(left)
+                # Constants, as code is made for each number of vectors.
+                if vectors == 3:
+                    turn = _add(3, here, gradient, count, target, row, images, early, turn, steps)
+                elif vectors == 2:
+                    turn = _add(2, here, gradient, count, target, row, images, early, turn, steps)
+                else:
+                    turn = _add(1, here, gradient, count, target, row, images, early, turn, steps)
+                left -= vectors
+                gradient, target = gradient + vectors * BLOCK, target + vectors * VECTOR_BYTES
+    return turn
+
+
+@inlined
+def _add(
+    vectors: Any,
+    here: int,
+    gradient: int,
+    count: int,
+    target: int,
+    row: int,
+    images: int,
+    early: Any,
+    turn: int,
+    steps: Any,
+) -> Any:
+    """Add the products of a block of images with some vectors of gradients; return the next turn."""
+    parts, first = cover(images, IMAGES[vectors - 1]), 0
+    for part in range(parts):
+        many = images * (part + 1) // parts - first
+        add_products(
+            vectors, here + 4 * first, gradient, BLOCK, count, target + first * row, row, many,
+            asked_in(early, turn + part, steps),
+        )  # fmt: skip
+        first += many
+    return turn + parts
+
+
+@inlined
+def _multiply(args: Any, count: int, points: int, early: Any, turn: int) -> None:
+    """Products of `count` tiles with all filters, each point's in the place of the point before."""
+    inputs, outputs, filters = args[AT.inputs], args[AT.blocks], args[AT.filters]
+    skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
+    blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
+    singles, pairs, steps = cover(count, ROWS[0]), cover(count, ROWS[1]), steps_of(early, inputs)
+    for number in range(POINTS):
+        source = points + number * POINT
+        target = source - POINT
+        for _ in range(outputs // 2):
+            for part in range(pairs):
+                by, end = part * count // pairs, (part + 1) * count // pairs
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                asked = asked_in(early, turn + part, steps)
+                products(2, here, BLOCK, filters, blocks, last, there, BLOCK, end - by, asked)
+            turn += pairs
+            filters += 2 * inputs * VECTOR_BYTES
+            target += 2 * BLOCK
+        if outputs % 2:
+            for part in range(singles):
+                by, end = part * count // singles, (part + 1) * count // singles
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                asked = asked_in(early, turn + part, steps)
+                products(1, here, BLOCK, filters, blocks, last, there, BLOCK, end - by, asked)
+            turn += singles
+            filters += inputs * VECTOR_BYTES
+        filters += skipped
+
+
+@inlined
+def _turns(args: Any, count: int, weights: bool) -> Any:
+    """Register blocks of products of a group; at least, where the last channels fill no block."""
+    outputs, blocks = args[AT.blocks], cover(args[AT.inputs], LANES)
+    turns = outputs // 2 * cover(count, ROWS[1]) + outputs % 2 * cover(count, ROWS[0])
+    if weights:
+        left = blocks
+        while left:
+            vectors = _together(left)
+            turns += cover(args[AT.channels], LANES) * cover(LANES, IMAGES[vectors - 1])
+            left -= vectors
+    return POINTS * turns
+
+
+@inlined
 def _filters(source: int, step: int, target: int, target_step: int) -> None:
     filter_depth(_FORM, source, step, target, target_step)
 
@@ -252,81 +359,113 @@ _to_taps = taps_of(_filters, TAPS)
 
 
 @inlined
-def _group(
-    args: Any,
-    z: int,
-    y: int,
-    x: int,
-    count: int,
-    zeros: int,
-    points: int,
-    weights: bool,
-    values: int,
-    sums: int,
-) -> None:
-    """Compute tiles of a row, `count` from x on."""
-    step, before = 4 * args[AT.source_z] * args[AT.dilation_z], z - args[AT.before_z]
-    dilation = args[AT.dilation_z]
-    first = max(0, cover(-before, dilation))
-    end = cover(args[AT.source_size_z] - before, dilation)
-    here = (
-        args[AT.source]
-        + 4 * (before * args[AT.source_z] + y * args[AT.source_y])
-        + x * VECTOR_BYTES
-    )
-    for block in range(cover(args[AT.inputs], LANES)):
-        from_, into = here + 4 * block * args[AT.source_block], points + POINT + block * BLOCK
-        _source_points(from_, step, first, end, zeros, into, count)
-    made = min(NEW, cover(args[AT.target_size_z] - z, dilation))
+def _asked(args: Any, run: Any, x: int, count: int, turns: int, table: Any, weights: bool) -> Any:
+    """What the turns of a group ask for: rows of `count` tiles from x on."""
+    places, steps, (first, end), made = run
+    inputs, outputs, by = cover(args[AT.inputs], LANES), args[AT.blocks], x * VECTOR_BYTES
+    # The first two planes are those of the tile before along z.
+    seen = max(first, POINTS - NEW), min(end, POINTS)
+    last = noted(table, 0, places[0] + by, inputs, 4 * args[AT.source_block], seen, steps[0])
     if weights:
-        here = (
-            args[AT.values] + 4 * (z * args[AT.values_z] + y * args[AT.values_y]) + x * VECTOR_BYTES
-        )
-        step = 4 * args[AT.values_z] * dilation
+        blocks, block = cover(args[AT.channels], LANES), 4 * args[AT.values_block]
+        last = noted(table, last, places[3] + by, blocks, block, (0, made), steps[3])
+    elif args[AT.output]:
+        block = 4 * args[AT.output_block]
+        last = noted(table, last, places[2] + by, outputs, block, (0, made), steps[2])
+    block = 4 * args[AT.target_block]
+    rows = noted(table, last, places[1] + by, outputs, block, (0, made), steps[1])
+    return spread(table, last, rows, count, turns)
+
+
+@inlined
+def _group(args: Any, run: Any, x: int, count: int, early: Any, room: Any, weights: bool) -> None:
+    """Compute tiles of a row, `count` from x on."""
+    places, steps, (first, end), made = run
+    zeros, points, values, sums = room
+    blocks, outputs, by, turn = cover(args[AT.inputs], LANES), args[AT.blocks], x * VECTOR_BYTES, 0
+    for block in range(blocks):
+        from_, into = places[0] + by + 4 * block * args[AT.source_block], points + block * BLOCK
+        _source_points(from_, steps[0], first, end, zeros, into + POINT, count)
+    if weights:
         for block in range(cover(args[AT.channels], LANES)):
-            from_, into = here + 4 * block * args[AT.values_block], values + block * VALUES
-            _value_points(from_, step, 0, made, zeros, into, count)
-        point_sums = args[AT.channels] * cover(args[AT.inputs], LANES) * VECTOR_BYTES
-        for number in range(POINTS):
-            add_point(
-                args, count, values + number * POINT, VALUES, points + (number + 1) * POINT, BLOCK,
-                sums + number * point_sums,
-            )  # fmt: skip
-    inputs, outputs = args[AT.inputs], args[AT.blocks]
-    skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
-    multiply_blocks(
-        POINTS, inputs, outputs, count, args[AT.filters], points + POINT, POINT, BLOCK, -POINT, skipped, None
-    )  # fmt: skip
-    here = args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y]) + x * VECTOR_BYTES
-    seen = args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y]) + x * VECTOR_BYTES
+            from_, into = (
+                places[3] + by + 4 * block * args[AT.values_block],
+                values + block * VALUES,
+            )
+            _value_points(from_, steps[3], 0, made, zeros, into, count)
+        turn = _sum_products(args, count, values, points + POINT, sums, early)
+    _multiply(args, count, points + POINT, early, turn)
     for block in range(outputs):
         totals = args[AT.bias_gradient]
         _outputs(
             args, args[AT.bias] + block * VECTOR_BYTES, totals + block * VECTOR_BYTES if totals else 0,
-            points + block * BLOCK, here + 4 * block * args[AT.target_block],
-            4 * args[AT.target_z] * dilation, made, zeros + POINT,
-            seen + 4 * block * args[AT.output_block], 4 * args[AT.output_z] * dilation, zeros, count,
+            points + block * BLOCK, places[1] + by + 4 * block * args[AT.target_block], steps[1], made,
+            zeros + POINT, places[2] + by + 4 * block * args[AT.output_block], steps[2], zeros, count,
         )  # fmt: skip
+
+
+@inlined
+def _run_of(args: Any, z: int, y: int) -> Any:
+    """First tile of a row, in source, target, output and values, bytes from plane to plane, and planes that exist.
+
+    Of the source from the tile's first plane on, low..high; of the target so many.
+    """
+    dilation, before = args[AT.dilation_z], z - args[AT.before_z]
+    places = (
+        args[AT.source] + 4 * (before * args[AT.source_z] + y * args[AT.source_y]),
+        args[AT.target] + 4 * (z * args[AT.target_z] + y * args[AT.target_y]),
+        args[AT.output] + 4 * (z * args[AT.output_z] + y * args[AT.output_y]),
+        args[AT.values] + 4 * (z * args[AT.values_z] + y * args[AT.values_y]),
+    )
+    steps = (
+        4 * args[AT.source_z] * dilation,
+        4 * args[AT.target_z] * dilation,
+        4 * args[AT.output_z] * dilation,
+        4 * args[AT.values_z] * dilation,
+    )
+    seen = max(0, cover(-before, dilation)), cover(args[AT.source_size_z] - before, dilation)
+    return places, steps, seen, min(NEW, cover(args[AT.target_size_z] - z, dilation))
+
+
+@inlined
+def _side_by_side(args: Any, weights: bool) -> Any:
+    """Whether rows follow each other without a gap."""
+    row = args[AT.target_size_x] * LANES
+    same = args[AT.source_y] == row and args[AT.target_y] == row
+    same = same and (args[AT.output] == 0 or args[AT.output_y] == row)
+    return same and (not weights or args[AT.values_y] == row)
 
 
 @inlined
 def _lines(args: Any, scratch: int, weights: bool) -> None:
     clear_bias_gradient(args)
-    zeros, points = scratch, scratch + 2 * POINT
-    values = points + max(cover(args[AT.inputs], LANES), args[AT.blocks]) * BLOCK
-    sums = values + args[AT.blocks] * VALUES
+    inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
+    channels = cover(args[AT.channels], LANES)
+    table, zeros = longs(scratch), scratch + _table_bytes(inputs, max(outputs, channels))
+    points = zeros + 2 * POINT
+    values = points + max(inputs, outputs) * BLOCK
+    sums = values + channels * VALUES
+    room = zeros, points, values, sums
     clear(zeros, POINT // VECTOR_BYTES)
     if weights:
-        clear(sums, POINTS * args[AT.channels] * cover(args[AT.inputs], LANES))
-    width = args[AT.target_size_x]
-    groups = cover(width, WIDE if weights else GROUP)
+        clear(sums, POINTS * args[AT.channels] * inputs)
+    asks = POINTS * args[AT.inputs] * max(outputs, channels) * VECTOR_BYTES <= SUMS_BYTES
+    width, rows = args[AT.target_size_x], args[AT.y1] - args[AT.y0]
+    if _side_by_side(args, weights):
+        width, rows = rows * width, 1
+    groups = cover(width, WIDE)
     for tile in range(args[AT.z0], args[AT.z1]):
         z = origin(tile, args[AT.dilation_z], NEW)
         if z < args[AT.target_size_z]:
-            for y in range(args[AT.y0], args[AT.y1]):
+            for y in range(args[AT.y0], args[AT.y0] + rows):
+                run = _run_of(args, z, y)
                 for group in range(groups):
                     x, end = group * width // groups, (group + 1) * width // groups
-                    _group(args, z, y, x, end - x, zeros, points, weights, values, sums)
+                    early, after = nothing(table, zeros), (group + 2) * width // groups
+                    if asks and group + 1 < groups:
+                        turns = _turns(args, end - x, weights)
+                        early = _asked(args, run, end, after - end, turns, table, weights)
+                    _group(args, run, x, end - x, early, room, weights)
     if weights:
         _to_taps(args, sums)
 

@@ -175,9 +175,13 @@ def _plane(
                 block = high * point
                 # Constants, as code is made for each number of vectors.
                 if width == PAIR:
-                    grown_products(PAIR, seen, block, weights, blocks, last, into, step, end - by)
+                    grown_products(
+                        PAIR, seen, block, weights, blocks, last, into, step, end - by, None
+                    )
                 else:
-                    grown_products(1, seen, block, weights, blocks, last, into, step, end - by)
+                    grown_products(
+                        1, seen, block, weights, blocks, last, into, step, end - by, None
+                    )
 
 
 @inlined

@@ -28,6 +28,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.winograd.asked_lines import AskedLines
 from znnpy_kernels.winograd.early_requests import ask, turns_of
 
 # Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
@@ -50,26 +51,29 @@ def _products_of(grown: bool) -> Any:
         target: Any,
         target_block: Any,
         rows: Any,
+        asked: Any,
     ) -> tuple[Signature, Any]:
         """`rows` <= ROWS[vectors - 1] tiles times `vectors` vectors of outputs, summed over inputs.
 
         Inputs lie in `blocks` blocks of LANES, `last` of them in the last one. Addresses and steps in
         bytes; tiles lie LANES floats apart. Each sum is taken in the order of the inputs. Sources are
-        read before targets are written: these may lie in the same place.
+        read before targets are written: these may lie in the same place. `asked`: what each input
+        asks for (`asked_lines`), or None.
         """
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-            number, words = vectors.literal_value, list(args[1:-1])
+            number, words = vectors.literal_value, list(args[1:-2])
+            early = AskedLines.of(builder, asked, args[-1])
             # A case of code for each count: sums are in registers, so their number is a constant.
             counts = range(1, ROWS[number - 1] + 1)
 
             def emit(rows: int) -> None:
-                _over_inputs(builder, number, rows, words, grown)
+                _over_inputs(builder, number, rows, words, grown, early)
 
-            by_count(builder, args[-1], counts, emit)
+            by_count(builder, args[-2], counts, emit)
             return context.get_dummy_value()
 
-        return types.void(vectors, *[types.int64] * 8), codegen
+        return types.void(vectors, *[types.int64] * 8, asked), codegen
 
     return intrinsic(prefer_literal=True)(products)
 
@@ -77,29 +81,33 @@ def _products_of(grown: bool) -> Any:
 products, grown_products = _products_of(False), _products_of(True)
 
 
-def _over_inputs(b: ir.IRBuilder, vectors: int, rows: int, words: list[Value], grown: bool) -> None:
+def _over_inputs(
+    b: ir.IRBuilder, vectors: int, rows: int, words: list[Value], grown: bool, early: AskedLines
+) -> None:
     source, source_block, filters, blocks, last, target, target_block = words
     starts = [float_pointer(b, b.add(target, b.mul(target_block, word(j)))) for j in range(vectors)]
     places = [moved(b, start, row * LANES) for row in range(rows) for start in starts]
 
     def block(index: Value, carried: list[Value]) -> list[Value]:
-        start, filters, *sums = carried
+        start, filters, *others = carried
         final = b.icmp_signed("==", b.add(index, word(1)), blocks)
         # Only the last block may have fewer channels than lanes.
         count = b.select(final, last, word(LANES))
-        inner = [float_pointer(b, start), filters, *sums]
-        _, filters, *sums = counted_loop(b, count, inner, term)
-        return [b.add(start, source_block), filters, *sums]
+        inner = [float_pointer(b, start), filters, *others]
+        _, filters, *others = counted_loop(b, count, inner, term)
+        return [b.add(start, source_block), filters, *others]
 
     def term(_: Value, carried: list[Value]) -> list[Value]:
-        scalars, filters, *sums = carried
+        scalars, filters, *others = carried
+        asked, sums = early.ask(b, others)
         weights = [load_vector(b, moved(b, filters, j * LANES)) for j in range(vectors)]
         new = add_outer(b, weights, (moved(b, scalars, row * LANES) for row in range(rows)), sums)
-        return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *new]
+        return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *asked, *new]
 
     before = [load_vector(b, place) if grown else ZERO_VECTOR for place in places]
     # Two loops, blocks and their channels, as channels of a block lie side by side and blocks far apart.
-    _, _, *sums = counted_loop(b, blocks, [source, float_pointer(b, filters), *before], block)
+    carried = [source, float_pointer(b, filters), *early.starts, *before]
+    sums = counted_loop(b, blocks, carried, block)[-len(before) :]
     # Written when all is read: targets may be the place of the sources (`room`).
     for value, place in zip(sums, places, strict=True):
         store_vector(b, value, place)
@@ -177,7 +185,7 @@ def multiply_blocks(
                 by, end = part * count // pairs, (part + 1) * count // pairs
                 ask(early, number * together + pair, by, end)
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                products(2, here, block, filters, blocks, last, there, block, end - by)
+                products(2, here, block, filters, blocks, last, there, block, end - by, None)
             filters += 2 * inputs * VECTOR_BYTES
             target += 2 * block
         if outputs % 2:
@@ -186,6 +194,6 @@ def multiply_blocks(
                 if outputs == 1:
                     ask(early, number, by, end)
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                products(1, here, block, filters, blocks, last, there, block, end - by)
+                products(1, here, block, filters, blocks, last, there, block, end - by, None)
             filters += inputs * VECTOR_BYTES
         filters += skipped

@@ -177,14 +177,14 @@ def _point(
                 many = images * (part + 1) // parts - first
                 add_products(
                     2, here + 4 * first, gradient + 2 * pair * step, step,
-                    count, target + first * row + 2 * pair * VECTOR_BYTES, row, many,
+                    count, target + first * row + 2 * pair * VECTOR_BYTES, row, many, None,
                 )  # fmt: skip
                 first += many
         if blocks % 2:
             last = blocks - 1
             add_products(
                 1, here, gradient + last * step, step, count,
-                target + last * VECTOR_BYTES, row, images,
+                target + last * VECTOR_BYTES, row, images, None,
             )  # fmt: skip
 
 

@@ -133,6 +133,14 @@ def test_tasks_of_winograd_layers(taps, kernels, output):
     assert kernels | {"direct_planar_source_2", "direct_few_one_tap_2"} <= found.keys()
 
 
+def test_tasks_of_weight_gradients_of_lines_alone():
+    """What tasks that make no data gradient touch."""
+    net, plan = padded((3, 1, 1))
+    plan["e1"] |= {"gradient": "direct"}
+    found = check(net, (5, 6, 7), lambda model: (*data(model), None), plan=plan, threads=1)
+    assert ("winograd_lines_back" in found) is LINES
+
+
 def test_tasks_of_lines_that_share_their_source():
     """They read its values for filters alone, as its function's gradient comes later."""
     line = size(3, 1, 1, padding="same")

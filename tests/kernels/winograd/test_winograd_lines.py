@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from blocked_images import Blocked, normal
+from blocked_images import GUARD, Blocked, normal
 from correlations import Triple, correlated
 from filter_gradients import expected_gradient
 from filter_points import aligned, points_of
@@ -16,30 +16,36 @@ from znnpy_kernels.direct.packed_filters import packed_size, unpack_filters
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
+from znnpy_kernels.winograd.forms import POINTS
 from znnpy_kernels.winograd.lines import (
+    SUMS_BYTES,
+    WIDE,
     lines_floats,
     winograd_lines,
     winograd_lines_back,
 )
-from znnpy_kernels.winograd.products import GROUP
 
+LARGE = SUMS_BYTES // (POINTS * 4 * 8 * LANES) + 1
 CASES = [
-    # A row of several groups of tiles, and one of a voxel; planes that are no multiple of tiles; lattices.
-    (LANES + 3, 2, (5, 3, GROUP + 1), 1),
-    (3, 3 * LANES, (9, 2, 1), 1),
-    (LANES, 2 * LANES + 1, (11, 2, 7), 2),
+    # A row of several groups of tiles, and one of a voxel; planes that are no multiple of tiles; lattices; rows side
+    # by side; more filters than stay in a cache.
+    (LANES + 3, 2, (17, 2, 2 * WIDE + 1), 1, 2),
+    (3, 3 * LANES, (9, 2, 1), 1, 2),
+    (LANES, 2 * LANES + 1, (11, 2, 7), 2, 2),
+    (3 * LANES, LANES, (6, 5, WIDE - 3), 1, 0),
+    (8 * LANES, LARGE, (4, 1, 3), 1, 0),
 ]
 
 
 class Lines:
     """A pass from images with zeros around them along z, as wide as keep their extents."""
 
-    def __init__(self, inputs: int, outputs: int, extents: Triple, apart: int) -> None:
+    def __init__(self, inputs: int, outputs: int, extents: Triple, apart: int, gap: int) -> None:
         self.filters = normal(2, outputs, inputs, 3, 1, 1, scale=0.1)
         self.images, self.dilation = normal(1, inputs, *extents), (apart, 1, 1)
         self.padded = np.pad(self.images, [(0, 0), (apart, apart), (0, 0), (0, 0)])
         self.sums = correlated(self.padded, self.filters, self.dilation)
-        self.source, self.target = Blocked.of(self.images), Blocked(outputs, extents)
+        self.source, self.target = Blocked.of(self.images, gap), Blocked(outputs, extents, gap)
         self.points = points_of(self.filters)
         self.words: dict[str, Any] = {
             **PLAIN, **NO_WEIGHTS, **self.source.whole("source"), **self.target.whole("target"),
@@ -59,12 +65,23 @@ class Lines:
         assert self.target.gaps_intact()
         return found
 
+    def check_weights(self, packed: Any, values: Any) -> None:
+        """Packed gradients of the filters that lead from values to the images, whose gradient these are."""
+        assert np.isnan(packed[-LANES:]).all()
+        inputs, outputs, taps = len(self.images), len(values), (3, 1, 1)
+        weights = unpack_filters(packed[:-LANES], (inputs, outputs, *taps))
+        wanted = expected_gradient(self.padded, values, self.dilation, taps)
+        wanted = wanted.swapaxes(0, 1)[:, :, ::-1]
+        assert np.abs(weights - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("slope", [0.0, 0.25])
-@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart"), CASES)
-def test_forward(inputs: int, outputs: int, extents: Triple, apart: int, slope: float) -> None:
-    lines = Lines(inputs, outputs, extents, apart)
+@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart", "gap"), CASES)
+def test_forward(
+    inputs: int, outputs: int, extents: Triple, apart: int, gap: int, slope: float
+) -> None:
+    lines = Lines(inputs, outputs, extents, apart, gap)
     bias = normal(4, -(-outputs // LANES) * LANES)
     bias[outputs:] = 0
     winograd_lines.run(**lines.words | {"bias": bias, "slope": slope})
@@ -74,15 +91,14 @@ def test_forward(inputs: int, outputs: int, extents: Triple, apart: int, slope: 
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("slope", [0.0, 1.0])
-@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart"), CASES)
+@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart", "gap"), CASES)
 def test_both_gradients(
-    inputs: int, outputs: int, extents: Triple, apart: int, slope: float
+    inputs: int, outputs: int, extents: Triple, apart: int, gap: int, slope: float
 ) -> None:
-    lines = Lines(inputs, outputs, extents, apart)
+    lines = Lines(inputs, outputs, extents, apart, gap)
     values = normal(3, outputs, *extents)
-    seen, taps = Blocked.of(values), (3, 1, 1)
+    seen = Blocked.of(values, gap)
     sums = np.full(-(-outputs // LANES) * LANES, np.nan, np.float32)
-    # Filters lead from the values to the images, whose gradient these are.
     packed = np.full(packed_size(inputs, outputs, 3) + LANES, np.nan, np.float32)
     winograd_lines_back.run(
         **lines.words | seen.whole("output") | seen.whole("values")
@@ -91,8 +107,19 @@ def test_both_gradients(
     found = lines.made(np.where(values > 0, lines.sums, slope * lines.sums))
     added = found.sum((1, 2, 3), dtype=np.float64)
     assert np.abs(sums[:outputs] - added).max() <= 1e-4 * np.abs(added).max()
-    assert np.isnan(packed[-LANES:]).all()
-    weights = unpack_filters(packed[:-LANES], (inputs, outputs, *taps))
-    wanted = expected_gradient(lines.padded, values, lines.dilation, taps)
-    wanted = wanted.swapaxes(0, 1)[:, :, ::-1]
-    assert np.abs(weights - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    lines.check_weights(packed, values)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "extents", "apart", "gap"), CASES[-2:])
+def test_weight_gradient_alone(
+    inputs: int, outputs: int, extents: Triple, apart: int, gap: int
+) -> None:
+    lines = Lines(inputs, outputs, extents, apart, gap)
+    values = normal(3, outputs, *extents)
+    packed = np.full(packed_size(inputs, outputs, 3) + LANES, np.nan, np.float32)
+    winograd_lines_back.run(
+        **lines.words | Blocked.of(values, gap).whole("values")
+        | {"blocks": 0, "weights": packed, "channels": outputs}
+    )  # fmt: skip
+    lines.check_weights(packed, values)
+    assert (lines.target.memory == GUARD).all()

@@ -122,10 +122,16 @@ def range_count(shape: ConvShape, lines: int) -> int:
         FEWEST_TASKS / shape.batch,
     )
     # Each sample has ranges of its own, so the batch shares the memory.
-    most = max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(shape.size) * pairs)) // shape.batch
+    most = most_ranges(shape) // shape.batch
     # Bits depend on the number of ranges: sizes and constants decide, never workers or measured
     # time.
     return max(1, min(lines, most, int(seconds / RANGE_SECONDS), int(cheap)))
+
+
+def most_ranges(shape: ConvShape) -> int:
+    """Return how many ranges may leave gradients side by side, of all samples."""
+    pairs = shape.inputs * whole_lanes(shape.outputs)
+    return max(FEWEST_RANGES, PARTIAL_BYTES // (4 * prod(shape.size) * pairs))
 
 
 def weight_seconds(shape: ConvShape) -> float:

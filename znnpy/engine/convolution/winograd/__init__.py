@@ -12,7 +12,7 @@ from znnpy.engine.convolution.flops import Operations
 from znnpy.engine.convolution.winograd.filters import derive, goes_staged, on_the_way
 from znnpy.engine.convolution.winograd.marches import spreads
 from znnpy.engine.convolution.winograd.passes import data_gradient, forward
-from znnpy.engine.convolution.winograd.slab_kernels import joins
+from znnpy.engine.convolution.winograd.slab_kernels import joins, sums_lines
 from znnpy.engine.convolution.winograd.weight_gradients import updates_at_once, weight_gradient
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass
@@ -71,13 +71,18 @@ def operations(
         if shallow:
             found[task] += (shallow_flops(seen) - _products(tiled)) * bands
         found[made] = found.get(made, 0.0) + filters * bands
-        if which == "weight" and layout.lanes(edge.source) > 1 and is_joint(shape):
+        if which == "weight" and _sums_points(layout, edge, shape):
             points = shape.batch * tile_count(tiled) * sum(_transforms(tiled)) * bands
             found[task] -= points
             found[task._replace(part=Part.TILES)] = points
     if joined:
         _join(found, edge)
     return found
+
+
+def _sums_points(layout: Layout, edge: Edge, shape: ConvShape) -> bool:
+    """Return whether a weight gradient has points of all tiles made in tasks of their own."""
+    return layout.lanes(edge.source) > 1 and is_joint(shape) and not sums_lines(layout, edge)
 
 
 def _join(found: Operations, edge: Edge) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.winograd.flat_back import TAPS_OF_PLANES
+from znnpy_kernels.winograd.lines import lines_floats, winograd_lines_back
 
 from znnpy.engine.convolution.winograd.arguments import (
     place_words,
@@ -24,12 +26,12 @@ from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.fusion import applied_backward, applied_forward
 from znnpy.engine.tasks.step import Step
-from znnpy.engine.tasks.task_identity import Part
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Triple
 from znnpy.plan import ConvShape
 from znnpy.plan.algorithms.winograd import backward_shape, refusal, winograd_seconds
-from znnpy.plan.algorithms.winograd_gradients import range_count, weight_seconds
+from znnpy.plan.algorithms.winograd_gradients import most_ranges, range_count, weight_seconds
 from znnpy.plan.algorithms.winograd_shallow import flat_edge, flat_of, is_shallow
 from znnpy.plan.algorithms.winograd_tiles import new_voxels
 from znnpy.plan.partition import Cut, light_ranges, ranges, within
@@ -59,6 +61,55 @@ def both_gradients(step: Step, build: Build, edge: Edge, gradient: Tensor) -> li
     """Declare data and weight gradient in the same tasks; return what these leave behind, to be added up."""
     ends = _back(build, edge, gradient)
     return _emit_slabs(step, ends, made(step, build, edge, backward=True), weights=True)
+
+
+def line_weights(step: Step, build: Build, edge: Edge, gradient: Tensor) -> list[Buffer]:
+    """Declare a weight gradient row by row without a data gradient; return what its tasks leave behind."""
+    values = build.maps.activations[edge.source]
+    layer = shape_of(build, edge, values, gradient)
+    # As if the data gradient were made, in place of the values, and nothing of it wanted.
+    ends = Ends(build, edge, gradient, values, backward_shape(layer), None, backward=True)
+    seconds, size, dilation = weight_seconds(layer) / values.batch, edge.size, ends.dilation
+    cut = _cut_of_weights(ends, seconds)
+    tasks = [
+        task
+        for batch in range(values.batch)
+        for task in _cuts(values, size, dilation, seconds, batch, cut, 0, by_rows=False)
+    ]
+    leaves = build.partial_gradients(edge.name, len(tasks))
+    pieces = len(build.parameters[edge.name].pieces)
+    floats = lines_floats(gradient.channels, values.channels, weights=True)
+    words = {**PLAIN, **ends.words, **build.worker_scratch(floats), "blocks": 0, "filters": 0}
+    for leaf, task in zip(leaves, tasks, strict=True):
+        step.add(
+            winograd_lines_back,
+            {
+                **words,
+                **place_words("source", gradient, task.batch),
+                **place_words("target", values, task.batch),
+                **tile_words(values, size, dilation, task.low, task.high, task.rows),
+                **_weights(ends, leaf, task.batch),
+            },
+            what=Identity(edge.name, Pass.WEIGHT, Part.WINOGRAD),
+            cost=seconds * _share(values, size, dilation, task),
+            reads=[
+                *gradient.regions(task.batch, *ends.seen(task.planes)),
+                *values.regions(task.batch, *task.planes),
+            ],
+            writes=[leaf.region(0, pieces)],
+        )
+    return leaves
+
+
+def _cut_of_weights(ends: Ends, seconds: float) -> Cut:
+    """Return what cuts a pass that leaves weight gradients behind, `seconds` of an image: as many for any workers."""
+    target, size, layer = ends.target, ends.edge.size, ends.build.layout.conv_shape(ends.edge)
+    tiles = tile_planes(target, size, ends.dilation) * len(tile_rows(target, size, ends.dilation))
+    if size == TAPS_OF_PLANES and ends.source.lanes > 1:
+        # As many as those of a weight gradient alone: sums of 36 points are more to clear and to transform back.
+        return within(range_count(layer, tiles), seconds)
+    most = max(1, most_ranges(layer) // target.batch)
+    return within(min(most, len(ranges(tiles, seconds))), seconds)
 
 
 def _back(build: Build, edge: Edge, gradient: Tensor) -> Ends:
@@ -138,8 +189,7 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
     }
     # What leaves sums behind, for filters or for the bias, has the same leaves for any number of workers.
     of_bias: Cut = light_ranges if ends.backward and ends.node else ends.build.layout.grain.ranges
-    tiles = tile_planes(target, size, dilation) * len(tile_rows(target, size, dilation))
-    cut = within(_leaves(ends, tiles, seconds), seconds) if weights else of_bias
+    cut = _cut_of_weights(ends, seconds) if weights else of_bias
     grain = ends.build.layout.grain
     few = grain.fewest if grain.many and not weights and cut is not light_ranges else 0
     tasks = [
@@ -182,14 +232,6 @@ def _emit_slabs(step: Step, ends: Ends, points: Buffer, *, weights: bool = False
         step.note_cut(target, [task.planes for task in tasks if task.batch == 0])
     finish.emit_sum(step)
     return leaves
-
-
-def _leaves(ends: Ends, tiles: int, seconds: float) -> int:
-    """Return how many tasks of an image make both gradients; by sizes alone."""
-    if ends.source.lanes == 1 or ends.edge.size != TAPS_OF_PLANES:
-        return len(ranges(tiles, seconds))
-    # As many as those of a weight gradient alone: sums of 36 points are more to clear and to transform back.
-    return range_count(ends.build.layout.conv_shape(ends.edge), tiles)
 
 
 def _values(ends: Ends) -> Tensor:

@@ -72,16 +72,21 @@ def joins(layout: Layout, edge: Edge) -> bool:
         return False
     if layout.lanes(edge.source) == 1:
         return PLANAR_BACK
-    if edge.size == TAPS_OF_LINES:
-        _, *others = layout.padding(edge)
-        small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
-        return LINES and small and not any(map(any, others))
     if edge.size == TAPS_OF_PLANES:
         small = plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
         return edge.size in FLAT and small
     near = CUBES and edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
     small = cubes.sums_bytes(shape.inputs, shape.outputs) <= cubes.SUMS_BYTES
-    return near and small and shape.batch * tile_count(shape) >= FEWEST_TILES
+    many = shape.batch * tile_count(shape) >= FEWEST_TILES
+    return (near and small and many) or sums_lines(layout, edge)
+
+
+def sums_lines(layout: Layout, edge: Edge) -> bool:
+    """Return whether weight gradients go row by row: those by Winograd, made with the data gradient or alone."""
+    shape, (_, *others) = layout.conv_shape(edge), layout.padding(edge)
+    plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
+    small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
+    return LINES and edge.size == TAPS_OF_LINES and plain and small and not any(map(any, others))
 
 
 def makes_both(build: Build, edge: Edge) -> bool:

@@ -20,8 +20,8 @@ from znnpy.engine.convolution.winograd.arguments import (
 )
 from znnpy.engine.convolution.winograd.gradient_panels import planes_of
 from znnpy.engine.convolution.winograd.gradient_stages import emit_joint, single_range
-from znnpy.engine.convolution.winograd.passes import both_gradients, shape_of
-from znnpy.engine.convolution.winograd.slab_kernels import makes_both
+from znnpy.engine.convolution.winograd.passes import both_gradients, line_weights, shape_of
+from znnpy.engine.convolution.winograd.slab_kernels import makes_both, sums_lines
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Buffer
 from znnpy.engine.memory.tensors import Tensor
@@ -59,6 +59,9 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
     parameter, source = build.parameters[edge.name], build.seen(edge)
     if makes_both(build, edge):
         _add_up(step, build, edge, both_gradients(step, build, edge, gradient))
+        return
+    if sums_lines(build.layout, edge):
+        _add_up(step, build, edge, line_weights(step, build, edge, gradient))
         return
     shape = shape_of(build, edge, source, gradient)
     if source.lanes > 1 and is_joint(shape):
