@@ -110,6 +110,7 @@ def test_what_needs_the_gradient_itself():
         pooled(stride=FLAT, pool=APART, size=(1, 4, 4)),
         pooled(pool={"size": FLAT, "stride": (1, 1, 1)}),
         pooled(size=(2, 4, 4), pool=APART),
+        pooled(size=(1, 4, 4), pool=APART | {"stride": (2, 3, 3)}),
         pooled(pool={"size": (1, 1, 2), "stride": (1, 1, 2)}),
     ):
         assert "maxima_gradient" not in kernels(other)[0]

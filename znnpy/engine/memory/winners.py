@@ -53,8 +53,9 @@ def weighed_by_maxima(layout: Layout, node: Node) -> Edge | None:
         return None
     direct = layout.plan.layers[edge.name].method("weight").algorithm == "direct"
     dense = edge.stride == ONCE and {*dilations[edge.name][1:]} == {1}
-    # Strides of dilated windows are those of the voxels between them.
+    # Strides of dilated windows are those of the voxels between them; planes are met one by one.
     strided = not is_pair_filter(pooling) and dilations[pooling.name] == ONCE
+    strided = strided and pooling.stride[0] == 1
     apart, fits = prod(pooling.stride), maxima_gradient.takes
     few = fits(source.channels, edge.size, pooling.size, apart)
     return pooling if direct and dense and strided and few and edge.learn else None
