@@ -72,13 +72,14 @@ def add_point(
 
 
 def taps_of(transformed: Any, taps: int) -> Any:
-    """The function `(args, sums)`: sums of all pairs of channels to packed filter gradients, their taps in reverse.
+    """The function `(args, sums, spare)`: sums of all pairs of channels to packed filters, their taps in reverse.
 
-    `transformed`: the inlined `(source, step, target, target_step)` from sums `step` bytes apart to so many `taps`.
+    `transformed`: the inlined `(source, step, target, target_step, spare)` from sums `step` bytes apart to so many
+    `taps`; `spare`: what lies there may be overwritten meanwhile.
     """
 
     @inlined
-    def to_taps(args: Any, sums: int) -> None:
+    def to_taps(args: Any, sums: int, spare: int) -> None:
         channels, blocks = args[AT.channels], cover(args[AT.inputs], LANES)
         point = channels * blocks * VECTOR_BYTES
         for block in range(blocks):
@@ -90,6 +91,7 @@ def taps_of(transformed: Any, taps: int) -> Any:
                 tap = min(LANES, channels - first) * width
                 target = group + taps * first * width + (image - first) * width
                 target += block % 2 * VECTOR_BYTES + (taps - 1) * tap
-                transformed(sums + (image * blocks + block) * VECTOR_BYTES, point, target, -tap)
+                here = sums + (image * blocks + block) * VECTOR_BYTES
+                transformed(here, point, target, -tap, spare)
 
     return to_taps

@@ -10,10 +10,10 @@ thirds of the rows, and as many columns of them, are to be transformed.
 Argument words: those of `both_gradients`, and `accumulate`, with dilations of 1.
 
 Tasks may run concurrently if their tiles, and `weights`, are disjoint. Scratch of a worker, `cubes_floats`, in this
-order: places of the tiles; a tile that reaches beyond its image; points of a column of all blocks [block][point][tile],
-then those of values; the ring of transformed rows [block][column][row][tile], whose first rows their outputs replace;
-rows of values [block][column][row][tile]; sums [column][point][channel][block of the gradient]; points of a pair of
-channels on their way to taps.
+order: places of the tiles; a tile that reaches beyond its image; points of a column of all blocks [block][point][tile];
+the ring of transformed rows [block][column][row][tile], whose first rows their outputs replace; points of a column of
+values; rows of values [block][column][row][tile]; sums [column][point][channel][block of the gradient]; points of a
+pair of channels on their way to taps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.codegen import Value, float_pointer, load_vector, moved, store_vector, word
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
-from znnpy_kernels.winograd.both_gradients import AT, add_point, clear
+from znnpy_kernels.winograd.both_gradients import AT, add_point, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import filter_depth, filter_plane, gradient_plane_of
@@ -56,10 +56,10 @@ from znnpy_kernels.winograd.planes import (
     tiles_inside,
     zeros,
 )
-from znnpy_kernels.winograd.products import GROUP, multiply_blocks, odd_bytes
+from znnpy_kernels.winograd.products import GROUP, compiled_room, multiply_blocks, odd_bytes, room
 
 CUBE = (TAPS, TAPS, TAPS)
-_FORM, _PLANE, _TAPS = FORMS[CUBE], POINTS * POINTS, TAPS**3
+_FORM, _PLANE = FORMS[CUBE], POINTS * POINTS
 # Bytes from row to row and from point to point of a column, and from column to column of both rings.
 SLOT, POINT = GROUP * VECTOR_BYTES, odd_bytes(GROUP)
 COLUMN, VALUES_COLUMN = odd_bytes(POINTS * GROUP), odd_bytes(NEW * GROUP)
@@ -87,8 +87,8 @@ def sums_bytes(inputs: int, outputs: int) -> int:
 def cubes_floats(inputs: int, outputs: int, *, weights: bool) -> int:
     """Floats of scratch that each worker needs between so many channels."""
     rows, blocks = -(-inputs // LANES), -(-outputs // LANES)
-    most = max(rows, blocks) if blocks <= 2 else rows + blocks
-    bytes_ = PLACES + LOOSE + most * BLOCK + max(rows, blocks) * RING
+    most, _ = room(rows, blocks)
+    bytes_ = int(PLACES + LOOSE + most * BLOCK + max(rows, blocks) * RING)
     if weights:
         bytes_ += blocks * (BLOCK + VALUES_RING) + sums_bytes(outputs, inputs)
         bytes_ += _PLANE * TAPS * VECTOR_BYTES
@@ -242,7 +242,7 @@ def _columns(
     inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
     step = compiled_point_bytes(args[AT.inputs], outputs)
     skipped = step - args[AT.inputs] * outputs * VECTOR_BYTES
-    start = inputs if outputs > 2 else 0
+    _, start = compiled_room(inputs, outputs)
     for number in range(_PLANE):
         here = ring + number * COLUMN
         for block in range(inputs):
@@ -278,7 +278,8 @@ def _march(args: Any, places: Any, count: int, loose: int, weights: bool, sums: 
     """Compute all tiles along y of a group: two of six rows are those of the tile before."""
     inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
     points = loose + LOOSE
-    ring = points + (max(inputs, outputs) if outputs <= 2 else inputs + outputs) * BLOCK
+    most, _ = compiled_room(inputs, outputs)
+    ring = points + most * BLOCK
     values = ring + max(inputs, outputs) * RING
     rows = values + outputs * BLOCK
     tile, before = args[AT.y0], False
@@ -301,30 +302,17 @@ def _march(args: Any, places: Any, count: int, loose: int, weights: bool, sums: 
 
 
 @inlined
-def _taps(args: Any, sums: int, cube: int) -> None:
-    """Transform the sums of all pairs of channels to packed filter gradients, their taps in reverse."""
-    channels, blocks = args[AT.channels], cover(args[AT.inputs], LANES)
-    point = channels * blocks * VECTOR_BYTES
-    for block in range(blocks):
-        # Packed filters are in pairs of vectors; the last pair may be a single one.
-        width = min(2, blocks - block // 2 * 2) * VECTOR_BYTES
-        group = args[AT.weights] + _TAPS * channels * (block // 2) * 2 * VECTOR_BYTES
-        for image in range(channels):
-            begin = image // LANES * LANES
-            tap = min(LANES, channels - begin) * width
-            target = group + _TAPS * begin * width + (image - begin) * width
-            target += block % 2 * VECTOR_BYTES + (_TAPS - 1) * tap
-            here = sums + (image * blocks + block) * VECTOR_BYTES
-            for number in range(_PLANE):
-                into = cube + number * VECTOR_BYTES
-                filter_depth(
-                    _FORM, here + number * point, _PLANE * point, into, _PLANE * VECTOR_BYTES
-                )
-            # Points are [z][x][y].
-            for z in range(TAPS):
-                plane = cube + z * _PLANE * VECTOR_BYTES
-                into = target - z * TAPS * TAPS * tap
-                filter_plane(_FORM, plane, VECTOR_BYTES, POINTS * VECTOR_BYTES, into, -tap)
+def _filters(source: int, step: int, target: int, target_step: int, spare: int) -> None:
+    """Transform the sums of a pair of channels, whose points are [z][x][y], to taps."""
+    for number in range(_PLANE):
+        into = spare + number * VECTOR_BYTES
+        filter_depth(_FORM, source + number * step, _PLANE * step, into, _PLANE * VECTOR_BYTES)
+    for z in range(TAPS):
+        plane, into = spare + z * _PLANE * VECTOR_BYTES, target + z * TAPS * TAPS * target_step
+        filter_plane(_FORM, plane, VECTOR_BYTES, POINTS * VECTOR_BYTES, into, target_step)
+
+
+_to_taps = taps_of(_filters, TAPS**3)
 
 
 @inlined
@@ -332,8 +320,8 @@ def _cubes(args: Any, scratch: int, weights: bool) -> None:
     clear_bias_gradient(args)
     inputs, outputs = cover(args[AT.inputs], LANES), args[AT.blocks]
     loose = scratch + PLACES
-    sums = loose + LOOSE + max(inputs, outputs) * RING
-    sums += (max(inputs, outputs) if outputs <= 2 else inputs + outputs) * BLOCK
+    most, _ = compiled_room(inputs, outputs)
+    sums = loose + LOOSE + most * BLOCK + max(inputs, outputs) * RING
     sums += outputs * (BLOCK + VALUES_RING)
     pairs = args[AT.channels] * inputs
     if weights:
@@ -347,7 +335,7 @@ def _cubes(args: Any, scratch: int, weights: bool) -> None:
             _march(args, places, count, loose, weights, sums)
             group, count = group + 1, 0
     if weights:
-        _taps(args, sums, sums + _PLANE * POINTS * pairs * VECTOR_BYTES)
+        _to_taps(args, sums, sums + _PLANE * POINTS * pairs * VECTOR_BYTES)
 
 
 def _cubes_kernel(name: str, weights: bool) -> Kernel:

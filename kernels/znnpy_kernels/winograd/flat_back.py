@@ -71,7 +71,7 @@ def flat_back_floats(inputs: int, outputs: int) -> int:
 
 
 @inlined
-def _filters(source: int, step: int, target: int, target_step: int) -> None:
+def _filters(source: int, step: int, target: int, target_step: int, spare: int) -> None:
     filter_plane(_FORM, source, step, POINTS * step, target, target_step)
 
 
@@ -150,4 +150,4 @@ def winograd_flat_back(args: Any, worker: int) -> None:
         if count and count == (group + 1) * total // groups - group * total // groups:
             _march(args, places, count, march, values, sums)
             group, count = group + 1, 0
-    _to_taps(args, sums)
+    _to_taps(args, sums, 0)

@@ -22,8 +22,8 @@ from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import both_gradients
+from znnpy_kernels.winograd.both_gradients import clear
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
 from znnpy_kernels.winograd.planar import (
     channels_of,
@@ -85,12 +85,6 @@ def planar_back_floats(taps: Triple, inputs: int, outputs: int) -> int:
     cube = plane(form) * form.points_y
     vectors = spare_vectors(form.points_z) + points + cube * (rows * blocks + 2)
     return int(TABLE_BYTES + GROUPS * ring + vectors * VECTOR_BYTES) // 4
-
-
-@inlined
-def _clear(target: int, vectors: int) -> None:
-    for vector in range(vectors):
-        store(target + vector * VECTOR_BYTES, splat(0.0))
 
 
 @inlined
@@ -176,8 +170,8 @@ def _planar_back(taps: Triple) -> Kernel:
         own = ring_bytes(form, channels_of(args)) + _values_bytes(form, args)
         sums = points + GROUPS * (_each(form, args) + own)
         # Channels that fill up a block of pairs stay zeros.
-        _clear(points, GROUPS * _each(form, args) // VECTOR_BYTES)
-        _clear(sums, cube * pairs)
+        clear(points, GROUPS * _each(form, args) // VECTOR_BYTES)
+        clear(sums, cube * pairs)
         most = max(1, min(GROUPS, ROOM // own))
         sizes = args[AT.target_size_z], args[AT.target_size_x]
         along_x, groups, count = cover(sizes[1], LANES), 0, 0

@@ -19,11 +19,11 @@ from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
 from znnpy_kernels.winograd.forms import POINTS
 from znnpy_kernels.winograd.lines import (
     SUMS_BYTES,
-    WIDE,
     lines_floats,
     winograd_lines,
     winograd_lines_back,
 )
+from znnpy_kernels.winograd.row_transforms import WIDE
 
 LARGE = SUMS_BYTES // (POINTS * 4 * 8 * LANES) + 1
 CASES = [
