@@ -186,6 +186,19 @@ def test_tasks_of_shallow_layers():
     assert kernels <= found.keys()
 
 
+@pytest.mark.parametrize("output", [(1, 5, 4), (2, 9, 3)])
+def test_tasks_of_filters_that_learn_from_winners(output):
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 19, {"function": "relu"}), ("p", "sum", 19),
+         ("y", "transfer", 2)],
+        [("conv", "x", "a", size(1, 4, 4, padding="same")),
+         ("max_pool", "a", "p", size(1, 3, 3, stride=(1, 3, 3))), ("conv", "p", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    settings = {"conv": "direct", "threads": 1, "batch": 2}
+    found = check(net, output, lambda model: (*data(model), None), **settings)
+    assert "maxima_gradient" in found
+
+
 @pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")
 @pytest.mark.parametrize("output", [(5, 6, 37), (1, 2, 9)])
 def test_tasks_between_planar_channels(output):
