@@ -4,7 +4,7 @@ As `planar` from the gradient to the source's, and as `planar_gradient` with the
 tile's points of the gradient make its data gradient, and with those of values, sums for the filters. So each map is
 read once, and the gradient is transformed once.
 
-Argument words: those of `lines`, of planar channels in place of blocks, with dilations 1, and
+Argument words: those of `both_gradients`, of planar channels in place of blocks, with dilations 1, and
 
     width                       floats from tap to tap of packed filters: each input has all its taps, one by one
 
