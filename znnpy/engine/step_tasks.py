@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
-from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
+from znnpy.engine.emit import (
+    emit_derived,
+    emit_forward,
+    emit_gradients,
+    emit_update,
+    updates_at_once,
+)
 from znnpy.engine.layers.data_movement import unpack_output
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
@@ -138,6 +144,20 @@ def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
     step = Step(counting=build.arena.counting)
     emit_gradients(step, build, settings.losses)
     return step.tasks
+
+
+def count_of_microbatch(build: Build, settings: Settings, exchange: Exchange | None) -> int:
+    """Return how many tasks of an update of a single microbatch come before sums over ranks and other updates.
+
+    Those that are updated at once are among them.
+    """
+    build.parity, build.dropping = 0, True
+    step = Step(counting=True)
+    step.at_once = updates_at_once(
+        build, settings.optimizer, settings.clip_norm, exchange, settings.frozen
+    )
+    emit_gradients(step, build, settings.losses)
+    return len(step.tasks)
 
 
 def declare_update(
