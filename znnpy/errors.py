@@ -114,7 +114,8 @@ def is_terminal(stream: TextIO | None) -> bool:
     """Return whether somebody may watch a stream as it is written; None: of a process that has no such stream."""
     try:
         return stream is not None and stream.isatty()
-    except (AttributeError, ValueError):  # a program's own stream may know nothing of it, or be closed
+    # A program's own stream may know nothing of it, or be closed.
+    except (AttributeError, ValueError):
         return False
 
 
