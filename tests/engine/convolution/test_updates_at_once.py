@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from chains import winograd_chain, winograd_plan
 from znnpy import Execution, Hardware, Model, Optimizer, Training
 from znnpy.engine import memory_planning
 from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
+from znnpy.engine.memory.limits import TooLargeError
 from znnpy.engine.tasks.task_identity import Pass, identities
 
 AROUND = ((1, 1),) * 3
@@ -82,7 +84,7 @@ def test_gradients_that_others_wait_for_are_kept(kept, monkeypatch):
 def planned(least, monkeypatch, *, max_memory=None, training=True, batch=1):
     """Bytes of a model on one thread."""
     monkeypatch.setattr(weight_gradients, "LEAST_UPDATED", least)
-    with Model(SMALL, (10, 10, 10), batch=batch, threads=1, plan=winograd_plan(SMALL), loss="square",
+    with Model(SMALL, OUTPUT, batch=batch, threads=1, plan=winograd_plan(SMALL), loss="square",
                training=training, hardware=Hardware(max_memory=max_memory)) as model:  # fmt: skip
         return model.memory
 
@@ -104,6 +106,9 @@ def test_what_is_recomputed_is_found_in_all_passes(monkeypatch):
             super().__init__(sizes, tasks, end)
 
     monkeypatch.setattr(memory_planning, "Sparing", Watched)
-    planned(0, monkeypatch, max_memory=int(0.99 * planned(0, monkeypatch)))
+    least = int(0.99 * planned(0, monkeypatch))
+    # It may be too little: what is recomputed has been looked for then.
+    with suppress(TooLargeError):
+        planned(0, monkeypatch, max_memory=least)
     assert behind
     assert not any(Pass.WEIGHT in served for served in behind)
