@@ -243,7 +243,7 @@ def _spared(
     build: Build, settings: Settings, step: Sequence[Declared], kept: Sharing, room: int
 ) -> tuple[Sharing, float]:
     """Return places within `room` bytes, or as few as possible, with what is recomputed; and its seconds."""
-    sizes, end = _sizes(build.arena), count_of_microbatch(build, settings, settings.exchange)
+    sizes, end = _sizes(build.arena), count_of_microbatch(build, settings)
     sparing = Sparing(sizes, step, end)
     best, seconds, aim = kept, 0.0, room
     # The choice counts bytes alone; placing leaves gaps. So each try aims lower by what the one

@@ -20,7 +20,7 @@ from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.odd_step import odd_step
-from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.step import AtOnce, Step
 from znnpy.network.objectives import Objectives
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
@@ -138,26 +138,25 @@ def _declare_forward(build: Build) -> list[Declared]:
     return step.tasks
 
 
-def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
-    """Declare loss and gradients of all microbatches, without an update."""
+def declare_gradients(
+    build: Build, settings: Settings, at_once: AtOnce | None = None
+) -> list[Declared]:
+    """Declare loss and gradients of all microbatches, without an update but for what is updated at once."""
     build.parity, build.dropping = 0, True
-    step = Step(counting=build.arena.counting)
+    step = Step(counting=build.arena.counting, at_once=at_once)
     emit_gradients(step, build, settings.losses)
     return step.tasks
 
 
-def count_of_microbatch(build: Build, settings: Settings, exchange: Exchange | None) -> int:
+def count_of_microbatch(build: Build, settings: Settings) -> int:
     """Return how many tasks of an update of a single microbatch come before sums over ranks and other updates.
 
-    Those that are updated at once are among them.
+    Updates at once are among them.
     """
-    build.parity, build.dropping = 0, True
-    step = Step(counting=True)
-    step.at_once = updates_at_once(
-        build, settings.optimizer, settings.clip_norm, exchange, settings.frozen
+    at_once = updates_at_once(
+        build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
     )
-    emit_gradients(step, build, settings.losses)
-    return len(step.tasks)
+    return len(declare_gradients(build, settings, at_once))
 
 
 def declare_update(
