@@ -20,7 +20,7 @@ from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.odd_step import odd_step
-from znnpy.engine.tasks.step import AtOnce, Step
+from znnpy.engine.tasks.step import Step
 from znnpy.network.objectives import Objectives
 
 Declarations = dict[str, Sequence[Sequence[Declared]]]
@@ -138,12 +138,13 @@ def _declare_forward(build: Build) -> list[Declared]:
     return step.tasks
 
 
-def declare_gradients(
-    build: Build, settings: Settings, at_once: AtOnce | None = None
-) -> list[Declared]:
-    """Declare loss and gradients of all microbatches, without an update but for what is updated at once."""
+def declare_gradients(build: Build, settings: Settings, *, keeps: bool = True) -> list[Declared]:
+    """Declare loss and gradients of all microbatches, without an update; if not `keeps`, with updates at once."""
     build.parity, build.dropping = 0, True
-    step = Step(counting=build.arena.counting, at_once=at_once)
+    at_once = updates_at_once(
+        build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
+    )
+    step = Step(counting=build.arena.counting, at_once=at_once, keeps=keeps)
     emit_gradients(step, build, settings.losses)
     return step.tasks
 
@@ -153,10 +154,7 @@ def count_of_microbatch(build: Build, settings: Settings) -> int:
 
     Updates at once are among them.
     """
-    at_once = updates_at_once(
-        build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
-    )
-    return len(declare_gradients(build, settings, at_once))
+    return len(declare_gradients(build, settings, keeps=False))
 
 
 def declare_update(
