@@ -1,6 +1,7 @@
 """The exceptions that users see, and how messages are cut and escaped for a terminal."""
 
 import re
+from typing import TextIO
 
 
 class ZnnpyError(Exception):
@@ -107,6 +108,15 @@ def screenful(text: str) -> str:
         room -= len(line)
     left = len(lines) - len(shown)
     return "\n".join([*shown, f"... and {left} more lines"] if left else shown)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether somebody may watch a stream as it is written; None: of a process that has no such stream."""
+    try:
+        return stream is not None and stream.isatty()
+    # A program's own stream may know nothing of it, or be closed.
+    except (AttributeError, ValueError):
+        return False
 
 
 def refuse_own(error: BaseException) -> None:

@@ -6,6 +6,7 @@ Started by `bench_peers.py`, which has written the case to a file. All begin wit
 from __future__ import annotations
 
 import argparse
+import importlib
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ def main() -> None:
     parser.add_argument("--format")
     parser.add_argument("--conv", default="auto")
     options = parser.parse_args()
+    importlib.import_module("znnpy" if options.who == "znnpy" else "torch")
     before = peak()
     obey(Obeying(_made(pickle.loads(options.case.read_bytes()), options)), before)
 

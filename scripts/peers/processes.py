@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,10 +48,12 @@ class Worker:
 
     def ask(self, *words: object, within: float | None = None) -> Any:
         """What it answers to a line of words; None if that takes more seconds, after which it is of no more use."""
-        if words:
-            assert self.process.stdin is not None
-            print(*words, file=self.process.stdin, flush=True)
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
+        if words:
+            # Of one that has ended nothing can be read, either, which says so.
+            with suppress(BrokenPipeError):
+                print(*words, file=self.process.stdin, flush=True)
         if within is not None and not select.select([self.process.stdout], [], [], within)[0]:
             return None
         line = self.process.stdout.readline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,8 +139,12 @@ class _Others:
     @staticmethod
     def _now() -> tuple[float, float, float]:
         times, this = psutil.cpu_times(), psutil.Process()
-        family = [one.cpu_times() for one in (this, *this.children(recursive=True))]
-        own = sum(one.user + one.system for one in family)
+        own = 0.0
+        for one in (this, *this.children(recursive=True)):
+            # Compilers that contestants have started may end meanwhile.
+            with suppress(psutil.NoSuchProcess):
+                spent = one.cpu_times()
+                own += spent.user + spent.system
         return time.perf_counter(), sum(times) - times.idle - times.iowait, own
 
 

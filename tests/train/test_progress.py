@@ -2,13 +2,16 @@
 
 import errno
 import io
+import sys
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from znnpy.errors import is_terminal
+from znnpy.infer.blocks_bar import BlocksBar
 from znnpy.train import progress
-from znnpy.train.progress import Plain, Rate, Smooth, Status
+from znnpy.train.progress import Plain, Rate, Smooth, Status, choose_reporter
 from znnpy.train.progress_bar import Bar
 
 
@@ -43,6 +46,18 @@ def test_training_goes_on_where_nothing_can_be_shown(reporter):
     reporter.update(Status(2, 0.5, 0.1, 1.0, 100.0))
     reporter.note("validation")
     reporter.close()
+
+
+@pytest.mark.parametrize("stream", [None, object(), io.StringIO()])
+def test_nobody_watches_what_is_no_terminal(stream, monkeypatch):
+    if isinstance(stream, io.StringIO):
+        stream.close()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert not is_terminal(stream)
+    assert isinstance(choose_reporter(), Plain)
+    with BlocksBar("predicting", quiet=True) as bar:
+        bar.prepare("kernels", 1, 2)
 
 
 @pytest.fixture

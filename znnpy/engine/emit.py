@@ -268,6 +268,18 @@ def emit_gradients(
         exchange.add_up(step, build)
 
 
+def updates_at_once(
+    build: Build,
+    optimizer: Optimizer,
+    clip_norm: float | None,
+    exchange: Exchange | None,
+    frozen: frozenset[str],
+) -> UpdateAtOnce | None:
+    """Return what declares updates behind the tasks that make gradients; None where others wait for all gradients."""
+    alone = exchange is None and len(build.layout.numbers) * build.layout.planned == 1
+    return UpdateAtOnce(optimizer, frozen) if alone and clip_norm is None else None
+
+
 def emit_update(
     step: Step,
     build: Build,
@@ -281,8 +293,7 @@ def emit_update(
 
     Return how many tasks the gradients have, which come first; 0 if some are updates, too.
     """
-    if exchange is None and clip_norm is None and len(build.layout.numbers) == 1:
-        step.at_once = UpdateAtOnce(optimizer, frozen)
+    step.at_once = updates_at_once(build, optimizer, clip_norm, exchange, frozen)
     emit_gradients(step, build, losses, exchange)
     gradients = len(step.tasks)
     # With rank 0 handing out weights the others move nothing and wait for them.

@@ -22,6 +22,7 @@ from znnpy.engine.step_tasks import (
     PlannedTasks,
     Settings,
     all_steps,
+    count_of_microbatch,
     declare,
     declare_all,
     declare_gradients,
@@ -242,7 +243,7 @@ def _spared(
     build: Build, settings: Settings, step: Sequence[Declared], kept: Sharing, room: int
 ) -> tuple[Sharing, float]:
     """Return places within `room` bytes, or as few as possible, with what is recomputed; and its seconds."""
-    sizes, end = _sizes(build.arena), len(declare_gradients(build, settings))
+    sizes, end = _sizes(build.arena), count_of_microbatch(build, settings)
     sparing = Sparing(sizes, step, end)
     best, seconds, aim = kept, 0.0, room
     # The choice counts bytes alone; placing leaves gaps. So each try aims lower by what the one

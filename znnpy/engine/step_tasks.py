@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
-from znnpy.engine.emit import emit_derived, emit_forward, emit_gradients, emit_update
+from znnpy.engine.emit import (
+    emit_derived,
+    emit_forward,
+    emit_gradients,
+    emit_update,
+    updates_at_once,
+)
 from znnpy.engine.layers.data_movement import unpack_output
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
@@ -132,12 +138,23 @@ def _declare_forward(build: Build) -> list[Declared]:
     return step.tasks
 
 
-def declare_gradients(build: Build, settings: Settings) -> list[Declared]:
-    """Declare loss and gradients of all microbatches, without an update."""
+def declare_gradients(build: Build, settings: Settings, *, keeps: bool = True) -> list[Declared]:
+    """Declare loss and gradients of all microbatches, without an update; if not `keeps`, with updates at once."""
     build.parity, build.dropping = 0, True
-    step = Step(counting=build.arena.counting)
+    at_once = updates_at_once(
+        build, settings.optimizer, settings.clip_norm, settings.exchange, settings.frozen
+    )
+    step = Step(counting=build.arena.counting, at_once=at_once, keeps=keeps)
     emit_gradients(step, build, settings.losses)
     return step.tasks
+
+
+def count_of_microbatch(build: Build, settings: Settings) -> int:
+    """Return how many tasks of an update of a single microbatch come before sums over ranks and other updates.
+
+    Updates at once are among them.
+    """
+    return len(declare_gradients(build, settings, keeps=False))
 
 
 def declare_update(

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
+from znnpy.errors import is_terminal
 from znnpy.infer.block_writer import Done
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class BlocksBar:
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
         self._what, self._last = what, time.monotonic()
-        seen = sys.stderr.isatty()
+        seen = is_terminal(sys.stderr)
         self._bar = _bar(what) if seen and not quiet else None
         self._plain = not (quiet or seen)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import ParamSpec, Protocol, TextIO
 
-from znnpy.errors import screenful
+from znnpy.errors import is_terminal, screenful
 
 # Shorter fills the logs of batch systems, longer looks like a process that hangs.
 PLAIN_INTERVAL = 5.0  # seconds between plain lines
@@ -196,7 +196,7 @@ def choose_reporter(*, quiet: bool = False) -> Reporter:
     """Return a bar when stderr is a terminal, plain lines otherwise; notes alone if `quiet`."""
     if quiet:
         return Notes()
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return Plain()
     # With rich, which takes long to import: logs do without.
     from rich.console import Console

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from chains import winograd_chain, winograd_plan
 
-from znnpy import Execution, Model, Optimizer, Training
+from znnpy import Execution, Hardware, Model, Optimizer, Training
+from znnpy.engine import memory_planning
 from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
+from znnpy.engine.memory.limits import TooLargeError
 from znnpy.engine.tasks.task_identity import Pass, identities
 
 AROUND = ((1, 1),) * 3
@@ -76,3 +79,36 @@ def test_moving_averages_go_with_them(monkeypatch):
 def test_gradients_that_others_wait_for_are_kept(kept, monkeypatch):
     _, left = updated(SMALL, 0, monkeypatch, **kept)
     assert {"c1", "c2"} <= set(left)
+
+
+def planned(least, monkeypatch, *, max_memory=None, training=True, batch=1):
+    """Bytes of a model on one thread."""
+    monkeypatch.setattr(weight_gradients, "LEAST_UPDATED", least)
+    with Model(SMALL, OUTPUT, batch=batch, threads=1, plan=winograd_plan(SMALL), loss="square",
+               training=training, hardware=Hardware(max_memory=max_memory)) as model:  # fmt: skip
+        return model.memory
+
+
+def test_memory_of_several_microbatches_is_planned_without_them(monkeypatch):
+    several = {"batch": 2, "training": Training(microbatch=1)}
+    kept = planned(1 << 40, monkeypatch, **several)
+    assert planned(0, monkeypatch, **several) == kept
+    # Else this would say nothing.
+    assert planned(0, monkeypatch) != planned(1 << 40, monkeypatch)
+
+
+def test_what_is_recomputed_is_found_in_all_passes(monkeypatch):
+    behind = []
+
+    class Watched(memory_planning.Sparing):
+        def __init__(self, sizes, tasks, end):
+            behind.append({task.what.serves for task in tasks[end:]})
+            super().__init__(sizes, tasks, end)
+
+    monkeypatch.setattr(memory_planning, "Sparing", Watched)
+    least = int(0.99 * planned(0, monkeypatch))
+    # It may be too little: what is recomputed has been looked for then.
+    with suppress(TooLargeError):
+        planned(0, monkeypatch, max_memory=least)
+    assert behind
+    assert not any(Pass.WEIGHT in served for served in behind)

@@ -73,6 +73,25 @@ def test_a_folder_that_is_not_there(small: None, monkeypatch: pytest.MonkeyPatch
         lean("direct")
 
 
+@pytest.mark.parametrize(
+    ("number", "told"), [(errno.EOPNOTSUPP, ""), (errno.ENOSPC, "cannot be made in .*No space")]
+)
+def test_room_is_asked_for_beforehand(
+    small: None, monkeypatch: pytest.MonkeyPatch, number: int, told: str
+) -> None:
+    def none(*given: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", none)
+    if told:
+        with pytest.raises(RunError, match=told):
+            lean("direct")
+        return
+    # Not every file system can: then files grow as they are written.
+    with lean("direct") as model:
+        assert np.isfinite(model.forward(np.ones((1, 1, *SHAPE), np.float32))).all()
+
+
 def test_a_full_disk(small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*given: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -16,9 +16,10 @@ from znnpy_kernels.winograd.lines import LINES
 from znnpy_kernels.winograd.planar_back import PLANAR_BACK
 
 from znnpy import Model, Optimizer
-from znnpy.engine.convolution.winograd import slab_kernels
+from znnpy.engine.convolution.winograd import gradient_stages, slab_kernels, weight_gradients
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
+from znnpy.network.types import Norm
 from znnpy.plan.cost import MOST_PLANAR
 
 NAN = 0xFF  # each byte of one
@@ -60,8 +61,9 @@ class Watched:
         return self.marked(spans)
 
     def run(self, task):
-        block = (ctypes.c_int64 * max(1, len(task.arguments)))(*task.arguments)
-        task.kernel.compile().ctypes(block, 0)
+        for kernel, words in ((task.kernel, task.arguments), *task.more):
+            block = (ctypes.c_int64 * max(1, len(words)))(*words)
+            kernel.compile().ctypes(block, 0)
 
     def check(self, task):
         """Run a task; then again where all that it does not touch is NaN."""
@@ -197,6 +199,37 @@ def test_tasks_of_filters_that_learn_from_winners(output):
     settings = {"conv": "direct", "threads": 1, "batch": 2}
     found = check(net, output, lambda model: (*data(model), None), **settings)
     assert "maxima_gradient" in found
+
+
+@pytest.mark.parametrize("images", [(17, 18), (47, 50)], ids=["cubes", "shallow"])
+def test_tasks_of_updates_at_once(images, monkeypatch):
+    monkeypatch.setattr(weight_gradients, "LEAST_UPDATED", 0)
+    monkeypatch.setattr(gradient_stages, "UPDATED_BYTES", 1)
+    net, plan = padded((3, 3, 3), images)
+    with model_of(net, (3, 4, 2), plan=plan, threads=1, optimizer=Optimizer("adam")) as model:
+        engine = model._engine
+        tasks = declare_update(engine._build, engine.settings, 0, None)
+        assert "e1" in {task.what.owner for task in tasks if task.follows}
+    check(net, (3, 4, 2), lambda model: (*data(model), None), plan=plan, threads=1)
+
+
+@pytest.mark.parametrize("norm", ["instance", "group"])
+def test_tasks_of_several_blocks_of_channels(norm):
+    """Few workers' elementwise tasks go through some blocks each."""
+    net = network(
+        [("x", "input", 1), ("a", "transfer", 37, {"function": "silu", "norm": Norm(norm)}),
+         ("b", "transfer", 37, {"function": "elu"}), ("s", "sum", 37), ("y", "transfer", 2)],
+        [("conv", "x", "a", size(3, 3, 3)), ("identity", "a", "s", {}),
+         ("conv", "a", "b", size(1, 3, 3, padding="same", border="reflect")),
+         ("identity", "b", "s", {}), ("conv", "s", "y", size(1, 1, 1))],
+    )  # fmt: skip
+    options = {"conv": "direct", "threads": 1}
+    with model_of(net, (5, 6, 7), **options) as model:
+        engine = model._engine
+        tasks = declare_update(engine._build, engine.settings, 0, None)
+        several = {task.kernel.name for task in tasks if task.more}
+    assert {"lane_statistics", "frame_rows", "transfer_silu"} <= several
+    check(net, (5, 6, 7), lambda model: (*data(model), None), **options)
 
 
 @pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")

@@ -65,10 +65,8 @@ def _refuse_other_data(path: Path, dataset: str) -> None:
         )
     if output is not HDF5:
         return
-    from znnpy.data.hdf5.safety import (
-        dataset_names,
-        open_file,
-    )  # with h5py, which others need not load
+    # With h5py, which other formats need not load.
+    from znnpy.data.hdf5.safety import dataset_names, open_file
 
     with open_file(path) as file:
         others = [name for name in dataset_names(file) if name != dataset.strip("/")]

@@ -6,6 +6,7 @@ most memory, are made while nothing reads them.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import weakref
@@ -150,10 +151,16 @@ class FilterFile:
 def _with_room(file: Any, size: int) -> Any:
     """Return a file with room for so many bytes; OSError where there is none.
 
-    What is written to places that are there already takes half of the time.
+    What is written to places that are there already takes half of the time. Where the system or its file system cannot
+    do that, they are made as they are written.
     """
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, size)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            file.close()
+            raise
     return file
 
 

@@ -55,6 +55,8 @@ class Step:
     counting: bool = False
     at_once: AtOnce | None = None
     """Of updates whose gradients nobody else waits for; None: gradients are kept."""
+    keeps: bool = False
+    """Whether gradients are kept all the same: tasks have the order of an update, by which memory is shared."""
     updated: set[str] = field(default_factory=set)
     """Parameters that `at_once` has updated."""
     _made: set[Buffer] = field(default_factory=set)

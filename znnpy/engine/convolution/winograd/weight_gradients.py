@@ -65,7 +65,7 @@ def weight_gradient(step: Step, build: Build, edge: Edge, gradient: Tensor) -> N
         return
     shape = shape_of(build, edge, source, gradient)
     if source.lanes > 1 and is_joint(shape):
-        updated = updates_at_once(step, build, edge)
+        updated = updates_at_once(step, build, edge) and not step.keeps
         emit_joint(step, build, edge, gradient, shape, updated=updated)
         return
     size, dilation = edge.size, dilation_of(build, edge)
