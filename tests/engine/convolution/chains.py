@@ -26,7 +26,7 @@ def winograd_chain(
     images, sparsity=ONE, functions=("relu", "leaky_relu", "linear"), size=K3, padding=BARE
 ):
     """Convolutions in a row; the first one's source is an input."""
-    named = zip(("a", "b", "out"), images, functions, strict=True)
+    named = zip((*"abcdefgh"[: len(images) - 1], "out"), images, functions, strict=True)
     nodes = [Node("input", "input", 1)]
     nodes += [Node(name, "transfer", count, function, slope=0.2) for name, count, function in named]
     names = [node.name for node in nodes]

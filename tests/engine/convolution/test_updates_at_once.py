@@ -23,12 +23,16 @@ SMALL = winograd_chain((16, 16, 24), padding=AROUND)
 UPDATES = 3
 
 
-def updated(net, least, monkeypatch, *, threads=1, optimizer=None, batch=1, training=True):
-    """Parameters, averages and gradients as bytes after some updates, and tasks of updates by parameter."""
+def from_size(least, monkeypatch):
+    """Let filters of so many bytes be updated at once, in tasks of several panels whose gradients take turns."""
     monkeypatch.setattr(weight_gradients, "LEAST_UPDATED", least)
-    # Tasks of several panels each, whose gradients take turns in a buffer.
     monkeypatch.setattr(gradient_stages, "UPDATED_BYTES", 1)
     monkeypatch.setattr(gradient_stages, "SUMS_TASKS", 2)
+
+
+def updated(net, least, monkeypatch, *, threads=1, optimizer=None, batch=1, training=True):
+    """Parameters, averages and gradients as bytes after some updates, and tasks of updates by parameter."""
+    from_size(least, monkeypatch)
     rng = np.random.default_rng(0)
     with Model(net, OUTPUT, batch=batch, threads=threads, plan=winograd_plan(net), loss="square", seed=1,
                optimizer=optimizer or Optimizer("sgd", momentum=0.9, weight_decay=0.01), training=training,
@@ -112,3 +116,31 @@ def test_what_is_recomputed_is_found_in_all_passes(monkeypatch):
         planned(0, monkeypatch, max_memory=least)
     assert behind
     assert not any(Pass.WEIGHT in served for served in behind)
+
+
+def gradients(least, monkeypatch, max_memory=None):
+    """Gradients after an update, whose values are recomputed where memory is short, and bytes of the model."""
+    from_size(least, monkeypatch)
+    functions = ("elu", "tanh", "linear", "tanh", "leaky_relu")
+    net = winograd_chain((16,) * len(functions), functions=functions, padding=AROUND)
+    rng = np.random.default_rng(0)
+    with Model(net, (3, 9, 9), batch=2, threads=2, plan=winograd_plan(net), loss="square", seed=1,
+               training=True, hardware=Hardware(max_memory=max_memory)) as model:  # fmt: skip
+        x = rng.standard_normal((2, 1, *model.input_shape)).astype(np.float32)
+        target = rng.standard_normal((2, 16, 3, 9, 9)).astype(np.float32)
+        model.step(x, target, learning_rate=0.01)
+        found = model.loss_and_gradients(x, target)[1]
+        return {name: np.array(array).tobytes() for name, array in found.items()}, model.memory
+
+
+def test_gradients_alone_in_little_memory(monkeypatch):
+    """They are made in the order of updates, by which memory is shared, whatever is recomputed."""
+    expected, _ = gradients(1 << 40, monkeypatch)
+    found, used = gradients(0, monkeypatch)
+    tried = 1
+    with suppress(TooLargeError):
+        while True:
+            assert found == expected
+            found, used = gradients(0, monkeypatch, used - 1)
+            tried += 1
+    assert tried > 2
