@@ -89,6 +89,7 @@ CASES = {
             finish_forward = staticmethod(winograd.finish_forward)
             finish_backward = staticmethod(winograd.finish_backward)
             summed_elsewhere = staticmethod(winograd.summed_elsewhere)
+            updates_at_once = staticmethod(winograd.updates_at_once)
 
         class Whole(Misspelt):
             weight_gradient = staticmethod(winograd.weight_gradient)
