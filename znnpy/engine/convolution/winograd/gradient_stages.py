@@ -35,7 +35,7 @@ from znnpy.engine.convolution.winograd.gradient_panels import (
     shared_panels,
 )
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.regions import Buffer, Name, Region, Use
+from znnpy.engine.memory.regions import Buffer, BufferPart, Name, Region, Use
 from znnpy.engine.memory.tensors import Tensor
 from znnpy.engine.tasks.step import Step, combine_pieces
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
@@ -146,10 +146,16 @@ class _Stages:
         mover, parameter, panels = self.step.at_once, self.parameter, self._updated_panels()
         assert mover, parameter.name
         wanted = max(SUMS_TASKS, self.build.layout.grain.shares(seconds, 1))
-        sizes = [sum(parameter.pieces[piece].floats for piece in it.pieces) for it in panels]
-        for number, (low, high) in enumerate(evenly(len(panels), wanted)):
-            name = Name(UPDATED, self.edge.name, (number,))
-            made = self.build.shared(name, max(sizes[low:high]))
+        cuts = evenly(len(panels), wanted)
+        size = max(sum(parameter.pieces[piece].floats for piece in it.pieces) for it in panels)
+        # One buffer for all tasks: of several, whose lives follow each other as declared, all would have one place, and
+        # tasks would wait for each other.
+        name = Name(UPDATED, self.edge.name)
+        whole = self.build.shared(name, size * len(cuts))
+        for number, (low, high) in enumerate(cuts):
+            made = BufferPart(
+                name, whole.address + 4 * size * number, size, whole=whole, first=number, count=1
+            )
             for panel in panels[low:high]:
                 self._emit_sums(
                     tiles, points, panel, made.address, made.region(), seconds,
