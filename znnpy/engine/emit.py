@@ -227,10 +227,10 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
         first += build.maps.contributions[edge.name].channels
         emitter = emitter_of(edge)
         # Weight gradient first: a spectral one may make the data gradient on its way, and the other
-        # order keeps more memory alive (docs/design/order.md, "Tried"). But for filters that are updated
-        # with it, which the data gradient reads.
-        late = not (edge.source in trained and convolution.updates_at_once(step, build, edge))
-        if not late:
+        # order keeps more memory alive (docs/design/order.md, "Tried"). Data gradient first where the
+        # other one updates the filters, which it reads.
+        back_first = edge.source in trained and convolution.updates_at_once(step, build, edge)
+        if back_first:
             emitter.backward(step, build, edge, gradient)
             step.stage += 1
         if emitter.weight_gradient and edge.learn:
@@ -241,7 +241,7 @@ def _emit_edges_backward(step: Step, build: Build, node: Node, trained: set[str]
             clear_gradient(step, build, edge)
             standardized_gradient(step, build, edge)
             step.stage += 1
-        if late and edge.source in trained:
+        if edge.source in trained and not back_first:
             emitter.backward(step, build, edge, gradient)
             step.stage += 1
 

@@ -18,7 +18,7 @@ from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena, moved
 from znnpy.engine.memory_planning import MemoryPlan
 from znnpy.engine.progress import COMPILING, Report
-from znnpy.engine.step_tasks import Declarations, Settings, all_steps, declare
+from znnpy.engine.step_tasks import Declarations, PlannedTasks, Settings, all_steps, declare
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
@@ -83,13 +83,17 @@ class Graphs:
 
     def _steps(self, name: str) -> Sequence[Sequence[Declared]]:
         """Return the declared steps of a graph whose executor is not made yet."""
-        if self._planned:
-            return self._planned.steps[name]
+        if planned := self._planned_with(name):
+            return planned.steps[name]
         if name not in self._declared:
             with uncollected():
                 steps = declare(name, self._build, self._settings, self._exchange)
             self._declared[name] = steps
         return self._declared[name]
+
+    def _planned_with(self, name: str) -> PlannedTasks | None:
+        """Return the tasks that memory was planned with, while they are kept, if a graph's are among them."""
+        return self._planned if self._planned and name in self._planned.steps else None
 
     def executor(self, name: str) -> Executor | SerialExecutor:
         """Return the executor of a graph, made on first use."""
@@ -107,7 +111,8 @@ class Graphs:
         # Before leaves are joined: a run with a gate within it would hand over memory too early.
         leaves = [gated(tasks, self._sharing) for tasks in steps]
         runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        build = self._planned.build if self._planned else self._build
+        planned = self._planned_with(name)
+        build = planned.build if planned else self._build
         steps, many = all_steps(build, runs, name), self._build.layout.grain.many
         graph = connect(steps, many=many).build(settings.policy)
         moved(graph.words, self._places)

@@ -65,12 +65,14 @@ class PlannedTasks:
 
 
 def declare_planned(build: Build, settings: Settings) -> PlannedTasks:
-    """Return every graph of a layout of one microbatch, of a single rank."""
+    """Return every graph of a layout of one microbatch, of a single rank; of gradients if they are a part of updates.
+
+    Where filters are updated at once, gradients have tasks of their own, which are declared for who asks for them.
+    """
     steps: Declarations = {"derive": [_declare_derived(build)]}
     if build.layout.training:
         update, gradients = _update(build, settings, 0, None)
-        own = update[:gradients] if gradients else declare_gradients(build, settings)
-        steps |= {"update": [update], "gradients": [own]}
+        steps |= {"update": [update]} | ({"gradients": [update[:gradients]]} if gradients else {})
     return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
 
 

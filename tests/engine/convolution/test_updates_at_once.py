@@ -13,7 +13,7 @@ from znnpy import Execution, Hardware, Model, Optimizer, Training
 from znnpy.engine import memory_planning
 from znnpy.engine.convolution.winograd import gradient_stages, weight_gradients
 from znnpy.engine.memory.limits import TooLargeError
-from znnpy.engine.tasks.task_identity import Pass, identities
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass, identities
 
 AROUND = ((1, 1),) * 3
 OUTPUT = (4, 4, 4)
@@ -61,6 +61,58 @@ def test_updates_have_the_bits_of_those_after_all_gradients(net, monkeypatch):
         found, left = updated(net, 0, monkeypatch, threads=threads)
         assert not {"c1", "c2"} & set(left)
         assert found == expected
+
+
+def test_gradients_before_any_update(monkeypatch):
+    """They have tasks of their own, which no plan of memory has declared."""
+    found = []
+    for least in (1 << 40, 0):
+        from_size(least, monkeypatch)
+        with Model(
+            NET, OUTPUT, threads=2, plan=winograd_plan(NET), loss="square", seed=1, training=True
+        ) as model:
+            x = (
+                np.random.default_rng(0)
+                .standard_normal((1, 1, *model.input_shape))
+                .astype(np.float32)
+            )
+            target = np.ones((1, 56, *OUTPUT), np.float32)
+            first = model.loss_and_gradients(x, target)[1]
+            first = {name: np.array(array).tobytes() for name, array in first.items()}
+            model.step(x, target, learning_rate=0.0)
+            again = model.loss_and_gradients(x, target)[1]
+            assert first == {name: np.array(array).tobytes() for name, array in again.items()}
+            found.append(first)
+    assert found[0] == found[1]
+
+
+def behind(graph, task):
+    """The tasks of an update that wait for a task."""
+    found, left, starts = set(), [task], graph.successor_starts
+    while left:
+        at = left.pop()
+        edges = range(starts[at], starts[at + 1])
+        new = {int(graph.successors[edge]) for edge in edges if not graph.carried[edge]} - found
+        found |= new
+        left += new
+    return found
+
+
+def test_tasks_of_a_layer_wait_for_none_of_their_like(monkeypatch):
+    """Gradients that they make for themselves lie side by side; of layers so wide some would lie at one place."""
+    net = winograd_chain((128,) * 4, functions=("relu",) * 4, padding=AROUND)
+    from_size(0, monkeypatch)
+    monkeypatch.setattr(gradient_stages, "SUMS_TASKS", 8)
+    with Model(
+        net, OUTPUT, threads=2, plan=winograd_plan(net), loss="square", training=True
+    ) as model:
+        graph = model.task_graph
+    for name in ("c1", "c2"):
+        sums = Identity(name, Pass.WEIGHT, Part.WINOGRAD)
+        alike = [number for number, what in enumerate(identities(graph)) if what == sums]
+        own = {*alike[: len(alike) // 2]}  # the even update's; the odd one's follow
+        assert len(own) > 2
+        assert not any(own & behind(graph, task) for task in own)
 
 
 def test_moving_averages_go_with_them(monkeypatch):
