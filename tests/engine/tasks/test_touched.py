@@ -10,6 +10,7 @@ from against_reference import random_case
 from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model, Optimizer
 from znnpy.engine.convolution.winograd import gradient_stages, slab_kernels, weight_gradients
@@ -209,9 +210,10 @@ def test_tasks_of_updates_at_once(images, monkeypatch):
 @pytest.mark.parametrize("norm", ["instance", "group"])
 def test_tasks_of_several_blocks_of_channels(norm):
     """Few workers' elementwise tasks go through some blocks each."""
+    many = 4 * LANES + 5
     net = network(
-        [("x", "input", 1), ("a", "transfer", 37, {"function": "silu", "norm": Norm(norm)}),
-         ("b", "transfer", 37, {"function": "elu"}), ("s", "sum", 37), ("y", "transfer", 2)],
+        [("x", "input", 1), ("a", "transfer", many, {"function": "silu", "norm": Norm(norm)}),
+         ("b", "transfer", many, {"function": "elu"}), ("s", "sum", many), ("y", "transfer", 2)],
         [("conv", "x", "a", size(3, 3, 3)), ("identity", "a", "s", {}),
          ("conv", "a", "b", size(1, 3, 3, padding="same", border="reflect")),
          ("identity", "b", "s", {}), ("conv", "s", "y", size(1, 1, 1))],
