@@ -9,6 +9,10 @@ from znnpy.engine import autotune, timing
 from znnpy.engine.progress import MEASURING
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method
+from znnpy.plan.algorithms import winograd
+from znnpy.plan.joint_choice import cheapest, needed
+from znnpy.plan.types import MARCHES
+from znnpy.plan.wisdom import recall, remember
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -24,6 +28,24 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
     told.clear()
     autotune.measure_all([SMALL], lambda *args: told.append(args))
     assert told == []
+
+
+@pytest.mark.parametrize("faster", MARCHES)
+def test_marches_are_measured_and_the_faster_one_is_kept(monkeypatch, tmp_path, faster):
+    """Whole trials, of which one march is told nine times the time that it took."""
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    shape = ConvShape(8, 8, (3, 3, 3), ONE, ONE, (34, 34, 34), (32, 32, 32), 1)
+    methods = winograd.candidates(shape, march_known=False)
+    costs = timing.timed(shape, methods)
+    joined = {it.march: "gradients" in parts for it, parts in costs.items()}
+    assert joined == {"apart": False, "joined": True}
+    told = {
+        it: {part: seconds * (1 if it.march == faster else 9) for part, seconds in parts.items()}
+        for it, parts in costs.items()
+    }
+    assert remember("layer", told) == told == recall("layer")
+    by = Method("winograd", march=faster)
+    assert cheapest(needed(told, shape)) == LayerPlan.of(by, by, by, "measured")
 
 
 NET = {
@@ -76,7 +98,9 @@ def test_what_has_no_room_is_left_out_on_each_start_and_said_once_for_all_layers
 
 def test_what_was_measured_without_a_limit_competes_where_it_has_room(plans, monkeypatch):
     needs(monkeypatch, winograd=1 << 30, spectral=1 << 30, fft=1 << 30)
-    assert plans(None) == (LayerPlan.of(*[Method("winograd")] * 3, "measured"), [])
+    layer, said = plans(None)
+    passes = layer.forward, layer.gradient, layer.weight
+    assert (passes, layer.reason, said) == (("winograd",) * 3, "measured", [])
     layer, (said,) = plans(30 << 20)
     assert (layer.forward, layer.gradient, layer.weight) == ("direct",) * 3
     assert "; 17 to 18 channels by winograd" in said

@@ -8,10 +8,10 @@ import pytest
 from znnpy.config.training_section import ConvChoice
 from znnpy.errors import PlanError
 from znnpy.network.types import Edge, Network, Node
-from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Plan
+from znnpy.plan import ALGORITHMS, PASSES, ConvShape, LayerPlan, Method, Plan
 from znnpy.plan.algorithms import depthwise, winograd, winograd_gradients, winograd_tiles
-from znnpy.plan.cost import STREAM_RATE
-from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, SHARED
+from znnpy.plan.cost import MOST_PLANAR, STREAM_RATE
+from znnpy.plan.types import ALGORITHM_NAMES, COST_PARTS, MARCHES, SHARED
 
 ONE = (1, 1, 1)
 SHAPE = ConvShape(16, 16, (3, 3, 3), ONE, ONE, (18, 18, 18), (16, 16, 16), 1)
@@ -63,6 +63,36 @@ def test_saved_plans_name_what_cannot_run(size, stride, takers):
         else:
             with pytest.raises(PlanError, match=f"'c': {algorithm.refusal(size, stride)}"):
                 Plan.from_record(record, network)
+
+
+THIN = replace(SHAPE, size=(3, 1, 1), source=(18, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("shape", "differ"),
+    [
+        (SHAPE, True),
+        (replace(SHAPE, size=(1, 3, 3), source=(16, 18, 18)), True),
+        (THIN, True),
+        (replace(THIN, source=(18, 14, 16), padding=((0, 0), (1, 1), (0, 0))), False),
+        (replace(SHAPE, size=(3, 3, 1), source=(18, 18, 16)), False),
+        (replace(SHAPE, dilation=(2, 1, 1), source=(20, 18, 18)), False),
+        # In stages, which there is one of.
+        (replace(SHAPE, inputs=256, outputs=256), False),
+        # Few channels, between which forward passes are the same.
+        (replace(SHAPE, inputs=2, outputs=2, between=True), MOST_PLANAR > 0),
+        (
+            replace(SHAPE, inputs=2, outputs=2, between=True, passes=("forward", "weight")),
+            not MOST_PLANAR,
+        ),
+    ],
+)
+def test_marches_compete_where_they_differ_and_neither_is_known_to_be_faster(shape, differ):
+    apart, joined = (Method("winograd", march=it) for it in MARCHES)
+    one = [Method("winograd")]
+    assert winograd.candidates(shape, march_known=False) == ([apart, joined] if differ else one)
+    assert winograd.candidates(shape, march_known=True) == one
+    assert winograd.told(shape) == one
 
 
 def padless(images, extent):

@@ -10,7 +10,7 @@ import pytest
 
 from znnpy.errors import PlanError
 from znnpy.network import load_network
-from znnpy.plan import LayerPlan, Plan, fftw
+from znnpy.plan import PASSES, LayerPlan, Method, Plan, fftw
 from znnpy.plan.record import MOST_BYTES, read_plan, saved_plan, to_text
 
 NETWORK = load_network({"input": 1, "layers": [{"conv": {"channels": 2, "size": 3}}]})
@@ -40,6 +40,19 @@ def test_what_is_saved_is_read_back(path):
     assert saved_plan(Plan({"conv1": LayerPlan("direct", "direct", "direct")})).fftw is None
 
 
+def test_marches_that_were_measured_are_saved():
+    """Plans without any are as they were."""
+    joined, plain = Method("winograd", march="joined"), Method("winograd")
+    plan = Plan({"conv1": LayerPlan.of(Method("winograd", march="apart"), joined, plain)})
+    record = plan.to_record()
+    assert record == {
+        "conv1": dict.fromkeys(PASSES, "winograd")
+        | {"forward_march": "apart", "gradient_march": "joined", "reason": ""}
+    }
+    assert Plan.from_record(record, NETWORK) == plan
+    assert [Method.named(str(it)) for it in (joined, plain)] == [joined, plain]
+
+
 LAYER = {"forward": "direct", "gradient": "direct", "weight": "direct"}
 WRONG = [
     "",
@@ -57,6 +70,9 @@ WRONG = [
     json.dumps({"layers": {"conv1": LAYER | {"forward": ["direct"]}}}),
     json.dumps({"layers": {"conv1": LAYER | {"forward": "spectral", "forward_tile": [8, 8, 9e9]}}}),
     json.dumps({"layers": {"conv1": LAYER | {"reason": 7}}}),
+    json.dumps({"layers": {"conv1": LAYER | {"weight_march": "joined"}}}),
+    json.dumps({"layers": {"conv1": LAYER | {"weight": "winograd", "weight_march": ["joined"]}}}),
+    json.dumps({"layers": {"conv1": LAYER | {"weight": "winograd", "weight_march": "quick"}}}),
     json.dumps({"layers": {"conv1": LAYER}, "more": 1}),
     json.dumps({"layers": {"conv1": LAYER}, "fftw": 7}),
     json.dumps({"layers": {"conv1": LAYER}, "fftw": "(fftw-3.3.5 fftw_wisdom)"}),

@@ -19,7 +19,7 @@ from znnpy.network.types import Network, Triple
 from znnpy.plan import fftw
 from znnpy.plan.algorithms import ALGORITHMS
 from znnpy.plan.cost import convolutions, is_depthwise
-from znnpy.plan.types import PASSES, AlgorithmName, LayerPlan
+from znnpy.plan.types import MARCHES, PASSES, AlgorithmName, LayerPlan
 
 MOST_BYTES = 1 << 24
 """Of a plan file: larger ones are refused unread. A plan takes some hundred bytes a layer."""
@@ -72,6 +72,8 @@ def _layer_record(layer: LayerPlan) -> dict[str, Any]:
         record[which] = method.algorithm
         if method.tile:
             record[f"{which}_tile"] = list(method.tile)
+        if method.march:
+            record[f"{which}_march"] = method.march
     return record | {"reason": layer.reason}
 
 
@@ -89,6 +91,14 @@ def _read_layer(name: str, layer: Mapping[str, Any]) -> LayerPlan:
         # Popped and set again: what is left in `values` beside the fields is unknown.
         tile = values.pop(f"{which}_tile", None)
         values[f"{which}_tile"] = _read_tile(name, which, tile, algorithm)
+        march = values.get(f"{which}_march")
+        marches = MARCHES if ALGORITHMS[algorithm].traits.marches else ()
+        # Compared one by one: what JSON has instead of a word may have no hash.
+        if march is not None and not any(march == it for it in marches):
+            raise PlanError(
+                f"the saved plan has march {march!r} in the {which} pass of {name!r}; "
+                f"{algorithm} has {' and '.join(marches) or 'none'}"
+            )
     unknown = sorted(set(values) - {field.name for field in fields(LayerPlan)})
     if unknown:
         raise PlanError(f"the saved plan of {name!r} has unknown entries {unknown}")

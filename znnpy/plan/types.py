@@ -17,6 +17,9 @@ PassName = Literal["forward", "gradient", "weight"]
 PASSES: tuple[PassName, ...] = get_args(PassName)
 ALGORITHM_NAMES: tuple[AlgorithmName, ...] = get_args(AlgorithmName)
 TILE_SIZES: tuple[int, ...] = SIZES
+March = Literal["apart", "joined"]
+"""How Winograd's tiles go through a layer: one for each pass, or by kernels that can make both gradients at once."""
+MARCHES: tuple[March, ...] = get_args(March)
 CostPart = PassName | Literal["images", "filters", "gradients"]
 """What costs are told of: a pass, or what two passes by the same method share (SHARED)."""
 SHARED: dict[CostPart, tuple[PassName, PassName]] = {
@@ -39,13 +42,18 @@ def wanted(part: CostPart, passes: Collection[PassName]) -> bool:
 
 
 class Method(NamedTuple):
-    """An algorithm, and the tile (z, y, x) of a spectral one; `str` gives its name for people and files."""
+    """An algorithm, the tile (z, y, x) of a spectral one, the march of Winograd's where it was measured.
+
+    `str` gives its name for people and files.
+    """
 
     algorithm: AlgorithmName
     tile: Triple | None = None
+    march: March | None = None
 
     def __str__(self) -> str:
-        return f"{self.algorithm} {'x'.join(map(str, self.tile))}" if self.tile else self.algorithm
+        which = "x".join(map(str, self.tile)) if self.tile else self.march
+        return f"{self.algorithm} {which}" if which else self.algorithm
 
     @classmethod
     def named(cls, name: str) -> Method:
@@ -55,6 +63,8 @@ class Method(NamedTuple):
         algorithm = ALGORITHM_NAMES[ALGORITHM_NAMES.index(word)]
         if not sizes:
             return cls(algorithm)
+        if sizes in MARCHES:
+            return cls(algorithm, march=MARCHES[MARCHES.index(sizes)])
         z, y, x = map(int, sizes.split("x"))
         return cls(algorithm, (z, y, x))
 
@@ -67,7 +77,8 @@ Costs = dict[Method, PartSeconds]
 class LayerPlan:
     """The algorithms of one convolution: forward, data `gradient`, `weight` gradient; `reason` for people.
 
-    A spectral pass has a tile: points along z, y, x, each of TILE_SIZES.
+    A spectral pass has a tile: points along z, y, x, each of TILE_SIZES. A pass of Winograd's may have a march; without
+    one sizes decide, as where it was not measured.
     """
 
     forward: AlgorithmName
@@ -77,6 +88,9 @@ class LayerPlan:
     forward_tile: Triple | None = None
     gradient_tile: Triple | None = None
     weight_tile: Triple | None = None
+    forward_march: March | None = None
+    gradient_march: March | None = None
+    weight_march: March | None = None
 
     @classmethod
     def of(cls, forward: Method, gradient: Method, weight: Method, reason: str = "") -> LayerPlan:
@@ -89,11 +103,14 @@ class LayerPlan:
             forward.tile,
             gradient.tile,
             weight.tile,
+            forward.march,
+            gradient.march,
+            weight.march,
         )
 
     def method(self, which: PassName) -> Method:
-        """Return the algorithm and tile of one pass."""
-        return Method(getattr(self, which), getattr(self, f"{which}_tile"))
+        """Return the algorithm, tile and march of one pass."""
+        return Method(*(getattr(self, f"{which}{part}") for part in ("", "_tile", "_march")))
 
     def uses(self, algorithm: AlgorithmName) -> bool:
         """Return whether any pass runs by this algorithm."""

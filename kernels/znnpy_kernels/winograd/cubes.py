@@ -30,7 +30,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
 from znnpy_kernels.simd.codegen import Value, float_pointer, load_vector, moved, store_vector, word
-from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.both_gradients import AT, add_point, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
@@ -75,8 +75,6 @@ _ask_for_values = asking_of((0, 2), new=True)
 
 SUMS_BYTES = 7 << 15
 """Bytes of the sums of all pairs of channels at all points, of up to 16: they stay in an L2 cache of half a MiB."""
-CUBES = REGISTERS == 16
-"""Whether cubes take these kernels: with 16 lanes this has not been measured beside `forward`."""
 
 
 def sums_bytes(inputs: int, outputs: int) -> int:

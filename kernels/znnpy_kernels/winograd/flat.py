@@ -5,9 +5,9 @@ loaded once more. Here nothing waits: planes are read from the source as they li
 products follow point by point; planes of products become outputs. Values are those of the march by rows, bit by bit;
 sums for biases go tile by tile.
 
-Scratch of a worker, `flat_bytes`, behind the places: a tile that reaches beyond the source, or its outputs and their y;
-[block][point][tile][lane], where products of a point take the place of the point before, whose tiles nothing needs any
-more, and those of the first one a place before it.
+Scratch of a worker, `flat_floats`: places of the tiles; a tile that reaches beyond the source, or its outputs and their
+y; [block][point][tile][lane], where products of a point take the place of the point before, whose tiles nothing needs
+any more, and those of the first one a place before it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import load, store
 from znnpy_kernels.winograd.filters import compiled_point_bytes
+from znnpy_kernels.winograd.forms import FORMS, TAPS
 from znnpy_kernels.winograd.line_transforms import (
     asking_for_lines_of,
     dense_source_plane_of,
@@ -28,9 +29,8 @@ from znnpy_kernels.winograd.planes import AT, copied, holds, places_bytes, seen_
 from znnpy_kernels.winograd.products import GROUP, multiply_blocks, odd_bytes
 from znnpy_kernels.winograd.tiles import origin, side_by_side
 
-# Where vectors have 8 lanes: with 16 this has not been measured beside rows (docs/design/winograd.md, *Whole planes*).
-FLAT = {(1, 3, 3)} if REGISTERS == 16 else set()
-"""Taps of the filters whose tiles go by whole planes."""
+TAPS_OF_PLANES = (1, TAPS, TAPS)
+_FORM = FORMS[TAPS_OF_PLANES]
 # Bytes from point to point: known while code is made.
 POINT = odd_bytes(GROUP)
 AHEAD = 2  # tiles ahead whose voxels, and lines of outputs, are asked for
@@ -50,10 +50,10 @@ def block_bytes(form: Any, point: int) -> Any:
 compiled_loose_bytes, _block_bytes = inlined(loose_bytes), inlined(block_bytes)
 
 
-def flat_bytes(form: Any, inputs: int, outputs: int) -> int:
-    """Bytes of scratch that each worker needs between so many blocks."""
-    points = max(inputs, outputs) * block_bytes(form, POINT)
-    return int(places_bytes(GROUP) + loose_bytes(form) + points)
+def flat_floats(inputs: int, outputs: int) -> int:
+    """Floats of scratch that each worker needs between so many channels."""
+    points = -(-max(inputs, outputs) // LANES) * block_bytes(_FORM, POINT)
+    return int(places_bytes(GROUP) + loose_bytes(_FORM) + points) // 4
 
 
 @inlined

@@ -22,6 +22,7 @@ from znnpy_kernels.winograd.both_gradients import AT, add_point, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.flat import (
     AHEAD,
+    TAPS_OF_PLANES,
     address,
     ask_to_read,
     block_bytes,
@@ -45,7 +46,6 @@ from znnpy_kernels.winograd.planes import (
 from znnpy_kernels.winograd.products import multiply_blocks, odd_bytes
 from znnpy_kernels.winograd.tiles import origin, side_by_side
 
-TAPS_OF_PLANES = (1, TAPS, TAPS)
 GROUP = 32  # tiles at once
 PLANE = POINTS * POINTS
 POINT = odd_bytes(GROUP)  # bytes from point to point: known while code is made

@@ -32,7 +32,7 @@ from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
 from znnpy_kernels.winograd.early_requests import pieces_a_turn, turns_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
-from znnpy_kernels.winograd.flat import FLAT, flat_bytes, flat_march
+from znnpy_kernels.winograd.flat import TAPS_OF_PLANES, flat_march
 from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth, target_depth
 from znnpy_kernels.winograd.planes import (
@@ -93,8 +93,6 @@ _within_ring = inlined(within_ring)
 def scratch_floats(taps: Triple, inputs: int, outputs: int) -> int:
     """Floats of scratch that each worker needs for a layer with filters of so many taps."""
     form, blocks = FORMS[taps], (-(-inputs // LANES), -(-outputs // LANES))
-    if taps in FLAT:
-        return flat_bytes(form, *blocks) // 4
     ring, within = plane(form) * odd_bytes(form.points_y * GROUP), within_ring(form, blocks[1])
     points = 0 if within else form.points_y * POINT * room(*blocks)[0]
     # The ring has a place for each block of inputs, into which outputs come later: as many as either needs.
@@ -224,11 +222,11 @@ def _march(form: Any, args: Any, filters: int, places: Any, count: int, scratch:
             more = more and tile < args[AT.y1] and y < args[AT.target_size_y]
 
 
-def _winograd(taps: Triple) -> Kernel:
+def _winograd(name: str, taps: Triple, march: Any) -> Kernel:
     """Return the kernel for filters of so many taps along z, y, x."""
-    form, march = FORMS[taps], flat_march if taps in FLAT else _march
+    form = FORMS[taps]
 
-    @kernel(AT, name=f"winograd{name_of(taps)}")
+    @kernel(AT, name=name)
     def winograd(args: Any, worker: int) -> None:
         """Correlation of channels with filters, bias and transfer. Words: see the module."""
         clear_bias_gradient(args)
@@ -246,5 +244,7 @@ def _winograd(taps: Triple) -> Kernel:
     return winograd
 
 
-WINOGRAD = {taps: _winograd(taps) for taps in FORMS}
+WINOGRAD = {taps: _winograd(f"winograd{name_of(taps)}", taps, _march) for taps in FORMS}
 """By the taps of filters along z, y, x."""
+winograd_flat = _winograd("winograd_flat", TAPS_OF_PLANES, flat_march)
+"""By whole planes; scratch of a worker: `flat.flat_floats`."""

@@ -24,9 +24,10 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.winograd.asked_lines import AskedLines
 
-# Channels of a register block with one, two and three vectors of gradients: their sums fit the registers, as those of
-# `products.ROWS`.
-# At most LANES, as a block has no more channels.
+# Channels of a register block with one, two and three vectors of gradients: their sums fit the registers with the
+# vectors and a broadcast value. At most LANES, as a block has no more channels. Of 32 registers 16 sums, one vector and
+# values that multiply-adds read (18); 14 * 2 sums, two and one (31); 8 * 3, three and one (28), where 9 would fit, but
+# 16 channels go in equal parts.
 IMAGES: tuple[int, int, int] = (min(LANES, 28), min(LANES, 14), 8) if REGISTERS == 32 else (8, 6, 4)
 
 

@@ -24,7 +24,7 @@ from znnpy_kernels.machine.abi import Kernel, kernel
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import longs
-from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.both_gradients import AT, clear, taps_of
 from znnpy_kernels.winograd.filters import compiled_point_bytes
 from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
@@ -50,8 +50,6 @@ _FORM = FORMS[TAPS_OF_LINES]
 # Bytes of filters at all points, or of the sums of as many pairs of channels, that an L2 cache nearly holds: with more,
 # both gradients go apart, and nothing is asked for, as it would be gone before it is read.
 SUMS_BYTES = 1 << 19
-LINES = REGISTERS == 16
-"""Whether lines take these kernels: with 16 lanes this has not been measured beside `forward`."""
 
 
 def sums_bytes(inputs: int, outputs: int) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 from znnpy_kernels.machine.abi import Kernel, kernel, words
 from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import both_gradients
 from znnpy_kernels.winograd.both_gradients import clear
 from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
@@ -50,8 +50,6 @@ from znnpy_kernels.winograd.products import compiled_odd_bytes, odd_bytes
 AT = words(both_gradients.AT, "width")
 # Bytes of the rings of groups that march together: more groups take fewer sums over lanes, until an L2 cache is full.
 ROOM = 5 << 16
-PLANAR_BACK = REGISTERS == 16
-"""Whether planar layers take these kernels: with 16 lanes this has not been measured beside two passes."""
 _spare = inlined(spare_vectors)
 
 

@@ -40,9 +40,11 @@ def winograd_chain(
     return Network(tuple(nodes), tuple(edges))
 
 
-def winograd_plan(net, passes=PASSES):
-    """Passes by winograd, of all layers but those of inputs."""
+def winograd_plan(net, passes=PASSES, march=None):
+    """Passes by winograd, of all layers but those of inputs, by a march where one is named."""
     direct = dict.fromkeys(("forward", "gradient", "weight"), "direct")
     learned = {edge.name: edge.source != "input" for edge in net.edges if edge.kind == "conv"}
     chosen = direct | dict.fromkeys(passes, "winograd")
+    if march:
+        chosen |= {f"{it}_march": march for it in passes}
     return {name: chosen if found else direct for name, found in learned.items()}

@@ -8,7 +8,6 @@ from against_reference import check_network, errors
 from chains import ONE, winograd_chain, winograd_plan
 
 from znnpy import Model
-from znnpy.engine.convolution.winograd.slab_kernels import joins
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.single_layer import declared, lone
@@ -16,6 +15,7 @@ from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.plan import ConvShape, Method, ranges
 from znnpy.plan.algorithms import winograd
 from znnpy.plan.algorithms.winograd_gradients import range_count, weight_seconds
+from znnpy.plan.types import MARCHES
 from znnpy.profile.command import flops_by_task
 from znnpy.profile.report import CONVOLUTION
 
@@ -52,6 +52,7 @@ class Drawn:
         self.output, self.batch = (1 if flat else z, y, x), int(rng.integers(1, 4))
         self.net = winograd_chain(images, apart, size=size, padding=padding)
         self.tiles = int(rng.choice([0, 1, 9, 64]))
+        self.plan = winograd_plan(self.net, march=MARCHES[rng.integers(2)])
 
 
 @pytest.mark.share(60)
@@ -60,14 +61,14 @@ class Drawn:
 def test_values_and_gradients(staged, seed):
     drawn = Drawn(seed)
     staged(drawn.tiles)
-    assert near(drawn.net, drawn.output, winograd_plan(drawn.net), drawn.batch)
+    assert near(drawn.net, drawn.output, drawn.plan, drawn.batch)
 
 
 @pytest.mark.parametrize("width", [29, 30, 31])
 def test_rows_that_end_within_a_tile(width):
     # Tiles side by side are read and written without a question, the last of them between zeros.
     net = winograd_chain((8, 9, 5), (1, 1, 1), size=(1, 3, 3), padding=((0, 0), (1, 1), (1, 1)))
-    assert near(net, (2, 9, width), winograd_plan(net), 1)
+    assert near(net, (2, 9, width), winograd_plan(net, march="joined"), 1)
 
 
 def near(net, output, plan, batch):
@@ -86,7 +87,7 @@ def near(net, output, plan, batch):
 @pytest.mark.parametrize("size", SIZES)
 def test_each_pass_alone(size, which):
     net = winograd_chain((17, 12, 5), (2, 1, 2), size=size)
-    assert near(net, (7, 9, 6), winograd_plan(net, (which,)), 2)
+    assert near(net, (7, 9, 6), winograd_plan(net, (which,), "joined"), 2)
 
 
 @pytest.mark.share(6)
@@ -96,7 +97,7 @@ def test_each_pass_alone(size, which):
 def test_bits_do_not_depend_on_threads(staged, size, tiles):
     staged(tiles)
     net = winograd_chain((16, 18, 33), (2, 1, 2), size=size, functions=("relu",) * 3)
-    plan = winograd_plan(net)
+    plan = winograd_plan(net, march="joined")
     for output in ((9, 12, 17), (2, 21, 18)):
         found = {
             tuple(check_network(net, output, threads=threads, plan=plan)) for threads in (1, 3)
@@ -134,25 +135,25 @@ JOINT = {
 def test_tasks_of_both_gradients_cost_what_both_do(name):
     """By estimates, by which they are ordered."""
     shape = JOINT[name]
-    layout, edge = lone(shape, Method("winograd"))
+    layout, edge = lone(shape, Method("winograd", march="joined"))
     tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
     seconds = sum(it.cost for it in tasks if it.what.part is Part.BOTH)
     both = winograd.winograd_seconds(winograd.backward_shape(shape)) + weight_seconds(shape)
-    assert seconds == pytest.approx(both if joins(layout, edge) else 0)
+    assert seconds == pytest.approx(both)
 
 
 @pytest.mark.parametrize("name", ["long lines", "many planes"])
 def test_tasks_of_both_gradients_are_few(name):
     """Each leaves filters' gradients behind, which take memory and are added up."""
     shape = JOINT[name]
-    layout, edge = lone(shape, Method("winograd"))
+    layout, edge = lone(shape, Method("winograd", march="joined"))
     tasks = declared(Build.new(Arena(), layout, 0), edge, shape).tasks
     made = sum(it.what.part is Part.BOTH for it in tasks)
     seconds = winograd.winograd_seconds(winograd.backward_shape(shape))
     most = len(ranges(1 << 20, seconds))
     if name == "many planes":
         most = range_count(shape, 1 << 20)
-    assert 0.8 * most <= made <= 1.2 * most or not (made or joins(layout, edge))
+    assert 0.8 * most <= made <= 1.2 * most
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -15,15 +15,16 @@ from znnpy.geometry import fit
 from znnpy.network.types import Network, Triple
 from znnpy.plan import LayerPlan, Method, Plan
 from znnpy.plan.cost import MOST_PLANAR
+from znnpy.plan.types import MARCHES
 
 SIZES = [(3, 3, 3), (1, 3, 3), (3, 1, 3), (1, 1, 3)]
 WINOGRAD = Method("winograd")
 few = pytest.mark.skipif(MOST_PLANAR < 2, reason="vectors of four floats")
 
 
-def planned(net: Network, weight: Method = WINOGRAD) -> Plan:
-    """All passes of all layers by winograd, weight gradients as given."""
-    layer = LayerPlan.of(WINOGRAD, WINOGRAD, weight)
+def planned(net: Network, weight: Method = WINOGRAD, back: Method = WINOGRAD) -> Plan:
+    """All passes of all layers by winograd, weight gradients, and data gradients, as given."""
+    layer = LayerPlan.of(WINOGRAD, back, weight)
     return Plan({edge.name: layer for edge in net.edges})
 
 
@@ -45,6 +46,8 @@ class Drawn:
         z, y, x = (int(n) for n in rng.integers(1, [12, 26, 5 * LANES]))
         self.output, self.batch = (z, y, x), int(rng.integers(1, 4))
         self.net = winograd_chain(images, size=size, padding=padding)
+        by = Method("winograd", march=MARCHES[rng.integers(2)])
+        self.plan = planned(self.net, by, by)
 
 
 @pytest.mark.share(100)
@@ -53,7 +56,7 @@ class Drawn:
 @pytest.mark.parametrize("seed", range(200))
 def test_values_and_gradients(seed: int) -> None:
     drawn = Drawn(seed)
-    plan = planned(drawn.net)
+    plan = drawn.plan
     assert planar(drawn.net, drawn.output, plan, drawn.batch) == {"input", "a", "b", "out"}
     # A sum so near 0 that rounding decides where a relu bends parts all gradients before it: another draw has none.
     draws = (

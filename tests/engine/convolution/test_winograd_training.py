@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from against_reference import check_network, errors
 from chains import K3, ONE, PASSES, winograd_chain, winograd_plan
-from znnpy_kernels.winograd.cubes import CUBES
 
 from znnpy import Model
 from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.layers.types import BARE
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan.algorithms import winograd_gradients
+from znnpy.plan.types import MARCHES
 
 
 @pytest.mark.quick(3)
@@ -42,14 +42,40 @@ def test_layers(images, sparsity, output, batch):
 )
 def test_one_task_makes_both_gradients_of_large_layers(images, padding, output, batch):
     net = winograd_chain(images, functions=("relu",) * 3, padding=padding)
-    plan = winograd_plan(net)
-    with Model(net, output, batch=batch, threads=1, plan=plan) as model:
-        made = {it.owner for it in identities(model.task_graph) if it.part is Part.BOTH}
-    assert made == ({edge.name for edge in net.edges[1:]} if CUBES else set())
+    apart, plan = (winograd_plan(net, march=it) for it in MARCHES)
+    made = [owners(net, output, batch, it) for it in (apart, plan)]
+    assert made == [set(), {edge.name for edge in net.edges[1:]}]
     draws = (errors(net, output, plan, batch, seed, threads=2) for seed in range(3))
     assert any(max(found.values()) < 3e-5 for found in draws)
     found = [check_network(net, output, batch=batch, threads=it, plan=plan) for it in (1, 3)]
     assert tuple(found[0]) == tuple(found[1])
+
+
+def owners(net, output, batch, plan):
+    """Layers whose gradients are made by the same tasks."""
+    with Model(net, output, batch=batch, threads=1, plan=plan) as model:
+        return {it.owner for it in identities(model.task_graph) if it.part is Part.BOTH}
+
+
+@pytest.mark.parametrize("size", [K3, (1, 3, 3), (3, 1, 1)])
+def test_marches_have_the_same_values_and_gradients_go_apart_where_one_pass_does(size):
+    net, output = winograd_chain((16, 7, 9), size=size), (32, 30, 33)
+    both, x = winograd_plan(net, march="joined"), normal((1, 1, 40, 40, 40))
+    found = []
+    for march in MARCHES:
+        plan = winograd_plan(net, march=march)
+        with Model(net, output, threads=1, seed=3, plan=plan) as model:
+            z, y, x_ = model.input_shape
+            found.append(model.forward(x[..., :z, :y, :x_]))
+    assert np.array_equal(*found)
+    plan = {name: {**it, "gradient_march": "apart"} for name, it in both.items() if name != "c0"}
+    plan["c0"] = both["c0"]
+    assert owners(net, output, 1, both)
+    assert not owners(net, output, 1, plan)
+
+
+def normal(shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("step", PASSES)

@@ -10,16 +10,14 @@ from against_reference import random_case
 from model_settings import model_of
 from odd_networks import network, size
 from small_models import data
-from znnpy_kernels.winograd.cubes import CUBES
-from znnpy_kernels.winograd.flat import FLAT
-from znnpy_kernels.winograd.lines import LINES
-from znnpy_kernels.winograd.planar_back import PLANAR_BACK
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model, Optimizer
 from znnpy.engine.convolution.winograd import gradient_stages, slab_kernels, weight_gradients
 from znnpy.engine.step_tasks import declare_update
 from znnpy.engine.tasks.task_identity import Pass
 from znnpy.network.types import Norm
+from znnpy.plan import PASSES
 from znnpy.plan.cost import MOST_PLANAR
 
 NAN = 0xFF  # each byte of one
@@ -111,9 +109,13 @@ def padded(taps=(3, 3, 3), images=(17, 18)):
         [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", size(*taps, padding="same")),
          ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
-    passes = ("forward", "gradient", "weight")
-    plan = {f"e{n}": dict.fromkeys(passes, "winograd" if n == 1 else "direct") for n in range(3)}
-    return net, plan
+    return net, {f"e{n}": by("winograd" if n == 1 else "direct") for n in range(3)}
+
+
+def by(algorithm, march="joined"):
+    """All passes of a layer by an algorithm, those of Winograd's by the march."""
+    plan = dict.fromkeys(PASSES, algorithm)
+    return plan | {f"{it}_march": march for it in PASSES if algorithm == "winograd"}
 
 
 @pytest.mark.parametrize("output", [(5, 6, 7), (1, 2, 9)])
@@ -125,8 +127,8 @@ def padded(taps=(3, 3, 3), images=(17, 18)):
             {"winograd_source_points", "winograd_gradient_points", "winograd_gradient_sums"},
         ),
         ((1, 3, 1), {"winograd_gradient_1x3x1"}),
-        ((1, 3, 3), {"winograd_flat_back"} if FLAT else {"winograd_gradient_1x3x3"}),
-        ((3, 1, 1), {"winograd_lines", "winograd_lines_back"} if LINES else set()),
+        ((1, 3, 3), {"winograd_flat", "winograd_flat_back"}),
+        ((3, 1, 1), {"winograd_lines", "winograd_lines_back"}),
     ],
 )
 def test_tasks_of_winograd_layers(taps, kernels, output):
@@ -138,9 +140,9 @@ def test_tasks_of_winograd_layers(taps, kernels, output):
 def test_tasks_of_weight_gradients_of_lines_alone():
     """What tasks that make no data gradient touch."""
     net, plan = padded((3, 1, 1))
-    plan["e1"] |= {"gradient": "direct"}
+    plan["e1"] |= {"gradient": "direct", "gradient_march": None}
     found = check(net, (5, 6, 7), lambda model: (*data(model), None), plan=plan, threads=1)
-    assert ("winograd_lines_back" in found) is LINES
+    assert "winograd_lines_back" in found
 
 
 def test_tasks_of_lines_that_share_their_source():
@@ -152,12 +154,9 @@ def test_tasks_of_lines_that_share_their_source():
         [("conv", "x", "a", size(3, 3, 3)), ("conv", "a", "b", line), ("conv", "a", "b", line),
          ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
-    passes = ("forward", "gradient", "weight")
-    plan = {
-        f"e{n}": dict.fromkeys(passes, "winograd" if n in (1, 2) else "direct") for n in range(4)
-    }
+    plan = {f"e{n}": by("winograd" if n in (1, 2) else "direct") for n in range(4)}
     found = check(net, (5, 6, 7), lambda model: (*data(model), None), plan=plan, threads=1)
-    assert ("winograd_lines_back" in found) is LINES
+    assert "winograd_lines_back" in found
 
 
 @pytest.mark.parametrize("joined", [[("conv", "a", "b", size(3, 3, 3, padding="same"))], []])
@@ -171,14 +170,9 @@ def test_tasks_of_both_gradients_of_cubes(monkeypatch, joined):
          ("conv", "a", "b", size(3, 3, 3, padding="same")), ("conv", "b", "y", size(1, 1, 1))],
     )  # fmt: skip
     inner = range(1, len(net.edges) - 1)
-    plan = {
-        f"e{n}": dict.fromkeys(
-            ("forward", "gradient", "weight"), "winograd" if n in inner else "direct"
-        )
-        for n in range(len(net.edges))
-    }
+    plan = {f"e{n}": by("winograd" if n in inner else "direct") for n in range(len(net.edges))}
     found = check(net, (5, 6, 9), lambda model: (*data(model), None), plan=plan, threads=1)
-    assert ("winograd_cubes_back" in found) is CUBES
+    assert "winograd_cubes_back" in found
 
 
 def test_tasks_of_shallow_layers():
@@ -216,9 +210,10 @@ def test_tasks_of_updates_at_once(images, monkeypatch):
 @pytest.mark.parametrize("norm", ["instance", "group"])
 def test_tasks_of_several_blocks_of_channels(norm):
     """Few workers' elementwise tasks go through some blocks each."""
+    many = 4 * LANES + 5
     net = network(
-        [("x", "input", 1), ("a", "transfer", 37, {"function": "silu", "norm": Norm(norm)}),
-         ("b", "transfer", 37, {"function": "elu"}), ("s", "sum", 37), ("y", "transfer", 2)],
+        [("x", "input", 1), ("a", "transfer", many, {"function": "silu", "norm": Norm(norm)}),
+         ("b", "transfer", many, {"function": "elu"}), ("s", "sum", many), ("y", "transfer", 2)],
         [("conv", "x", "a", size(3, 3, 3)), ("identity", "a", "s", {}),
          ("conv", "a", "b", size(1, 3, 3, padding="same", border="reflect")),
          ("identity", "b", "s", {}), ("conv", "s", "y", size(1, 1, 1))],
@@ -244,11 +239,11 @@ def test_tasks_between_planar_channels(output):
          ("conv", "a", "y", size(3, 1, 3, padding="same")),
          ("conv", "b", "y", size(3, 3, 3, padding="same"))],
     )  # fmt: skip
-    plan = {f"e{n}": dict.fromkeys(("forward", "gradient", "weight"), "winograd") for n in range(4)}
+    plan = {f"e{n}": by("winograd") for n in range(4)}
     found = check(net, output, lambda model: (*data(model), None), plan=plan, threads=1)
-    both = "winograd_planar_back" if PLANAR_BACK else "winograd_planar_gradient"
+    both = {"winograd_planar_back", "winograd_planar_back_3x1x3"}
     kernels = {"winograd_planar", "winograd_planar_gradient", "winograd_planar_gradient_1x3x3"}
-    assert kernels | {both, f"{both}_3x1x3"} <= found.keys()
+    assert kernels | both <= found.keys()
 
 
 @pytest.mark.parametrize("what", ["reads", "writes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,9 @@ from filter_points import points_of
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
+from znnpy_kernels.winograd.flat import TAPS_OF_PLANES, flat_floats
+from znnpy_kernels.winograd.forms import name_of
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats, winograd_flat
 
 Triple = tuple[int, int, int]
 
@@ -38,6 +42,14 @@ def operands(inputs: int, outputs: int, shape: Triple, taps: Triple = (3, 3, 3))
 
 FLAT = [(1, 3, 3), (3, 1, 3), (3, 3, 1), (3, 1, 1), (1, 3, 1), (1, 1, 3)]
 """Taps of filters that are not transformed along all axes."""
+FLAT_PASSES = {
+    **{
+        name_of(taps).strip("_"): (taps, WINOGRAD[taps], partial(scratch_floats, taps))
+        for taps in FLAT
+    },
+    "whole planes": (TAPS_OF_PLANES, winograd_flat, flat_floats),
+}
+"""Their taps, kernel, and floats of its scratch between so many channels."""
 
 
 class Pass:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal
-from correlations import FLAT, Pass, Triple, correlated, operands
+from correlations import FLAT_PASSES, Pass, Triple, correlated, operands
 from filter_points import aligned
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.early_requests import NEAR_BYTES
@@ -15,15 +16,20 @@ from znnpy_kernels.winograd.forms import FORMS
 from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 
 
-def run(images: Any, filters: Any, dilation: Triple, tiles: Any = None, **other: Any) -> Blocked:
-    """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles."""
+def run(
+    images: Any, filters: Any, dilation: Triple, tiles: Any = None, name: str = "", **other: Any
+) -> Blocked:
+    """The kernel's output, by tasks of the given ranges (z0, z1, y0, y1) of tiles; `name`: of FLAT_PASSES."""
     given = Pass(images, filters, dilation)
-    room = aligned(scratch_floats(given.taps, given.inputs, given.outputs))
+    kernel, floats = WINOGRAD[given.taps], partial(scratch_floats, given.taps)
+    if name:
+        _, kernel, floats = FLAT_PASSES[name]
+    room = aligned(floats(given.inputs, given.outputs))
     new = FORMS[given.taps].new_z, FORMS[given.taps].new_y
     z, y = (-(-n // (k * d)) * d for n, k, d in zip(given.extents, new, dilation, strict=False))
     words = given.words | {"filters": given.filters, "scratch": room} | other
     for z0, z1, y0, y1 in tiles or [(0, z, 0, y)]:
-        WINOGRAD[given.taps].run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
+        kernel.run(**words | {"z0": z0, "z1": z1, "y0": y0, "y1": y1})
     return given.target
 
 
@@ -49,7 +55,7 @@ def test_correlates(inputs: int, outputs: int, shape: Triple, dilation: Triple) 
 
 
 @pytest.mark.quick(6)
-@pytest.mark.parametrize("taps", FLAT)
+@pytest.mark.parametrize("name", FLAT_PASSES)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "shape", "dilation"),
     [
@@ -60,13 +66,14 @@ def test_correlates(inputs: int, outputs: int, shape: Triple, dilation: Triple) 
     ],
 )
 def test_correlates_with_flat_filters(
-    inputs: int, outputs: int, shape: Triple, dilation: Triple, taps: Triple
+    inputs: int, outputs: int, shape: Triple, dilation: Triple, name: str
 ) -> None:
+    taps = FLAT_PASSES[name][0]
     images, filters = operands(inputs, outputs, shape, taps)
     # Along an axis of one tap every voxel is of one lattice.
     z, y, x = (d if k > 1 else 1 for d, k in zip(dilation, taps, strict=True))
     expected = correlated(images, filters, (z, y, x))
-    found = run(images, filters, (z, y, x))
+    found = run(images, filters, (z, y, x), name=name)
     assert np.abs(found.planar() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert (found.pad() == 0).all()
     assert found.gaps_intact()
@@ -94,13 +101,14 @@ def test_values_do_not_depend_on_tasks_or_on_what_lies_around() -> None:
 
 
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("taps", FORMS)
-def test_rows_that_are_asked_for_early_have_the_same_values(taps: Triple) -> None:
+@pytest.mark.parametrize("name", ["", *FLAT_PASSES])
+def test_rows_that_are_asked_for_early_have_the_same_values(name: str) -> None:
+    taps = FLAT_PASSES[name][0] if name else (3, 3, 3)
     images, filters = operands(LANES + 3, 2 * LANES + 1, (8, 42, 44), taps)
     dilation = (1, 1, 1)
-    far = run(images, filters, dilation)
+    far = run(images, filters, dilation, name=name)
     # What lies within the caches next to a core is not asked for: the last tiles along x alone.
-    near = run(images[..., 32:], filters, dilation)
+    near = run(images[..., 32:], filters, dilation, name=name)
     assert far.memory.nbytes + Pass(images, filters, dilation).source.memory.nbytes > NEAR_BYTES
     assert np.array_equal(near.planar(), far.planar()[..., 32:])
     expected = correlated(images, filters, dilation)

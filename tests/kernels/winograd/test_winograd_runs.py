@@ -5,20 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from blocked_images import Blocked, normal
-from correlations import FLAT, Triple, correlated
+from correlations import FLAT_PASSES, Triple, correlated
 from filter_points import aligned, points_of
 from znnpy_kernels.direct.epilogue import PLAIN
 from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
 from znnpy_kernels.winograd.runs import MOST
 
 SLOPE = 0.25
 
 
 @pytest.mark.quick(4)
-@pytest.mark.parametrize("taps", FLAT)
+@pytest.mark.parametrize("name", FLAT_PASSES)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "extents"),
     [
@@ -31,8 +30,9 @@ SLOPE = 0.25
     ],
 )
 def test_data_gradients_from_padded_images(
-    inputs: int, outputs: int, extents: Triple, taps: Triple
+    inputs: int, outputs: int, extents: Triple, name: str
 ) -> None:
+    taps, kernel, floats = FLAT_PASSES[name]
     filters = normal(2, outputs, inputs, *taps, scale=0.1)
     before = [k // 2 for k in taps]
     images, values = normal(1, inputs, *extents), normal(3, outputs, *extents)
@@ -50,7 +50,7 @@ def test_data_gradients_from_padded_images(
         "accumulate": 0,
         **{f"dilation_{axis}": 1 for axis in "zyx"},
     }
-    WINOGRAD[taps].run(
+    kernel.run(
         **PLAIN
         | source.whole("source")
         | target.whole("target")
@@ -58,7 +58,7 @@ def test_data_gradients_from_padded_images(
         | sizes
         | {"inputs": inputs, "blocks": -(-outputs // LANES), "filters": address(points)}
         | {"slope": SLOPE, "bias_gradient": sums, "scratch_worker": 0}
-        | {"scratch": aligned(scratch_floats(taps, inputs, outputs))}
+        | {"scratch": aligned(floats(inputs, outputs))}
         | {"z0": 0, "z1": -(-extents[0] // form.new_z)}
         | {"y0": 0, "y1": -(-extents[1] // form.new_y)}
     )

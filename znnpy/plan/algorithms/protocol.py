@@ -48,6 +48,8 @@ class Traits:
     bands: bool = False
     # Whether its forward pass can add to what lies at the target already.
     adds: bool = False
+    # Whether its methods may tell how its tiles go through a layer (`March`).
+    marches: bool = False
 
 
 class Algorithm(Protocol):

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from znnpy_kernels.simd.lanes import REGISTERS
+from znnpy_kernels.winograd.cubes import CUBE
 from znnpy_kernels.winograd.few_tiles import FEW_TILES
+from znnpy_kernels.winograd.flat import TAPS_OF_PLANES
+from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 
-from znnpy.network.types import Triple
+from znnpy.network.types import ONCE, Triple
 from znnpy.plan.algorithms.protocol import Traits
 from znnpy.plan.algorithms.winograd_gradients import gradient_costs
 from znnpy.plan.algorithms.winograd_shallow import flat_of, is_shallow, shallow_products
@@ -30,7 +34,7 @@ from znnpy.plan.algorithms.winograd_tiles import transform_share as _share
 from znnpy.plan.algorithms.winograd_tiles import whole_lanes as _lanes
 from znnpy.plan.cost import LANES_COUNTED, ConvShape
 from znnpy.plan.tiles import lattices
-from znnpy.plan.types import PASSES, Method, PartSeconds
+from znnpy.plan.types import MARCHES, PASSES, Method, PartSeconds
 
 # Rates of one core, measured within layers of 12 to 32 channels.
 # Only ratios matter: they choose between slabs and stages, cut passes into tasks, and compare with
@@ -66,6 +70,8 @@ LONGER = 1.7
 
 # Some of what is imported is part of the algorithm's protocol (`as` the same name).
 METHOD = Method("winograd")
+MARCH_KNOWN = REGISTERS == 16
+"""Whether marches that can make both gradients are known to be faster: with AVX2. Elsewhere `conv: auto` measures."""
 traits = Traits(
     forward_functions=("linear", "relu", "leaky_relu"),
     backward_functions=("linear", "relu", "leaky_relu"),
@@ -73,6 +79,7 @@ traits = Traits(
     sees_zeros=True,
     bands=True,
     adds=True,
+    marches=True,
 )
 
 
@@ -81,9 +88,23 @@ def told(shape: ConvShape) -> list[Method]:
     return [METHOD]
 
 
-def candidates(shape: ConvShape) -> list[Method]:
-    """Return the one method."""
-    return [METHOD]
+def candidates(shape: ConvShape, march_known: bool = MARCH_KNOWN) -> list[Method]:
+    """Return the one method, or one for each march where the layer has both and which is faster is not known."""
+    if march_known or not _marches_differ(shape):
+        return [METHOD]
+    return [Method("winograd", march=it) for it in MARCHES]
+
+
+def _marches_differ(shape: ConvShape) -> bool:
+    """Return whether any pass of a layer may take other kernels by one march than by the other."""
+    if between_planar(shape):
+        return {"gradient", "weight"} <= set(shape.passes)
+    part = shape.band if shape.bands else shape
+    if is_shallow(part) or (is_staged(part) and is_staged(backward_shape(part))):
+        return False
+    if part.size == TAPS_OF_LINES:
+        return not any(map(any, part.padding[1:]))
+    return part.size == TAPS_OF_PLANES or (part.size == CUBE and part.dilation == ONCE)
 
 
 def patch_methods(shape: ConvShape, most_seconds: float) -> list[Method]:

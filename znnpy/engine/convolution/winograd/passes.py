@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from znnpy_kernels.direct.epilogue import PLAIN
-from znnpy_kernels.winograd.flat_back import TAPS_OF_PLANES
+from znnpy_kernels.winograd.flat import TAPS_OF_PLANES
 from znnpy_kernels.winograd.lines import lines_floats, winograd_lines_back
 
 from znnpy.engine.convolution.winograd.arguments import (

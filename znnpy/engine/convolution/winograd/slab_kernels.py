@@ -1,4 +1,4 @@
-"""Decides which kernel computes slabs of tiles, and where one task makes both gradients; by sizes alone."""
+"""Decides which kernel computes slabs of tiles, and where one task makes both gradients: by sizes and the march."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ from collections.abc import Mapping
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.winograd import cubes, lines
 from znnpy_kernels.winograd.both_gradients import NO_WEIGHTS
-from znnpy_kernels.winograd.cubes import CUBE, CUBES
-from znnpy_kernels.winograd.flat import FLAT
+from znnpy_kernels.winograd.cubes import CUBE
+from znnpy_kernels.winograd.flat import TAPS_OF_PLANES, flat_floats
 from znnpy_kernels.winograd.flat_back import (
     PLANE_SUMS_BYTES,
-    TAPS_OF_PLANES,
     flat_back_floats,
     plane_sums_bytes,
     winograd_flat_back,
 )
-from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats
-from znnpy_kernels.winograd.lines import LINES, TAPS_OF_LINES
+from znnpy_kernels.winograd.forward import WINOGRAD, scratch_floats, winograd_flat
+from znnpy_kernels.winograd.lines import TAPS_OF_LINES
 from znnpy_kernels.winograd.planar import WINOGRAD_PLANAR, planar_scratch_floats
-from znnpy_kernels.winograd.planar_back import (
-    PLANAR_BACK,
-    WINOGRAD_PLANAR_BACK,
-    planar_back_floats,
-)
+from znnpy_kernels.winograd.planar_back import WINOGRAD_PLANAR_BACK, planar_back_floats
 
 from znnpy.engine.convolution.winograd.operands import Ends
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.layout import Layout
 from znnpy.network.types import ONCE, Edge
+from znnpy.plan import PassName
+from znnpy.plan.algorithms.winograd import MARCH_KNOWN
 from znnpy.plan.algorithms.winograd_tiles import tile_count
 
 FEWEST_TILES = 512
@@ -46,36 +43,48 @@ def slab_kernel(ends: Ends, *, weights: bool) -> tuple[Kernel, int, Mapping[str,
         return WINOGRAD_PLANAR_BACK[size], planar_back_floats(size, *channels), {"width": width}
     if ends.source.lanes == 1:
         return WINOGRAD_PLANAR[size], planar_scratch_floats(size, *channels), {}
-    if _are_lines(ends):
+    joined = takes_joined(ends.build.layout, ends.edge, "gradient" if ends.backward else "forward")
+    if joined and _are_lines(ends):
         kernel = lines.winograd_lines_back if weights else lines.winograd_lines
         return kernel, lines.lines_floats(*channels, weights=weights), NO_WEIGHTS
-    if CUBES and size == CUBE and ends.dilation == ONCE:
+    if joined and size == CUBE and ends.dilation == ONCE:
         kernel = cubes.winograd_cubes_back if weights else cubes.winograd_cubes
         return kernel, cubes.cubes_floats(*channels, weights=weights), NO_WEIGHTS
     if weights:
         return winograd_flat_back, flat_back_floats(*channels), {}
+    if joined and size == TAPS_OF_PLANES:
+        return winograd_flat, flat_floats(*channels), {}
     return WINOGRAD[size], scratch_floats(size, *channels), {}
+
+
+def takes_joined(layout: Layout, edge: Edge, which: PassName) -> bool:
+    """Return whether a pass takes the kernels that can make both gradients at once, where there are any.
+
+    Plans without a march, as they are where none was measured, take them where they are known to be faster.
+    """
+    march = layout.plan.layers[edge.name].method(which).march
+    return MARCH_KNOWN if march is None else march == "joined"
 
 
 def _are_lines(ends: Ends) -> bool:
     """Return whether a pass of 3 x 1 x 1 filters goes row by row: rows of both ends are the same."""
     rows = ends.source.shape[1:] == ends.target.shape[1:]
     outside = ends.words["before_y"] or ends.words["before_x"] or ends.words["accumulate"]
-    return LINES and ends.edge.size == TAPS_OF_LINES and rows and not outside
+    return ends.edge.size == TAPS_OF_LINES and rows and not outside
 
 
 def joins(layout: Layout, edge: Edge) -> bool:
     """Return whether data and weight gradient go in the same tasks where both are wanted."""
     layer, shape = layout.plan.layers[edge.name], layout.conv_shape(edge)
     planned = layer.gradient == layer.weight == "winograd" and edge.learn
+    planned = planned and all(takes_joined(layout, edge, it) for it in ("gradient", "weight"))
     if not planned or layout.bands(edge) or layout.folded(edge):
         return False
     if layout.lanes(edge.source) == 1:
-        return PLANAR_BACK
+        return True
     if edge.size == TAPS_OF_PLANES:
-        small = plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
-        return edge.size in FLAT and small
-    near = CUBES and edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
+        return plane_sums_bytes(shape.inputs, shape.outputs) <= PLANE_SUMS_BYTES
+    near = edge.size == CUBE and layout.geometry.dilations[edge.name] == ONCE
     small = cubes.sums_bytes(shape.inputs, shape.outputs) <= cubes.SUMS_BYTES
     many = shape.batch * tile_count(shape) >= FEWEST_TILES
     return (near and small and many) or sums_lines(layout, edge)
@@ -86,7 +95,8 @@ def sums_lines(layout: Layout, edge: Edge) -> bool:
     shape, (_, *others) = layout.conv_shape(edge), layout.padding(edge)
     plain = not (layout.bands(edge) or layout.folded(edge) or layout.lanes(edge.source) == 1)
     small = lines.sums_bytes(shape.inputs, shape.outputs) <= lines.SUMS_BYTES
-    return LINES and edge.size == TAPS_OF_LINES and plain and small and not any(map(any, others))
+    plain = plain and edge.size == TAPS_OF_LINES and not any(map(any, others))
+    return plain and small and takes_joined(layout, edge, "weight")
 
 
 def makes_both(build: Build, edge: Edge) -> bool:
