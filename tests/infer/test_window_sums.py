@@ -41,7 +41,7 @@ def test_planes_are_those_of_the_whole(extent: Any, size: Any, spread: Any, blen
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 50])
-@pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 10, 9)])
+@pytest.mark.parametrize("size", [(4, 6, 8), (1, 6, 8), (9, 10, 9), (23, 10, 9)])
 def test_runs_add_up_and_take_turns_after_rows(size: Any, rows: int) -> None:
     array = np.random.default_rng(0).standard_normal((2, 23, 10, 9)).astype(np.float32)
     windows = Windows(size, (0.5, 0.5, 0.5), "gaussian", (23, 10, 9), spread="even")

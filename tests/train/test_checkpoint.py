@@ -1,12 +1,15 @@
 import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rewriting import rewritten, with_array, with_meta
 
 from znnpy.errors import RunError
+from znnpy.file_arrays import FileArray
 from znnpy.train import checkpoint as checkpoints
+from znnpy.train import npz_reader
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.npz_reader import Kind
 
@@ -105,6 +108,49 @@ def test_every_flipped_byte_is_noticed_or_harmless(tmp_path):
         except RunError:
             continue
         assert_same(found, make(2))
+
+
+LARGE = np.random.default_rng(0).random((30, 10, 3, 3, 3), np.float32)
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A checkpoint with an array that is large, and read in pieces."""
+    monkeypatch.setattr(checkpoints, "LARGE", 8 << 10)
+    monkeypatch.setattr(npz_reader, "_PIECE", 8 << 10)
+    made = make(7)
+    return checkpoints.save(
+        tmp_path, replace(made, parameters=made.parameters | {"large": LARGE}), keep=1
+    )
+
+
+def of_large(path, *, in_file):
+    kinds = contents().parameters | {"large": Kind(LARGE.shape, LARGE.dtype)}
+    return checkpoints.load(path, replace(contents(), parameters=kinds, in_file=in_file)).parameters
+
+
+def test_large_weights_stay_in_their_file(large):
+    found = of_large(large, in_file=True)
+    assert [isinstance(values, FileArray) for values in found.values()] == [False, False, True]
+    assert (np.asarray(found["large"]) == LARGE).all()
+    assert all((values == found[name]).all() for name, values in make(7).parameters.items())
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("place", [0, 2048, 8099])
+def test_all_of_them_is_looked_at(large, in_file, place):
+    sound, data = large.read_bytes(), bytearray(large.read_bytes())
+    data[data.index(LARGE.tobytes()) + 4 * place] ^= 1
+    large.write_bytes(data)
+    with pytest.raises(RunError, match="checksum"):
+        of_large(large, in_file=in_file)
+    for value in (np.nan, np.inf, -np.inf):
+        values = LARGE.copy()
+        values.flat[place] = value
+        large.write_bytes(sound)
+        rewritten(large, with_array("parameters/large", values))
+        with pytest.raises(RunError, match="not finite"):
+            of_large(large, in_file=in_file)
 
 
 def test_pickles_are_refused(tmp_path):

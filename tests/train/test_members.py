@@ -10,18 +10,22 @@ import pytest
 from nnunet_model import folder_of
 from nnunet_plans import Recipe
 
+from znnpy.engine.memory import filter_file
 from znnpy.errors import RunError
+from znnpy.file_arrays import FileArray
+from znnpy.infer.scan_job import scan_model, window_of
 from znnpy.interop.run import write_run
 from znnpy.interop.source import read_model
+from znnpy.train import checkpoint as checkpoints
 from znnpy.train.members import members_of
 from znnpy.train.progress import Quiet
 from znnpy.train.start import SavedRun, read_run
 
 
-def saved_in(tmp_path: Path) -> SavedRun:
+def saved_in(tmp_path: Path, *, in_file: bool = False) -> SavedRun:
     """A run of two members, as it is read for prediction."""
     write_run(read_model(folder_of(Recipe(folds=(0, 3)), tmp_path / "model")), tmp_path / "run")
-    return read_run(tmp_path / "run", Quiet(), states=False)
+    return read_run(tmp_path / "run", Quiet(), ["run.threads=1"], states=False, in_file=in_file)
 
 
 def test_weights_are_given_away_and_read_again(tmp_path: Path) -> None:
@@ -53,3 +57,25 @@ def test_damaged_members_are_told(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-300])
     with pytest.raises(RunError, match="is damaged"):
         members[1]()
+
+
+def test_predicted_from_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits are those of weights that were in memory, to the bit, and members take turns."""
+    monkeypatch.setattr(filter_file, "LEAST", 1 << 10)
+    monkeypatch.setattr(filter_file, "WORTH", 1)
+    before = logits_of_members(saved_in(tmp_path / "memory"))
+    monkeypatch.setattr(checkpoints, "LARGE", 1 << 10)
+    saved = saved_in(tmp_path / "file", in_file=True)
+    assert any(isinstance(values, FileArray) for values in saved.weights.parameters.values())
+    assert all(map(np.array_equal, logits_of_members(saved), before))
+    assert not np.array_equal(*before[:2])
+
+
+def logits_of_members(saved: SavedRun) -> list[np.ndarray]:
+    weights, members = saved.weights, members_of(saved)
+    shape = weights.network.inputs[0].channels, *window_of(weights.config)
+    window = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    with scan_model(weights, members) as model:
+        found = [np.array(model.logits(window, member)) for member in (0, 1, 0)]
+        assert model.model._engine._file is not None
+    return found

@@ -174,7 +174,8 @@ def predict(
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     changed += [f"data.border={borders}"] if borders else []
     with run_of(run) as path:
-        saved = read_run(path, Plain(), changed, which_checkpoint(checkpoint), states=False)
+        which = which_checkpoint(checkpoint)
+        saved = read_run(path, Plain(), changed, which, states=False, in_file=True)
         if saved.config.data.prepare is not None:
             refused(
                 {

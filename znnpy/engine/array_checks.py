@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from znnpy.engine.memory.arrays import (
 )
 from znnpy.errors import ShapeError, ZnnpyError
 from znnpy.fields import of_python, shown
+from znnpy.file_arrays import FileArray
 from znnpy.geometry import Geometry, describe
 from znnpy.learning.loss import Objective
 from znnpy.learning.readings import Taken
@@ -122,8 +123,11 @@ class Given:
                 return None
         return dict(arrays)
 
-    def parameters(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats]:
-        """Return some parameters by name, checked; filters with `repeat` get the mean of each block of taps."""
+    def parameters(self, values: Mapping[str, ArrayLike]) -> dict[str, Floats | FileArray]:
+        """Return some parameters by name, checked; filters with `repeat` get the mean of each block of taps.
+
+        What lies in a file is left there.
+        """
         shapes, repeats = parameter_shapes(self.network), repeats_of(self.network)
         _refuse_other(values, "parameters")
         unknown = listed({name: None for name in values if name not in shapes})
@@ -132,9 +136,16 @@ class Given:
         return {
             # Filters with equal taps must begin equal: updates keep them so, and never make them
             # so.
-            name: repeated(self._shaped(name, array, shapes[name]), repeats.get(name))
+            name: array
+            if name not in repeats and self._lies_in_file(array, shapes[name])
+            else repeated(self._shaped(name, array, shapes[name]), repeats.get(name))
             for name, array in values.items()
         }
+
+    def _lies_in_file(self, array: ArrayLike, shape: tuple[int, ...]) -> TypeGuard[FileArray]:
+        if not isinstance(array, FileArray):
+            return False
+        return array.shape == shape and np.dtype(array.dtype) == np.float32 == self.dtype
 
     def states(self, values: Mapping[str, ArrayLike], expected: ByName) -> dict[str, Floats]:
         """Return all buffers of an optimiser by name, checked against the shapes of `expected`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
 
@@ -24,6 +25,7 @@ from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
+from znnpy.meanwhile import meanwhile
 from znnpy.scheduler import Executor, SerialExecutor
 
 
@@ -98,7 +100,10 @@ class Graphs:
     def executor(self, name: str) -> Executor | SerialExecutor:
         """Return the executor of a graph, made on first use."""
         if name not in self._executors:
-            self._make(name)
+            # What predicts in little memory uses nearly all of it in each pass. Before, it need not be there.
+            first = name == self.main and self._build.layout.lean
+            with meanwhile(self._build.arena.touch) if first else nullcontext():
+                self._make(name)
         return self._executors[name]
 
     @uncollected()

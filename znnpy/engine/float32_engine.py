@@ -12,7 +12,7 @@ from znnpy.engine.hand_over import HandOver
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.arrays import ByName, Floats
-from znnpy.engine.memory.filter_file import WORDS, FilterFile
+from znnpy.engine.memory.filter_file import FilterFile, words_of
 from znnpy.engine.memory.parameters import Parameter, pack_parameter, unpack_parameter
 from znnpy.engine.memory.views import dense_of, floats_at, view_of
 from znnpy.engine.memory_planning import MemoryPlan
@@ -20,6 +20,7 @@ from znnpy.engine.progress import Report
 from znnpy.engine.staged_step import Pairs, StagedStep, microbatch_of
 from znnpy.engine.step_result import KEPT, StepResult, refuse_ticket
 from znnpy.engine.step_tasks import Settings
+from znnpy.file_arrays import FileArray
 from znnpy.graph import TaskGraph
 from znnpy.network.objectives import total_factor
 from znnpy.scheduler.recording import WorkerRecording
@@ -38,10 +39,11 @@ class SingleEngine:
         self._build = Build.new(
             self._arena, layout, settings.states, plan.workspace, settings.frozen
         )
-        file = self._build.file
-        own = self._build.parameters.values()
-        size = sum(4 * parameter.floats for parameter in own if parameter.place is not None)
-        self._file = FilterFile(self._arena.view(file, (WORDS,), "i8"), size) if file else None
+        self._file: FilterFile | None = None
+        if self._build.file:
+            own = [it.shape for it in self._build.parameters.values() if it.place is not None]
+            words = self._arena.view(self._build.file, (words_of(len(own)),), "i8")
+            self._file = FilterFile(words, own)
         if settings.party:
             # Rank 0 compiles before the others begin, so that they find kernels on disk instead of
             # compiling the same ones at once.
@@ -66,12 +68,9 @@ class SingleEngine:
     def parameters(self) -> dict[str, Floats]:
         """Return copies of all parameters, by name."""
         self.drain()
-        return {
-            name: unpack_parameter(parameter, self._stored(parameter))
-            for name, parameter in self._build.parameters.items()
-        }
+        return {name: self._stored(parameter) for name, parameter in self._build.parameters.items()}
 
-    def set_parameters(self, values: dict[str, Floats]) -> None:
+    def set_parameters(self, values: dict[str, Floats | FileArray]) -> None:
         """Set parameters by name, which are taken out of `values`, and recompute what is derived from filters."""
         self.drain()
         own = self._build.parameters
@@ -81,11 +80,11 @@ class SingleEngine:
             parameter = own[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a
             # prediction takes.
-            packed = self._flat(parameter.stored.address, parameter.floats)
-            pack_parameter(parameter, values.pop(name), packed)
-            # Between passes nothing else needs the memory into which they will be read.
             if self._file and parameter.place is not None:
-                self._file.write(parameter.place, packed)
+                self._file.set(parameter.place, values.pop(name))
+            else:
+                packed = self._flat(parameter.stored.address, parameter.floats)
+                pack_parameter(parameter, np.asarray(values.pop(name)), packed)
         # Filters that were set directly have spectra and copies of the old ones.
         self._graphs.run("derive")
 
@@ -296,10 +295,11 @@ class SingleEngine:
         return self._flat(parameter.states[index], parameter.floats)
 
     def _stored(self, parameter: Parameter) -> Floats:
-        """Return a parameter's packed values: a view of the engine's memory, or a copy of what its file has."""
+        """Return a copy of a parameter as users have it."""
         if self._file and parameter.place is not None:
-            return self._file.read(parameter.place, parameter.floats)
-        return self._flat(parameter.stored.address, parameter.floats)
+            return self._file.read(parameter.place)
+        packed = self._flat(parameter.stored.address, parameter.floats)
+        return unpack_parameter(parameter, packed)
 
     def _flat(self, address: int, floats: int) -> Floats:
         return floats_at(self._arena, address, floats)

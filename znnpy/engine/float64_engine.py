@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from znnpy_kernels.layers.dropout import dropout
 from znnpy_kernels.simd.lanes import LANES
 
@@ -68,7 +68,7 @@ class DoubleEngine:
         """Return copies of all parameters, by name."""
         return {name: array.copy() for name, array in self._parameters.items()}
 
-    def set_parameters(self, values: dict[str, Doubles]) -> None:
+    def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
         """Set parameters by name."""
         for name, array in values.items():
             self._parameters[name] = np.array(array, np.float64)

@@ -216,6 +216,8 @@ def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) ->
 def _alone(build: Build) -> Build:
     """Return a build of the first microbatch alone: the others are alike."""
     layout = build.layout
+    if len(layout.numbers) == 1:
+        return build
     alone = replace(layout, numbers=layout.numbers[:1], planned=len(layout.numbers))
     return replace(build, layout=alone)
 

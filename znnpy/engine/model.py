@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from znnpy.closing import Closing
@@ -29,6 +30,7 @@ from znnpy.engine.settings import Execution, Hardware, Training
 from znnpy.engine.step_result import StepResult
 from znnpy.engine.thread_safety import Staging, Turn, in_turn
 from znnpy.errors import ShapeError, ZnnpyError
+from znnpy.file_arrays import FileArray
 from znnpy.geometry import Extent, Geometry
 from znnpy.graph import TaskGraph, Touched
 from znnpy.learning.loss import LossKeys
@@ -185,11 +187,12 @@ class Model(Closing):
         self._set(opened, given)
 
     @in_turn
-    def take_parameters(self, values: dict[str, Floats]) -> None:
+    def take_parameters(self, values: dict[str, Floats | FileArray]) -> None:
         """Set all `parameters` and empty `values`, as `set_parameters` does, for half of the memory.
 
-        Arrays that only `values` holds go one by one, as the model has them. ShapeError, and `values` stays, where one
-        is missing, or it is no dict.
+        Arrays that only `values` holds go one by one, as the model has them; a model that takes little memory
+        (`Execution.lean`) reads what lies in a file from there. ShapeError, and `values` stays, where one is missing,
+        or it is no dict.
         """
         if not isinstance(values, dict):
             raise ShapeError(
@@ -432,9 +435,9 @@ class Model(Closing):
             for name, array in values.items()
         }
 
-    def _set(self, engine: SingleEngine | DoubleEngine, given: dict[str, Floats]) -> None:
+    def _set(self, engine: SingleEngine | DoubleEngine, given: dict[str, Any]) -> None:
         if self._unfolded is not None:
-            self._unfolded |= {name: array.copy() for name, array in given.items()}
+            self._unfolded |= {name: np.array(array) for name, array in given.items()}
             # Always of all parameters: one that changes may be folded into filters that do not.
             given = fold(self.network, self._unfolded)
         # Derived filters are made again there.

@@ -74,7 +74,7 @@ class Execution:
     """Predictions take as little memory as they can, for a little more time.
 
     What is derived from filters is made anew in each pass, in memory that serves others, too. Large filters wait in a
-    temporary file (in TMPDIR, else /var/tmp), from which each pass reads them.
+    temporary file (in TMPDIR, else /var/tmp), or in that in which they were given, from which each pass reads them.
     """
     record: int = 0
     """Events that each worker keeps for `Model.recording`, at most 2**24 (default: none)."""

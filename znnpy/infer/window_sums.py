@@ -45,6 +45,9 @@ def mean_planes(
     `array` (c, z, y, x) is no smaller than a window; each run gives `channels` values of a voxel. Each run has `rows`
     rows of windows, which begin at one plane, before the next one has them.
     """
+    if windows.extent == windows.size:
+        yield from _of_one(array, runs)
+        return
     weight, (depth, *plane) = windows.weight, windows.extent
     shares = None if (weight == 1).all() else weight
     planes = kept_planes(windows, rows)
@@ -66,6 +69,22 @@ def mean_planes(
                 # No name is given to the values: they would live while the next ones are made.
                 _add(run(array[:, z, y, x]), shares, sums[:, *here])
     yield from _taken(sums, total, depth - first)
+
+
+def _of_one(array: Float32, runs: Sequence[Run]) -> Iterator[Float32]:
+    """Yield the sums of all runs over a single window, a few planes at a time.
+
+    Its weights would be in sums and totals alike.
+    """
+    first, *others = runs
+    sums = first(array)
+    if others:
+        sums = np.array(sums)  # the next run may write there
+        for run in others:
+            sums += run(array)
+    step = max(1, MEANS // sums[:, 0].nbytes)
+    for low in range(0, sums.shape[1], step):
+        yield sums[:, low : low + step]
 
 
 def _add(values: Float32, weight: Float32 | None, sums: Float32) -> None:

@@ -36,7 +36,8 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
     Computed in float64 and rounded once, to the parameters' common dtype. Arrays that do not change are shared; others
     that only `parameters` holds go one by one, if nobody else holds that.
     """
-    found, dtype = dict(parameters), np.result_type(*parameters.values())
+    # By their dtypes, as some may lie in files.
+    found, dtype = dict(parameters), np.result_type(*(it.dtype for it in parameters.values()))
     del parameters
     factors = dict[str, Doubles]()  # of filters, by their edges
     for node, norm in _folding(network):
@@ -51,7 +52,7 @@ def fold(network: Network, parameters: Mapping[str, NDArray[Any]]) -> dict[str, 
         found[node.name] = doubles.get("shift", 0.0) + away * factor
     for edge in network.edges:
         if edge.weight_standardization:
-            found[edge.name] = standardized(found[edge.name].astype(np.float64))
+            found[edge.name] = standardized(np.asarray(found[edge.name], np.float64))
         if edge.name in factors:
             found[edge.name] = _scaled(found[edge.name], factors[edge.name], dtype)
     return {name: np.asarray(array, dtype) for name, array in found.items()}

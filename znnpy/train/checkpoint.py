@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from znnpy.atomic_files import explained, sync, write_whole
 from znnpy.errors import RunError, reason
-from znnpy.train.npz_reader import DAMAGE, Archive, Kind, differences
+from znnpy.train.npz_reader import DAMAGE, LARGE, Archive, Kind, differences
 
 Arrays = dict[str, npt.NDArray[Any]]
 DIRECTORY = "checkpoints"
@@ -31,13 +31,15 @@ _NAME = re.compile(r"iteration-(\d{9})\.npz")
 class Contents:
     """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network.
 
-    `states`: whether the optimiser's are read; of others only names, shapes and dtypes are looked at.
+    `states`: whether the optimiser's are read; of others only names, shapes and dtypes are looked at. `in_file`:
+    whether large parameters are left in the file (`FileArray`), checked as all are.
     """
 
     parameters: Mapping[str, Kind]
     optimizer_state: Mapping[str, Kind]
     network: str = ""
     states: bool = True
+    in_file: bool = False
 
     def members(self) -> dict[str, Kind]:
         """Return the kinds of all arrays by their names in the file."""
@@ -136,7 +138,11 @@ def load(path: Path, contents: Contents) -> Checkpoint:
             for name in file.kinds:
                 group, _, inner = name.partition("/")
                 if name in members and (contents.states or group != "optimizer_state"):
-                    groups[group][inner] = file.array(name, negative=members[name].negative)
+                    large = group == "parameters" and members[name].nbytes >= LARGE
+                    read: Callable[..., Any] = (
+                        file.in_file if large and contents.in_file else file.array
+                    )
+                    groups[group][inner] = read(name, negative=members[name].negative)
         return Checkpoint(**{**meta, **groups})
     except DAMAGE as error:
         raise RunError(f"checkpoint {path} is damaged ({reason(error)})") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from znnpy.file_arrays import FileArray
 from znnpy.train import checkpoint as checkpoints
 from znnpy.train.checkpoint import Arrays
 from znnpy.train.run_directory import MEMBERS
@@ -36,7 +37,12 @@ def members_of(saved: SavedRun) -> Sequence[Member]:
     """Return all members, the run's own first; of a run that was trained since its own alone."""
     own = dict(saved.weights.parameters)
     averages = saved.config.training.ema is not None
-    names, contents = tuple(own), replace(contents_of(saved.config), states=averages)
+    # As the run's own weights, so do those of the others stay in their files.
+    in_file = any(isinstance(values, FileArray) for values in own.values())
+    names, contents = (
+        tuple(own),
+        replace(contents_of(saved.config), states=averages, in_file=in_file),
+    )
     # Without the weights, which nobody shall keep.
     light = replace(saved, checkpoint=replace(saved.checkpoint, parameters={}, optimizer_state={}))
 

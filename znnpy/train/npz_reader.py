@@ -6,6 +6,7 @@ Nothing is inflated, unpickled or evaluated: members must be stored uncompressed
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import struct
 import zipfile
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from znnpy.closing import Closing
+from znnpy.file_arrays import FileArray, KeptFile, fill
 
 DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, RuntimeError, struct.error,
@@ -37,7 +39,9 @@ _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
 LARGE = 1 << 20  # bytes of an array that has pages of its own
-_PIECE = 1 << 20  # bytes read at once, so that a truncated file ends early
+_PIECE = 1 << 20  # bytes read at once; whole numbers of any size
+_LOCAL = struct.Struct("<26x2H")
+"""What stands before a member in the archive: at its end the bytes of its name and of what else is known of it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,15 @@ class Kind:
         return prod(self.shape) * self.dtype.itemsize
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a member's values lie in the file, and the checksum of the whole member."""
+
+    offset: int
+    header: bytes
+    checksum: int
+
+
 class Archive(Closing):
     """An npz file, open for reading; `kinds` says what its members claim to be, by name.
 
@@ -63,62 +76,84 @@ class Archive(Closing):
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise ValueError("not a file")
-        self._zip = zipfile.ZipFile(path)
-        try:
-            self.kinds = self._kinds()
-        except BaseException:
-            self._zip.close()
-            raise
+        self._file = KeptFile(path)
+        self.kinds: dict[str, Kind] = {}
+        self._places: dict[str, _Place] = {}
+        with open(self._file.number, "rb", closefd=False) as file, zipfile.ZipFile(file) as archive:
+            for info in archive.infolist():
+                self._take(archive, info)
 
     def close(self) -> None:
-        """Close the file."""
-        self._zip.close()
+        """Close the file, unless arrays that lie in it are still in use."""
+        del self._file
 
     def text(self, name: str) -> str:
         """Return a member that holds one text."""
         kind = self.kinds[name]
         if kind.shape or kind.dtype.kind != "U" or kind.nbytes > 4 * TEXT:
             raise ValueError(f"{name!r} is no text")
-        return str(self._values(name))
+        values = np.empty(kind.shape, kind.dtype)
+        self._read(name, values)
+        return str(values)
 
     def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
         """Return a member's values, all finite. The caller has checked its kind first: its bytes are allocated here."""
-        values = self._values(name)
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name!r} has values that are not finite")
-        if not negative and values.min(initial=0) < 0:
-            raise ValueError(f"{name!r} has values below 0, which squares cannot be")
+        values = _room(self.kinds[name])
+        _refuse(name, self._read(name, values), negative=negative)
         return values
 
-    def _kinds(self) -> dict[str, Kind]:
-        found: dict[str, Kind] = {}
-        for info in self._zip.infolist():
-            name = info.filename.removesuffix(SUFFIX)
-            if name == info.filename or name in found:
-                raise ValueError(f"{info.filename[:60]!r} is no array, or there twice")
-            # A small file must not grow to more memory than it has bytes.
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-                raise ValueError(f"{name[:60]!r} is not stored plain")
-            with self._zip.open(info) as file:
-                found[name] = _kind(file)
-                # Sizes are compared before any array is allocated.
-                if file.tell() + found[name].nbytes != info.file_size:
-                    raise ValueError(f"{name[:60]!r} has another size than its header says")
-        return found
+    def in_file(self, name: str, *, negative: bool = True) -> FileArray:
+        """Return a member's values where they lie; checked as those of `array`, and read through once for that."""
+        kind = self.kinds[name]
+        _refuse(name, self._read(name, None), negative=negative)
+        return FileArray.plain(self._file, self._places[name].offset, kind.shape, kind.dtype)
 
-    def _values(self, name: str) -> npt.NDArray[Any]:
-        with self._zip.open(name + SUFFIX) as file:
-            kind = _kind(file)
-            values = _room(kind)
-            rest = values.reshape(-1).view(np.uint8).data
-            while rest:
-                count = file.readinto(rest[:_PIECE])  # type: ignore[attr-defined]
-                if not count:
-                    raise EOFError(f"{name!r} is cut short")
-                rest = rest[count:]
-            # zipfile compares it only once a read comes to the end of the member.
-            file.read(1)  # at the end the checksum is looked at
-        return values
+    def _take(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+        """Note what a member claims to be, and where it lies."""
+        name = info.filename.removesuffix(SUFFIX)
+        if name == info.filename or name in self.kinds:
+            raise ValueError(f"{info.filename[:60]!r} is no array, or there twice")
+        # A small file must not grow to more memory than it has bytes.
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise ValueError(f"{name[:60]!r} is not stored plain")
+        with archive.open(info) as file:
+            kind, header = _kind(file)
+        # Sizes are compared before any array is allocated.
+        if len(header) + kind.nbytes != info.file_size:
+            raise ValueError(f"{name[:60]!r} has another size than its header says")
+        # What opened the member has compared this header of the archive with its list of contents.
+        head = os.pread(self._file.number, _LOCAL.size, info.header_offset)
+        start = info.header_offset + _LOCAL.size + sum(_LOCAL.unpack(head))
+        self.kinds[name] = kind
+        self._places[name] = _Place(start + len(header), header, info.CRC)
+
+    def _read(self, name: str, values: npt.NDArray[Any] | None) -> tuple[float, float]:
+        """Read a member's values, to an array if there is one; return the least and the largest, NaN if any is."""
+        kind, place = self.kinds[name], self._places[name]
+        target = np.empty(min(_PIECE, kind.nbytes), np.uint8)
+        if values is not None:
+            target = values.reshape(-1).view(np.uint8)
+        checksum, ends = zlib.crc32(place.header), [0.0]
+        for low in range(0, kind.nbytes, _PIECE):
+            # Piece by piece: what was read is in the caches when it is looked at.
+            size = min(_PIECE, kind.nbytes - low)
+            part = target[low : low + size] if values is not None else target[:size]
+            fill(part, self._file.number, place.offset + low)
+            checksum = zlib.crc32(part.data, checksum)
+            if kind.dtype.kind == "f":
+                own = part.view(kind.dtype)
+                ends += [float(own.min()), float(own.max())]
+        if checksum != place.checksum:
+            raise zipfile.BadZipFile(f"bad checksum of {name!r}")
+        return float(np.min(ends)), float(np.max(ends))
+
+
+def _refuse(name: str, ends: tuple[float, float], *, negative: bool) -> None:
+    """Raise ValueError for values, of which the least and the largest are given, that may not be."""
+    if not np.isfinite(ends).all():
+        raise ValueError(f"{name!r} has values that are not finite")
+    if not negative and ends[0] < 0:
+        raise ValueError(f"{name!r} has values below 0, which squares cannot be")
 
 
 def _room(kind: Kind) -> npt.NDArray[Any]:
@@ -144,11 +179,12 @@ def differences(found: Mapping[str, Kind], wanted: Mapping[str, Kind]) -> str:
     return "; ".join(problems[:6]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _kind(file: Any) -> Kind:
+def _kind(file: Any) -> tuple[Kind, bytes]:
+    """Return what the header of a member says, and its bytes."""
     head = file.read(len(_MAGIC) + 2)
-    length = int.from_bytes(head[len(_MAGIC) :], "little")
-    match = _HEADER.fullmatch(file.read(length).decode("latin-1"))
+    rest = file.read(int.from_bytes(head[len(_MAGIC) :], "little"))
+    match = _HEADER.fullmatch(rest.decode("latin-1"))
     if not head.startswith(_MAGIC) or match is None:
         raise ValueError(f"{file.name[:60]!r} has no header of an array of numbers")
     shape = tuple(int(size) for size in match[2].replace(" ", "").split(",") if size)
-    return Kind(shape, np.dtype(match[1]))
+    return Kind(shape, np.dtype(match[1])), head + rest

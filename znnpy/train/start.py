@@ -248,12 +248,14 @@ def read_run(
     which: Which = "latest",
     *,
     states: bool = True,
+    in_file: bool = False,
 ) -> SavedRun:
     """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
     `which`: its newest checkpoint, the best one, or that of an iteration. `states`: also the optimiser's states, which
-    are as large as the weights or larger; else only where weights are made of them. Raises RunError when there is no
-    run, it has no such checkpoint yet, or its network would be another.
+    are as large as the weights or larger; else only where weights are made of them. `in_file`: large weights of runs of
+    scans (`data.prepare`) stay in their file. Raises RunError when there is no run, it has no such checkpoint yet, or
+    its network would be another.
     """
     require_run(path)
     # Compared with the file itself: overrides may change how a prediction is made, never what is
@@ -265,7 +267,12 @@ def read_run(
             f"{path} was trained with another network; changed: {_first(changed)}; undo that"
         )
     plan = _plan(path / PLAN, trained)
-    contents = replace(contents_of(trained), states=states or config.training.ema is not None)
+    averages = config.training.ema is not None  # which are calculated
+    contents = replace(
+        contents_of(trained),
+        states=states or averages,
+        in_file=in_file and config.data.prepare is not None and not averages,
+    )
     checkpoint = _saved(path, contents, which, reporter)
     # Weights that were taken over have no plan before they are trained.
     if plan is None and checkpoint.iteration:

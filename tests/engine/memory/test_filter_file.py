@@ -15,6 +15,7 @@ from children import forked
 from znnpy import Execution, Model
 from znnpy.engine.memory import filter_file
 from znnpy.errors import RunError
+from znnpy.file_arrays import FileArray, KeptFile
 from znnpy.network import initial_parameters, load_network
 
 SHAPE = (8, 16, 16)
@@ -144,36 +145,91 @@ def test_few_filters_stay_in_memory() -> None:
         assert model._engine._file is None
 
 
+def in_files(path: Path, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as they lie in a file, one behind the other, behind a few other bytes."""
+    path.write_bytes(b"1234" + b"".join(array.tobytes() for array in parameters.values()))
+    file, at, found = KeptFile(path), 4, dict[str, Any]()
+    for name, array in parameters.items():
+        found[name] = FileArray.plain(file, at, array.shape, array.dtype)
+        at += array.nbytes
+    return found
+
+
+def test_where_they_lie_already(small: None, tmp_path: Path) -> None:
+    """Those of a caller's file are not written to another; some may be set beside them, in memory."""
+    x = np.random.default_rng(0).standard_normal((1, 1, *SHAPE), np.float32)
+    other, path = initial_parameters(NETWORK, 1), tmp_path / "weights"
+    with lean("direct") as model:
+        before = model.forward(x)
+        model.set_parameters(other)
+        expected = model.forward(x)
+    with lean("direct") as model:
+        model.take_parameters(in_files(path, initial_parameters(NETWORK, 0)))
+        assert (model.forward(x) == before).all()
+        path.rename(tmp_path / "elsewhere")
+        name = "down2.conv2"
+        model.set_parameters({name: other[name]})
+        assert (model.parameters[name] == other[name]).all()
+        model.set_parameters({it: values for it, values in other.items() if it != name})
+        assert (model.forward(x) == expected).all()
+        model.take_parameters(in_files(path, initial_parameters(NETWORK, 0)))
+        assert (model.forward(x) == before).all()
+
+
+def test_no_file_is_made_for_what_lies_in_one(
+    small: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = in_files(tmp_path / "weights", initial_parameters(NETWORK, 0))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    lean_model = Model(NETWORK, SHAPE, training=False, threads=1, execution=Execution(lean=True))
+    with lean_model as model:
+        model.set_parameters(given)
+        assert np.isfinite(model.forward(np.zeros((1, 1, *SHAPE), np.float32))).all()
+
+
+def test_what_has_changed_is_told(small: None, tmp_path: Path) -> None:
+    path, x = tmp_path / "weights", np.zeros((1, 1, *SHAPE), np.float32)
+    with lean("direct") as model:
+        model.set_parameters(in_files(path, initial_parameters(NETWORK, 0)))
+        os.truncate(path, 5000)
+        with pytest.raises(RunError, match="weights has changed while it was in use"):
+            model.forward(x)
+
+
 def test_processes_of_a_fork_write_files_of_their_own() -> None:
     """As memory would be: one may predict with other filters than the other."""
-    file = filter_file.FilterFile(np.zeros(filter_file.WORDS, np.int64), 40)
-    filters, more = np.arange(10, dtype=np.float32), np.ones(5, np.float32)
+    file = filter_file.FilterFile(np.zeros(filter_file.words_of(2), np.int64), [(5,), (5,)])
+    first, second, more = (np.arange(low, low + 5, dtype=np.float32) for low in (0, 5, 10))
+
+    def told() -> bytes:
+        return file.read(0).tobytes() + file.read(1).tobytes()
 
     def both(into: int) -> None:
-        file.write(0, more)
-        os.write(into, file.read(0, 10).tobytes())
+        file.set(0, more)
+        os.write(into, told())
 
-    file.write(0, filters)
-    assert forked(both) == (0, np.concatenate([more, filters[5:]]).tobytes())
-    assert (file.read(0, 10) == filters).all()
+    file.set(0, first)
+    file.set(1, second)
+    assert forked(both) == (0, more.tobytes() + second.tobytes())
+    assert told() == first.tobytes() + second.tobytes()
     there, forking = os.pipe()
     go, written = os.pipe()
 
     def waiting(into: int) -> None:
         os.write(forking, b" ")
         os.read(go, 1)
-        os.write(into, file.read(0, 10).tobytes())
+        os.write(into, told())
 
     def write() -> None:
         os.read(there, 1)
-        file.write(20, more)
+        file.set(1, more)
         os.write(written, b" ")
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert forked(waiting) == (0, filters.tobytes())
+    assert forked(waiting) == (0, first.tobytes() + second.tobytes())
     writer.join()
-    assert (file.read(0, 10) == np.concatenate([filters[:5], more])).all()
+    assert told() == first.tobytes() + more.tobytes()
     for number in (there, forking, go, written):
         os.close(number)
     file.close()

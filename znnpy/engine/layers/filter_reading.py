@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from znnpy_kernels.data.file_reading import read_part
+from math import prod
+
+from znnpy_kernels.direct import filter_reading
+from znnpy_kernels.direct.packed_filters import output_groups
 
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.filter_file import READ_RATE
+from znnpy.engine.memory.filter_file import READ_RATE, words_of
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.network.types import Edge
@@ -16,21 +19,25 @@ def read_filters(step: Step, build: Build, edge: Edge) -> None:
     parameter = build.parameters.get(edge.name)
     if parameter is None or parameter.place is None:
         return
-    pieces = parameter.pieces
-    seconds = 4 * parameter.floats / READ_RATE
-    for low, high in build.layout.grain.ranges(len(pieces), seconds):
-        first = pieces[low].start
-        floats = pieces[high - 1].start + pieces[high - 1].floats - first
+    outputs, inputs, *size = parameter.shape
+    groups, seconds = len(output_groups(outputs)), 4 * parameter.floats / READ_RATE
+    pieces = len(parameter.pieces) // groups  # of each group
+    for low, high in build.layout.grain.ranges(groups, seconds):
         step.add(
-            read_part,
+            filter_reading.read_filters,
             {
-                "file": build.file,
-                "offset": parameter.place + 4 * first,
-                "target": parameter.values + 4 * first,
-                "bytes": 4 * floats,
+                "failed": build.file,
+                "place": build.file + 8 * words_of(parameter.place),
+                "target": parameter.values,
+                "outputs": outputs,
+                "inputs": inputs,
+                "taps": prod(size),
+                "first_group": low,
+                "last_group": high,
+                **build.worker_scratch(filter_reading.scratch_floats(prod(size))),
             },
             what=Identity(edge.name, Pass.FORWARD, Part.FILTERS_READ),
-            cost=4 * floats / READ_RATE,
+            cost=seconds * (high - low) / groups,
             reads=[],
-            writes=[parameter.values_region(low, high)],
+            writes=[parameter.values_region(low * pieces, high * pieces)],
         )

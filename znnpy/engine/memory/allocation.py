@@ -13,7 +13,7 @@ from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.arena import Arena, Memory, Replica
 from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
-from znnpy.engine.memory.filter_file import FILE, WORDS, filed
+from znnpy.engine.memory.filter_file import FILE, words_of
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
@@ -108,7 +108,8 @@ class Build:
             reserve_staging(arena, layout, parity)
             for parity in range(STEPS if layout.training else 1)
         ]
-        file = arena.reserve(WORDS * 2, FILE) if filed(layout) else 0
+        in_file = sum(parameter.place is not None for parameter in parameters.values())
+        file = arena.reserve(2 * words_of(in_file), FILE) if in_file else 0
         return cls(
             arena, replicas[0], layout, sets[0].maps, parameters, slots, sets, staging,
             workspace=workspace, file=file, reserved=len(arena.taken),

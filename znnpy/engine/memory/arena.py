@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,10 @@ FIRST, APART, LAST = 0x7FF1 << 48, 1 << 37, 0x7FF8 << 48
 
 As float64 these are NaNs that no arithmetic makes: so no word of a task that is no address is one of them.
 """
+TOUCHED = 16 << 20  # bytes of pages that are made at once
+_POPULATE_WRITE = (
+    23  # of <linux/mman.h>, since Linux 5.14; Python's own call would keep the interpreter
+)
 SLACK = 64  # floats behind each buffer, four of the widest vectors: loads may read past the last voxel, stores never do
 
 
@@ -96,6 +101,23 @@ class Arena:
         memory = aligned_bytes(size, large_pages=large_pages)
         interleave(memory[sharing.bytes * sharing.replicas if sharing else 0 :], numa_nodes())
         return cls(memory, sharing)
+
+    def touch(self) -> None:
+        """Have the system make all pages now, which takes less time than one by one, as they are touched.
+
+        For memory of a single NUMA node, all of which is used soon. Any thread may call it, beside others that use the
+        memory. Where the system cannot, pages are made as they are touched.
+        """
+        if self._memory is None or len(numa_nodes()) > 1:
+            return
+        page, call = mmap.PAGESIZE, ctypes.CDLL(None).madvise
+        first = -(-self._base // page) * page
+        end = (self._base + self._memory.size) // page * page
+        # In parts: while one is made no other thread can ask for memory.
+        for low in range(first, end, TOUCHED):
+            size = min(TOUCHED, end - low)
+            if call(ctypes.c_void_p(low), ctypes.c_size_t(size), _POPULATE_WRITE):
+                return
 
     def again(self, replica: int) -> Sequence[Name]:
         """Return the buffers of a replica that are recomputed for the backward pass."""

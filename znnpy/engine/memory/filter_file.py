@@ -1,4 +1,4 @@
-"""Filters that lie in a file and are read in each pass, just before their layer, into memory that serves others, too.
+"""Filters that lie in files and are read in each pass, just before their layer, into memory that serves others, too.
 
 Of a U-Net that predicts: filters of its lower levels are most of the parameters, and its largest images, which need the
 most memory, are made while nothing reads them.
@@ -10,6 +10,8 @@ import errno
 import os
 import tempfile
 import weakref
+from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -20,17 +22,19 @@ from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Use
 from znnpy.errors import RunError, reason
+from znnpy.file_arrays import FileArray, fill
 from znnpy.network.parameters import parameter_shapes
 from znnpy.plan.types import AlgorithmName
 
 LEAST = 1 << 20  # bytes of a layer's filters: of smaller ones there are few
 WORTH = 32 << 20  # bytes of all of them: less is not worth a file
-READ_RATE = 4e9  # bytes a second, from the system's cache of files
+READ_RATE = 4e9  # bytes a second, from the system's cache of files, and packed
 WITHIN: tuple[AlgorithmName, ...] = ("direct", "winograd")
 """Algorithms that take filters as they are within the pass: others make something of them beforehand."""
 ON_DISK = "/var/tmp"  # /tmp may be memory
 FILE = Use("file of filters")
-WORDS = 2  # int64, for tasks: the file's descriptor, and 1 where one could not read
+PLACE = 3
+"""Words of a layer for the tasks that read its filters: where they lie, as `read_filters` takes it."""
 COPIED = 16 << 20  # bytes at once
 
 
@@ -52,76 +56,107 @@ def filed(layout: Layout) -> frozenset[str]:
     return frozenset(found) if sum(found.values()) >= WORTH else frozenset()
 
 
-class FilterFile:
-    """A file of `size` bytes without a name, of this process alone, that goes when it is closed.
+def words_of(layers: int) -> int:
+    """Return the int64 words of a `FilterFile` of so many layers."""
+    return 1 + PLACE * layers
 
-    It lies where TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be
-    written. Reading threads share it, and know it by `words`, `WORDS` of the caller's; the processes of a fork share it
-    until one of them writes. Raises RunError where it cannot be made or written.
+
+class FilterFile:
+    """Where the filters of some layers, of these shapes, lie: in files of those who set them (`FileArray`), or its own.
+
+    Its own has no name, is of this process alone, made when it is needed, and goes when it is closed. It lies where
+    TMPDIR says, else in /var/tmp, which is on a disk, or where temporary files are if that cannot be written. Reading
+    threads know where filters lie by `words`, `words_of` them, of the caller's: the first becomes 1 where one could not
+    read, then come the places. The processes of a fork share its own file until one of them writes. Raises RunError
+    where that cannot be made or written.
     """
 
-    def __init__(self, words: NDArray[Any], size: int) -> None:
+    def __init__(self, words: NDArray[Any], shapes: Sequence[tuple[int, ...]]) -> None:
         self._folder = os.environ.get("TMPDIR") or ON_DISK
-        self._size = size
-        self._file: Any = self._made()
+        self._shapes = shapes
+        *self._offsets, self._size = accumulate((4 * prod(shape) for shape in shapes), initial=0)
+        self._file: Any = None
+        self._others: dict[int, FileArray] = {}  # by layer
         self._forked = self._torn = False  # since there is this file; since a write has failed
-        self._words = words
-        words[:] = self.number, 0
+        self._words, self._places = words, words[1:].reshape(-1, PLACE)
+        words[0], self._places[:] = 0, (-1, 0, 0)
         _open.add(self)
 
     @property
     def number(self) -> int:
-        """The file's descriptor."""
+        """The descriptor of its own file, once there is one."""
         return int(self._file.fileno())
 
-    def write(self, offset: int, values: Floats) -> None:
-        """Write floats from a byte offset on."""
+    def set(self, layer: int, filters: Floats | FileArray) -> None:
+        """Let a layer have these filters from now on: written down, or where they lie in a file."""
+        if isinstance(filters, FileArray):
+            self._others[layer] = filters
+            self._places[layer] = filters.file.number, filters.offset, filters.stride
+            return
         try:
-            if self._forked:
+            if self._file is None:
+                self._file = self._made()
+            elif self._forked:
                 self._part()
-            _write(self.number, offset, values.view(np.uint8).data)
+            plain = np.ascontiguousarray(filters).reshape(-1).view(np.uint8)
+            _write(self.number, self._offsets[layer], plain.data)
         except (OSError, RunError) as error:
             # Some filters are those of before, others are not.
             self._torn = True
             if isinstance(error, RunError):
                 raise
             raise RunError(self._told("written", error)) from error
+        self._others.pop(layer, None)
+        self._places[layer] = self.number, self._offsets[layer], filters.nbytes // len(filters)
 
     def renew(self) -> None:
-        """Note that all that the file holds is about to be written."""
+        """Note that all filters are about to be set."""
         self._torn = False
 
-    def read(self, offset: int, floats: int) -> Floats:
-        """Return a copy of so many floats from a byte offset on; RunError where they are not there."""
+    def read(self, layer: int) -> Floats:
+        """Return a copy of a layer's filters; RunError where they are not there."""
         self.check()
+        if layer in self._others:
+            return np.asarray(self._others[layer])
+        found = np.empty(self._shapes[layer], np.float32)
         try:
-            found = os.pread(self.number, 4 * floats, offset)
+            fill(found.reshape(-1).view(np.uint8), self.number, self._offsets[layer])
+        except EOFError:
+            raise self._cut() from None
         except OSError as error:
             raise RunError(self._told("read", error)) from error
-        if len(found) < 4 * floats:
-            raise self._cut()
-        return np.frombuffer(found, np.float32)
+        return found
 
     def check(self) -> None:
-        """Raise RunError where a task could not read, and until all is written again once a write has failed."""
+        """Raise RunError where a task could not read, and until all is written again once a write has failed.
+
+        Also where a file that is not its own was written since.
+        """
         if self._torn:
             raise RunError(
                 f"the temporary file of filters in {self._folder} was written in part; set all parameters again"
             )
-        if self._words[1]:
-            self._words[1] = 0
+        others = {filters.file for filters in self._others.values()}
+        for file in others:
+            file.verify()
+        if self._words[0]:
+            self._words[0] = 0
             raise self._cut()
 
     def _cut(self) -> RunError:
-        return RunError(f"the temporary file of filters in {self._folder} could not be read")
+        names = [f"the temporary file of filters in {self._folder}"] if self._file else []
+        names += sorted({str(filters.file.path) for filters in self._others.values()})
+        return RunError(f"{' or '.join(names)} could not be read")
 
     def close(self) -> None:
         """Give the file's room back."""
-        self._file.close()
+        self._others.clear()
+        if self._file is not None:
+            self._file.close()
 
     def note_fork(self) -> None:
         """Note that another process is about to have this file, too: memory would be its own."""
-        self._forked = True
+        self._forked = self._file is not None
 
     def _part(self) -> None:
         """Go on with a copy, by the number that tasks have."""

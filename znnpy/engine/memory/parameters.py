@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from math import prod
 
 import numpy as np
@@ -57,7 +58,7 @@ class Parameter:
     there is neither gradient nor state; without states where another rank updates it. `exchanged`: filters of a
     transposed convolution are packed with inputs and outputs exchanged, as those of the convolution that is its
     transpose. `values_buffer`: what passes read; `stored`: what users see and updates change. They differ only where
-    passes read standardised filters. `place`: where they lie in a file (bytes), from which they are read to
+    passes read standardised filters. `place`: their number among those in a `FilterFile`, from which they are read to
     `values_buffer` in each pass; None: in memory.
     """
 
@@ -182,7 +183,7 @@ def reserve_parameters(
     groups = {e.name: _groups(layout, e) for e in layout.network.edges}
     bands = {e.name: layout.bands(e) for e in convolutions(layout.network)}
     standardized = {e.name for e in layout.network.edges if e.weight_standardization}
-    in_file, behind = filed(layout), 0
+    in_file, places = filed(layout), count()
     for name, shape in parameter_shapes(layout.network).items():
         exchanged = name in transposed
         # Packed as the dense layer that computes it, with zeros between groups.
@@ -194,11 +195,10 @@ def reserve_parameters(
         pieces = _banded(packed, own, exchanged) if own else _pieces(packed, lanes)
         floats = pieces[-1].start + pieces[-1].floats
         filled = Filled.OUTSIDE if name in frozen else Filled.EARLIER
-        place = behind if name in in_file else None
+        place = next(places) if name in in_file else None
         if place is None:
             stored = values = _kept(arena, Name(VALUES, name), floats, filled)
         else:
-            behind += 4 * floats
             stored = values = arena.buffer(Name(READ, name), floats, shared=True)
         # A second buffer: the stored filters must survive for the update.
         if name in standardized:

@@ -1,0 +1,97 @@
+"""A kernel that reads filters from a file, as users have them, and packs them, within a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from znnpy_kernels.machine.abi import kernel, words
+from znnpy_kernels.machine.inlining import inlined
+from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
+from znnpy_kernels.simd.transpose import load_tile, scratch_tile, store_tile, transpose_tile
+
+# Not in `machine.native`, as only this needs it.
+_pread = types.ExternalFunction(
+    "pread", types.int64(types.intc, types.int64, types.int64, types.int64)
+)
+
+AT = words("failed place target outputs inputs taps first_group last_group scratch scratch_worker")
+NEAR_FLOATS = 64 << 10
+"""Of a worker's scratch: rows of a file lie there while they are packed, in a near cache."""
+
+
+def scratch_floats(taps: int) -> int:
+    """Return the floats of scratch that a worker needs for filters of so many taps."""
+    return max(NEAR_FLOATS, 2 * LANES * LANES * taps)
+
+
+@inlined
+def _read(file: int, target: int, size: int, offset: int) -> bool:
+    """Read `size` bytes from an offset of an open file; return whether they were there."""
+    done = 0
+    while done < size:
+        # The system may give less than it is asked for, 2 GiB at most; nothing at the end of the file.
+        count = _pread(file, target + done, size - done, offset + done)
+        if count <= 0:
+            return False
+        done += count
+    return True
+
+
+@inlined
+def _pack(source: int, row: int, rows: int, target: int, step: int, taps: int) -> None:
+    """Write the taps of one input, of up to LANES outputs, as vectors of outputs; lanes beyond become 0.
+
+    `source`: address of the first output's taps, `row`: bytes from one output to the next; `step`: bytes from one tap
+    to the next in the target.
+    """
+    border = scratch_tile()
+    for tap in range(0, taps, LANES):
+        # The last whole tile ends with the last tap: what both hold is written twice.
+        first = max(0, min(tap, taps - LANES))
+        here, there = source + 4 * first, target + first * step
+        if rows == LANES and taps >= LANES:
+            transpose_tile(here, row, there, step)
+        else:
+            count = min(LANES, taps - first)
+            load_tile(here, row, rows, count, border)
+            transpose_tile(border, VECTOR_BYTES, border, VECTOR_BYTES)
+            store_tile(border, there, step, count, LANES)
+
+
+@kernel(AT)
+def read_filters(args: Any, worker: int) -> None:
+    """Read the filters of some groups of outputs, float32 (out, in, tap), and write them packed for the forward pass.
+
+    `failed`: address of a word that becomes 1 where they cannot be read, and is left alone else; `place`: of three
+    int64, the descriptor of an open file, the byte at which the filters begin, and the bytes from one output's to the
+    next; `target`: of the packed filters of all of the layer, of inputs that lie in blocks. Groups (`output_groups`)
+    first_group..last_group are written, each by one task. Any number of threads may read one file.
+    """
+    place, taps, inputs = longs(args[AT.place]), args[AT.taps], args[AT.inputs]
+    rows = args[AT.scratch] + 4 * worker * args[AT.scratch_worker]
+    for group in range(args[AT.first_group], args[AT.last_group]):
+        first = 2 * LANES * group
+        outputs = min(2 * LANES, args[AT.outputs] - first)
+        vectors = (outputs + LANES - 1) // LANES
+        width = vectors * LANES
+        # As many blocks of inputs as there is room for at once.
+        together = max(1, args[AT.scratch_worker] // (width * LANES * taps)) * LANES
+        for low in range(0, inputs, together):
+            row = 4 * taps * min(together, inputs - low)
+            for output in range(outputs):
+                offset = place[1] + (first + output) * place[2] + 4 * taps * low
+                if not _read(place[0], rows + output * row, row, offset):
+                    longs(args[AT.failed])[0] = 1
+                    return
+            for block in range(low, min(low + together, inputs), LANES):
+                count = min(LANES, inputs - block)
+                piece = args[AT.target] + 4 * taps * (first * inputs + block * width)
+                for vector in range(vectors):
+                    lanes = min(LANES, outputs - vector * LANES)
+                    for i in range(count):
+                        source = rows + vector * LANES * row + 4 * taps * (block - low + i)
+                        target = piece + 4 * (i * width + vector * LANES)
+                        _pack(source, row, lanes, target, 4 * count * width, taps)
