@@ -49,7 +49,10 @@ def show_recorded(options: argparse.Namespace) -> None:
         make, rows = maker(net, forward=options.forward), []
         plan, alone = None, None
         for workers in (1, *options.workers):
-            it = record(make, workers, options.updates, options.line, plan, options.forward)
+            it = record(
+                make, workers, options.updates, options.line, plan, options.forward,
+                least=options.least,
+            )  # fmt: skip
             row, plan = recorded(it, workers, _memory(options, it.touched)), it.plan
             alone = alone or row["seconds"]
             row["speed_up"] = alone / row["seconds"]
@@ -141,7 +144,7 @@ def of_network(
 
 @dataclass(frozen=True)
 class Recording:
-    """The graph for some workers as it ran on one: medians of its tasks' seconds, and the machine."""
+    """The graph for some workers as it ran on one: medians or least of its tasks' seconds, and the machine."""
 
     replay: Replay
     machine: Machine
@@ -157,10 +160,12 @@ def record(
     line: float = 50.0,
     plan: Any = None,
     forward: bool = False,
+    *,
+    least: bool = False,
 ) -> Recording:
     """Record the graph for so many workers on one; `line`: ns that each token takes from core to core.
 
-    `forward`: passes of models that predict, in place of updates.
+    `forward`: passes of models that predict, in place of updates. `least`: of the runs of each task, not their median.
     """
     run = profile_predictions if forward else profile_updates
     with make(workers, 0, plan) as model:
@@ -172,8 +177,9 @@ def record(
     measured = Measured(
         profile.graph, events, profile.updates, profile.seconds_per_update, 0.0, available_cores()
     )
-    # Medians: what disturbs some updates of one recording must not count as work of its graph.
-    replay = Replay.of(graph, np.median(run_costs(measured), axis=0))
+    # What disturbs some updates of one recording must not count as work of its graph.
+    costs = (np.min if least else np.median)(run_costs(measured), axis=0)
+    replay = Replay.of(graph, costs)
     machine = measured_machine(measured)
     if workers > 1:
         machine = Machine(dispatch=machine.dispatch, successor=line * 1e-9)

@@ -8,7 +8,8 @@
 `--recorded`: nets are FILTERxWIDTH (ZNN's CTMCTMCTCT) or configs. The graph that P workers would get runs on one
 worker, so that each of its tasks is timed; then P workers are simulated. Speed-up is the time of an update by the graph
 for one worker over the simulated one: finer tasks pay for themselves. Each token that a task brings takes the
-hand-over of a cache line between cores (`--line`, ns). Memory is counted beside that with `--memory-bandwidth 300`
+hand-over of a cache line between cores (`--line`, ns). Where others use the core, `--least` takes the shortest of many
+`--updates` of each task in place of their median. Memory is counted beside that with `--memory-bandwidth 300`
 (GB/s), of a machine with as many cores as the most workers; `--l3 256MiB` and `--domains 8`: its last-level caches.
 
 `--measured` runs each number of workers on as many cores, in turns (`--rounds`, of `--seconds` each), and simulates the
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--forward", action="store_true", help="passes of a patch, not updates")
     parser.add_argument("--updates", type=int, default=10)
+    parser.add_argument("--least", action="store_true", help="of each task's runs, not medians")
     parser.add_argument("--line", type=float, default=50.0, help="ns (default: 50)")
     parser.add_argument("--memory-bandwidth", type=float, metavar="GB/S")
     parser.add_argument("--l3", metavar="SIZE")
@@ -80,6 +82,8 @@ def _refused(chosen: argparse.Namespace) -> str:
         return (
             f"--measured takes real cores, and there are {available_cores()}: name fewer --workers"
         )
+    if chosen.least and not chosen.recorded:
+        return "--least is of --recorded"
     if chosen.memory_bandwidth is None and (chosen.l3 is not None or chosen.domains is not None):
         return "--l3 and --domains are of memory, which --memory-bandwidth counts"
     try:

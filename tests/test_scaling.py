@@ -27,6 +27,7 @@ from blocks import ROOT
             ["--recorded", "3x10", "--memory-bandwidth", "300", "--l3", "big"],
             "--l3: 'big' is not like 8GiB",
         ),
+        (["--sums", "--least"], "--least is of --recorded"),
         (["--recorded", "3x10", "--domains", "8"], "which --memory-bandwidth counts"),
         (["--recorded", "3x10", "--json", "/gone/far.json"], "there is no folder /gone"),
     ],

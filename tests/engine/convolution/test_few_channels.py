@@ -3,10 +3,22 @@
 import numpy as np
 import pytest
 from against_reference import check_network
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Model
+from znnpy.engine.emit import emit_update
+from znnpy.engine.layers.optimizer import Optimizer
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.layout import Layout
+from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
+from znnpy.geometry import fit
+from znnpy.network import objectives
 from znnpy.network.types import Edge, Network, Node
+from znnpy.plan import LayerPlan, Method, Plan
+from znnpy.plan.algorithms.direct import direct_seconds, few_back_seconds
+from znnpy.plan.partition import LEAF_SECONDS
 
 K3, ONE = (3, 3, 3), (1, 1, 1)
 
@@ -116,3 +128,19 @@ def test_few_images_between_many_are_planar():
     lanes = {node.name: layout.lanes(node.name) for node in network.nodes}
     planar = {name for name, count in lanes.items() if count == 1}
     assert planar == {"input", "n0", "n2"}
+
+
+def test_data_gradients_by_few_images_have_tasks_as_short_as_leaves():
+    """Of each panel, also one of a single block, which takes more than half of what two take."""
+    sparsity, output = (2, 2, 2), (12, 12, 12)
+    network = chain((1, 3 * LANES, 3), ("relu", "relu", "linear"), sparsity=sparsity)
+    ways = {it.name: LayerPlan.of(*[Method("direct")] * 3) for it in network.edges}
+    layout = Layout(network, fit(network, output), Plan(ways), 1, training=True)
+    step, build = Step(), Build.new(Arena(), layout, 1)
+    emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm=None)
+    own = Identity("c2", Pass.BACKWARD, Part.DIRECT)
+    costs = [task.cost for task in step.tasks if task.what == own]
+    shape = layout.conv_shape(network.edges[-1])
+    assert sum(costs) == pytest.approx(few_back_seconds(shape))
+    assert few_back_seconds(shape) > direct_seconds(shape, "gradient")
+    assert 0.0 < max(costs) < 2 * LEAF_SECONDS

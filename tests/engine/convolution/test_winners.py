@@ -13,10 +13,12 @@ from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.arena import Arena
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.tasks.step import Step
+from znnpy.engine.tasks.task_identity import Identity, Part, Pass
 from znnpy.geometry import fit
 from znnpy.network import objectives
 from znnpy.network.types import Edge, Network, Node
 from znnpy.plan import PASSES, LayerPlan, Method, Plan
+from znnpy.plan.partition import LEAF_SECONDS
 
 FLAT = (1, 2, 2)
 
@@ -31,7 +33,12 @@ def pooled(channels=1, function="linear", outputs=19, pool=None, **first):
     )
     edges = (
         Edge("first", "conv", "input", "a", **{"size": (1, 5, 5), **first}),
-        Edge("pool", "max_pool", "a", "p", **{"size": FLAT, "stride": FLAT, **(pool or {})}),
+        Edge(
+            name="pool",
+            source="a",
+            target="p",
+            **{"kind": "max_pool", "size": FLAT, "stride": FLAT, **(pool or {})},
+        ),
         Edge("last", "conv", "p", "out", size=(1, 3, 3)),
     )
     return Network(nodes, edges)
@@ -63,6 +70,16 @@ def test_slabs_of_samples_and_of_rows():
         assert max(found.values()) < 1e-4, found
 
 
+@pytest.mark.parametrize("pool", [{}, {"kind": "avg_pool"}])
+def test_sums_of_few_numbers_have_tasks_as_short_as_leaves(pool):
+    """From winners and row by row, of many images and of large ones."""
+    for shape, batch in (((1, 12, 12), 100), ((1, 150, 150), 1)):
+        tasks = declared(pooled(2, "relu", 32, pool, **PADDED), shape, batch)
+        own = Identity("first", Pass.WEIGHT, Part.DIRECT)
+        costs = [task.cost for task in tasks if task.what == own]
+        assert 0.0 < max(costs) < 2 * LEAF_SECONDS
+
+
 @pytest.mark.parametrize("microbatch", [2, 3])
 def test_microbatches(microbatch):
     network = pooled(pool=APART, size=(1, 4, 4))
@@ -71,18 +88,23 @@ def test_microbatches(microbatch):
 
 def kernels(network, shape=(1, 4, 5), algorithm="direct"):
     """Return what the tasks of an update run, by kernel's name, and the memory that buffers share."""
+    arena = Arena()
+    tasks = declared(network, shape, 2, algorithm, arena)
+    return {task.kernel.name for task in tasks if task.kernel}, {str(name) for name in arena.shared}
+
+
+def declared(network, shape, batch, algorithm="direct", arena=None):
+    """Return the tasks of an update, in an arena."""
     ways = {
         edge.name: LayerPlan.of(*[Method(algorithm if edge.name == "first" else "direct")] * 3)
         for edge in network.edges
         if edge.kind == "conv"
     }
     assert len(PASSES) == 3
-    arena = Arena()
-    layout = Layout(network, fit(network, shape), Plan(ways), 2, training=True)
-    step, build = Step(), Build.new(arena, layout, 1)
+    layout = Layout(network, fit(network, shape), Plan(ways), batch, training=True)
+    step, build = Step(), Build.new(arena or Arena(), layout, 1)
     emit_update(step, build, objectives(network, "square"), Optimizer(), clip_norm=None)
-    named = {str(name) for name in arena.shared}
-    return {task.kernel.name for task in step.tasks if task.kernel}, named
+    return step.tasks
 
 
 def test_no_gradient_of_the_layer_itself_is_made():

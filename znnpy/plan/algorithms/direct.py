@@ -96,10 +96,20 @@ def direct_seconds(shape: ConvShape, which: PassName = "forward") -> float:
     return _seconds(shape, _share(shape, which), which)
 
 
+def few_back_seconds(shape: ConvShape) -> float:
+    """Return the seconds of a data gradient by few planar images, as its tasks take them: for its cuts."""
+    # Along x taps meet zeros around the gradient, too; and products are too few for stores to hide behind them.
+    beside = max(1.0, shape.source[2] / shape.places[2])
+    return beside * direct_flops(shape, "gradient") / DIRECT_RATE + _images_seconds(shape)
+
+
 def _seconds(shape: ConvShape, share: float, which: PassName = "forward") -> float:
+    return max(share * direct_flops(shape, which) / DIRECT_RATE, _images_seconds(shape))
+
+
+def _images_seconds(shape: ConvShape) -> float:
     floats = shape.inputs * voxels(shape.source) + shape.outputs * voxels(shape.target)
-    flops = share * direct_flops(shape, which)
-    return max(flops / DIRECT_RATE, 4.0 * shape.batch * floats / IMAGES_RATE)
+    return 4.0 * shape.batch * floats / IMAGES_RATE
 
 
 def _share(shape: ConvShape, which: PassName) -> float:

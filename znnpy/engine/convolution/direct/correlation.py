@@ -41,8 +41,8 @@ from znnpy.engine.tasks.step import Step, by_rows, floats_of
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part
 from znnpy.layers.types import ONCE
 from znnpy.network.types import Edge, Node, Triple
-from znnpy.plan import Grain, PassName
-from znnpy.plan.algorithms.direct import direct_seconds
+from znnpy.plan import ConvShape, Grain, PassName
+from znnpy.plan.algorithms.direct import direct_seconds, few_back_seconds
 from znnpy.plan.partition import evenly, light_ranges
 
 CACHED_FILTERS = 1 << 19 if REGISTERS == 32 else 3 << 14
@@ -137,15 +137,14 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     gradient also makes the gradients of its source's function and bias.
     """
     node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
+    sums = node is not None and it.which == "gradient"  # partial bias gradients, one for each cut
+    seconds = _pass_seconds(build.layout.conv_shape(edge), it, sums=sums)
     parts = set[tuple[Planes, ...]]()
     summed: list[Callable[[], None]] = []
     for panel in panels:
-        sums = (
-            node is not None and it.which == "gradient"
-        )  # partial bias gradients, one for each cut
         # With sums left behind the cuts are leaves, by sizes alone.
         grain = None if sums else build.layout.grain
-        cuts = _cuts(it, panel, direct_seconds(build.layout.conv_shape(edge), it.which), grain)
+        cuts = _cuts(it, panel, seconds, grain)
         parts.add(tuple(planes for batch, planes, _ in cuts if batch == 0))
         partials = None
         if node and sums:
@@ -172,6 +171,12 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         add_up()
     if len(parts) == 1:
         step.note_cut(it.target, *parts)
+
+
+def _pass_seconds(shape: ConvShape, it: Correlation, *, sums: bool) -> float:
+    """Return the seconds of a pass; `sums`: those that cut it into leaves of sums."""
+    few = it.source.lanes == 1 < it.target.lanes
+    return few_back_seconds(shape) if sums and few else direct_seconds(shape, it.which)
 
 
 def _by_planes(it: Correlation, size: Triple, panels: int, leaves: int) -> bool:
@@ -294,8 +299,9 @@ def _cuts(
 ) -> list[tuple[int, Planes, float]]:
     """Return (batch, planes, seconds) of each task of a panel; without a grain, leaves of sums."""
     target, cut = it.target, grain.ranges if grain else light_ranges
-    # Of one sample and one panel.
-    share = seconds / target.batch * panel.count / target.blocks
+    # Of one sample and one panel, which reads all voxels in about the time that a block more would take.
+    beside = len(_panels(target))
+    share = seconds / target.batch * (panel.count + 1) / (target.blocks + beside)
     ranges = [
         (low * it.together, min(target.extent, high * it.together))
         for low, high in cut(-(-target.extent // it.together), share)
@@ -303,8 +309,8 @@ def _cuts(
     found = [Planes(*cut) for cut in ranges]
     if grain and not isinstance(target, Row):
         # So that many workers end together: 18 planes would take 16 of them as long as 32.
-        beside = target.batch * len(_panels(target))
-        shares = grain.rounds(share * beside, len(ranges) * beside)
+        pieces = target.batch * len(ranges) * beside
+        shares = grain.rounds(share * target.batch * beside, pieces)
         found = by_rows(target, ranges, share, grain, it.rows, shares)
     all_ = target.plane * target.extent
     return [

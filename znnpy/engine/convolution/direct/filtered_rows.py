@@ -47,6 +47,11 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     return replace(pieces[0], floats=floats, inputs=inputs)
 
 
+def seconds_of(piece: Piece, positions: int) -> float:
+    """Return the seconds of the sums of one group of outputs over so many positions."""
+    return 2.0 * piece.floats * positions * SHARE / DIRECT_RATE
+
+
 def slab_gradient(
     step: Step,
     build: Build,
@@ -89,7 +94,7 @@ def slab_gradient(
             "target": place,
         },
         what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
-        cost=2.0 * piece.floats * positions * SHARE / DIRECT_RATE,
+        cost=seconds_of(piece, positions),
         reads=[
             *(
                 met

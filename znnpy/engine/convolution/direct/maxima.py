@@ -23,6 +23,11 @@ SHARE = 0.6
 """Of the rate of all products: each vector of voxels is loaded for one multiply-add, anywhere between lines."""
 
 
+def seconds_of(edge: Edge, pairs: int, count: int) -> float:
+    """Return the seconds of the sums of so many pairs of channels over so many maxima."""
+    return 2.0 * LANES * pairs * edge.size[1] * count / (SHARE * DIRECT_RATE)
+
+
 def slab_gradient(
     pooling: Edge,
     step: Step,
@@ -84,7 +89,7 @@ def slab_gradient(
             "target": place,
         },
         what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
-        cost=2.0 * LANES * outputs * piece.inputs * edge.size[1] * maxima / (SHARE * DIRECT_RATE),
+        cost=seconds_of(edge, outputs * piece.inputs, maxima),
         reads=[
             *(
                 met

@@ -37,7 +37,7 @@ from znnpy.network.types import ONCE, Edge
 from znnpy.plan import ranges
 from znnpy.plan.algorithms.direct import DIRECT_RATE
 from znnpy.plan.cost import MEMORY_RATE
-from znnpy.plan.partition import evenly
+from znnpy.plan.partition import evenly, light_ranges
 
 # About 2000 positions of 16 lanes, source and gradient: a slab stays in the L2 cache.
 SLAB_BYTES = 1 << 18
@@ -114,16 +114,24 @@ def multiply(step: Step, build: Build, edge: Edge, source: Tensor, gradient: Ten
     """
     pieces = build.parameters[edge.name].pieces
     together = [range(index, index + 1) for index in range(len(pieces))]
-    leaves: Sequence[Any] = _slabs(edge, source, gradient)
+    # Kernels of first layers do all taps of a group of outputs: their tasks are cut by slabs alone, of light sums.
+    groups = filtered_rows.by_outputs(pieces)
+    group = filtered_rows.joined(pieces[groups[0].start : groups[0].stop])
+    leaves: Sequence[Any] = ()
     emit: Callable[..., None] = _slab_gradient
     if pooling := weighed_by_maxima(build.layout, build.layout.network.node(edge.target)):
-        leaves = _slabs(edge, source, gradient, build.maps.gradients[pooling.target])
+        own = build.maps.gradients[pooling.target]
+        pairs = min(group.width, own.channels) * group.inputs
+        seconds = maxima.seconds_of(edge, pairs, own.batch * prod(own.shape))
+        leaves, together = _slabs(edge, source, gradient, seconds, own), groups
         emit = partial(maxima.slab_gradient, pooling)
-        together = filtered_rows.by_outputs(pieces)
     elif is_outer(source, gradient):
         leaves, emit = sample_groups(gradient.batch), outer_products
     elif filtered_rows.takes(build, edge, source, gradient):
-        emit, together = filtered_rows.slab_gradient, filtered_rows.by_outputs(pieces)
+        seconds = filtered_rows.seconds_of(group, gradient.batch * prod(gradient.shape))
+        leaves, together = _slabs(edge, source, gradient, seconds), groups
+        emit = filtered_rows.slab_gradient
+    leaves = leaves or _slabs(edge, source, gradient)
     buffers = build.partial_gradients(edge.name, len(leaves))
     # With several slabs a tree over slabs comes first, and no task has the whole sum to add to.
     if len(leaves) == 1 and emit is _slab_gradient and _adds_earlier(build, edge, source, gradient):
@@ -167,19 +175,28 @@ class _Slab(NamedTuple):
 
 
 def _slabs(
-    edge: Edge, source: Tensor, gradient: Tensor, maxima: Tensor | None = None
+    edge: Edge,
+    source: Tensor,
+    gradient: Tensor,
+    light: float = 0.0,
+    maxima: Tensor | None = None,
 ) -> list[_Slab]:
-    """Return ranges of the gradient that fit the L2 cache with their source; of `maxima`, if these stand for it."""
+    """Return ranges of the gradient that fit the L2 cache with their source; of `maxima`, if these stand for it.
+
+    `light`: seconds of a sum of few numbers, which has more of them.
+    """
     extent = (maxima or gradient).extent
+    leaves = len(light_ranges(gradient.batch * extent, light))
     planes = gradient.shape[1 - gradient.cut] * gradient.shape[2]
     lanes = gradient.lanes + source.lanes
     bytes_ = gradient.extent * planes * 4 * lanes * prod(edge.stride)
     # By sizes alone, as the number of slabs decides the order of additions.
     if bytes_ < SLAB_BYTES and _flat(edge, source, gradient):
         wanted = min(-(-gradient.batch * bytes_ // SLAB_BYTES), MOST_SLABS)
-        groups = evenly(gradient.batch, wanted)
+        groups = evenly(gradient.batch, max(wanted, leaves))
         return [_Slab(range(*group), 0, extent) for group in groups]
     wanted = min(extent, -(-bytes_ // SLAB_BYTES), max(1, MOST_SLABS // gradient.batch))
+    wanted = min(extent, max(wanted, leaves // gradient.batch))
     cuts = evenly(extent, wanted)
     return [_Slab(range(it, it + 1), *cut) for it in range(gradient.batch) for cut in cuts]
 
