@@ -97,7 +97,7 @@ def alternate(contestants: Mapping[str, Contestant], rounds: int) -> Rounds:
     warm = {name: per_run(who, 1) for name, who in contestants.items()}
     long = min(warm.values()) > LONG_SECONDS
     seconds = {name: [warm[name]] if long else [] for name in names}
-    repeats = {name: _repeats(who, warm[name]) for name, who in contestants.items()}
+    repeats = {name: 1 if long else _repeats(who) for name, who in contestants.items()}
     for _ in range(rounds - long):
         for name in names:
             time.sleep(PAUSE)
@@ -117,11 +117,12 @@ def per_run(who: Contestant, count: int) -> float:
     return timed(who.run, count) / count
 
 
-def _repeats(who: Contestant, first: float) -> int:
-    """How many runs make one sample; long runs have warmed up enough by the first."""
-    if first > SAMPLE_SECONDS:
+def _repeats(who: Contestant) -> int:
+    """How many runs make one sample of a contestant that has run once."""
+    # Not by its first run, in which graphs are made and code is loaded, for longer than many updates take: a sample of
+    # one update has none in a row.
+    if per_run(who, 1) > SAMPLE_SECONDS:
         return 1
-    who.run(1)
     return max(1, round(SAMPLE_SECONDS / per_run(who, 1)))
 
 
