@@ -21,7 +21,8 @@ CUBES = [
     {"max_filter": [1, 2, 2]},
     {"conv": {"channels": 4, "size": 3, "function": "logistic"}},
 ]
-SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
+# Long tasks go through all that few workers have in one.
+SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0, joined=1)
 MANY = Grain(1e-7, 1e-7, 64)
 RATE = 2.0**60
 # Of network 17 thousands of short tasks would each wait for thousands: 7 minutes to find what for.

@@ -53,19 +53,21 @@ class Cut(Protocol):
 class Grain:
     """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared.
 
-    `fewest`: tasks that a pass has at least, if they are that long.
+    `fewest`: tasks that a pass has at least, if they are that long; `joined`: if they go through several leaves.
     """
 
     seconds: float = TARGET_SECONDS
     least: float = LEAST_SECONDS
     fewest: int = FEWEST
+    joined: int = TASKS_EACH * FEWEST
 
     @classmethod
     def of(cls, work: float, workers: int) -> Grain:
         """Return the grain with which so many workers share work of so many estimated seconds on one core."""
         long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
         seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
-        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, max(FEWEST, workers))
+        fewest, joined = max(FEWEST, workers), TASKS_EACH * max(2, workers)
+        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, fewest, joined)
 
     @property
     def many(self) -> bool:
@@ -95,7 +97,7 @@ class Grain:
 
         `seconds`: of these leaves; `all_seconds`: of all of their pass. Each alone where workers are many.
         """
-        longest = min(self.seconds, all_seconds / (TASKS_EACH * self.fewest))
+        longest = min(self.seconds, all_seconds / self.joined)
         each = 1 if self.many else max(1, int(longest * count / seconds))
         return [range(*cut) for cut in evenly(count, -(-count // each))]
 

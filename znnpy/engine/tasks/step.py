@@ -13,7 +13,7 @@ from znnpy_kernels.simd.rows import add_flat, add_rows
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter, Piece
-from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.memory.regions import Buffer, Region, joined
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity
@@ -147,8 +147,8 @@ class Step:
             values,
             what=what,
             cost=cost * len(blocks),
-            reads=dict.fromkeys(region for block in blocks for region in reads(block)),
-            writes=dict.fromkeys(region for block in blocks for region in writes(block)),
+            reads=joined(region for block in blocks for region in reads(block)),
+            writes=joined(region for block in blocks for region in writes(block)),
         )
 
     def add_calls(

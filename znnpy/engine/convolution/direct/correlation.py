@@ -213,7 +213,7 @@ def _seen(it: Correlation, blocks: range, batch: int, planes: Planes) -> tuple[R
     read = Planes(*it.seen(planes.low, planes.high))
     if it.across and planes.last is not None:
         read = Planes(read.low, read.high, *it.across(planes.first, planes.last))
-    return tuple(met for block in blocks for met in it.source.met(batch, block, *read))
+    return tuple(it.source.met_by(batch, blocks, *read))
 
 
 def _emit(
@@ -543,4 +543,4 @@ def blocks_of(
 ) -> list[Region]:
     """Return the regions of planes low..high, or rows first..last of them, of some blocks."""
     planes = Planes(low, high, first, last)
-    return [region for i in range(count) for region in tensor.met(batch, block + i, *planes)]
+    return tensor.met_by(batch, range(block, block + count), *planes)

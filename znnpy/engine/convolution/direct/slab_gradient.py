@@ -206,6 +206,7 @@ class _Products:
         dilation = self.build.layout.geometry.dilations[edge.name]
         seen = source_range(edge, dilation, self.gradient.cut, *planes)
         low, high = self.region.low + numbers.start, self.region.low + numbers.stop
+        blocks = range(self._block(numbers.start), self._block(numbers.stop - 1) + 1)
         step.add_calls(
             self.kernel[0],
             numbers,
@@ -213,12 +214,7 @@ class _Products:
             what=Identity(edge.name, Pass.WEIGHT, Part.DIRECT),
             cost=sum(map(self.seconds, numbers)) * (last - first) / self.rows,
             reads=[
-                *(
-                    it
-                    for own in samples
-                    for number in numbers
-                    for it in source.met(own, self._block(number), *seen)
-                ),
+                *(it for own in samples for it in source.met_by(own, blocks, *seen)),
                 *self._gradient_read,
                 *(buffer.region(low, high, strand=first) for buffer in self.earlier),
             ],
