@@ -69,7 +69,7 @@ class Name(NamedTuple):
 class Buffer:
     """Memory that tasks touch: `floats` float32 at `address`; compared by identity.
 
-    It may have sections, such as the channel blocks of a tensor; regions of different sections never overlap.
+    It may have sections, such as the samples of a tensor; regions of different sections never overlap.
     """
 
     name: Name
