@@ -21,7 +21,9 @@ CUBES = [
     {"max_filter": [1, 2, 2]},
     {"conv": {"channels": 4, "size": 3, "function": "logistic"}},
 ]
-SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0)
+# Long tasks go through all that few workers have in one.
+SHORT, LONG = Grain(1e-7, 1e-7), Grain(1.0, 1.0, joined=1)
+PARTED = Grain(1.0, 1e-7, joined=1)  # passes in parts, of all samples, blocks or pieces in one
 MANY = Grain(1e-7, 1e-7, 64)
 RATE = 2.0**60
 # Of network 17 thousands of short tasks would each wait for thousands: 7 minutes to find what for.
@@ -73,7 +75,7 @@ def test_chains_by_each_algorithm(algorithm, layers, output, monkeypatch):
     network = load_network({"layers": layers})
     how = {"threads": 3, "plan": plan_of(network, algorithm)}
     short = computed(network, output, monkeypatch, SHORT, False, **how)
-    for grain, joined in ((LONG, False), (LONG, True), (MANY, True)):
+    for grain, joined in ((LONG, False), (LONG, True), (PARTED, False), (MANY, True)):
         other = computed(network, output, monkeypatch, grain, joined, **how)
         for name, values in short.items():
             assert np.array_equal(values, other[name]), (name, joined)

@@ -38,6 +38,8 @@ SHORTEST, LONGEST = 2e-5, 2e-3
 # Tasks of an update that each worker should have: where tasks are long, and where they are shorter than TARGET_SECONDS
 # for the sake of many workers.
 MANY_EACH, FEW_EACH = 512, 64
+# Of one pass, that few workers may count on each: leaves are joined to fewer.
+TASKS_EACH = 32
 
 
 class Cut(Protocol):
@@ -51,19 +53,21 @@ class Cut(Protocol):
 class Grain:
     """The seconds that a task should take where cuts split no sum; and at least, where a pass is cut to be shared.
 
-    `fewest`: tasks that a pass has at least, if they are that long.
+    `fewest`: tasks that a pass has at least, if they are that long; `joined`: if they go through several leaves.
     """
 
     seconds: float = TARGET_SECONDS
     least: float = LEAST_SECONDS
     fewest: int = FEWEST
+    joined: int = TASKS_EACH * FEWEST
 
     @classmethod
     def of(cls, work: float, workers: int) -> Grain:
         """Return the grain with which so many workers share work of so many estimated seconds on one core."""
         long = min(LONGEST, max(TARGET_SECONDS, work / (MANY_EACH * workers)))
         seconds = max(SHORTEST, min(long, work / (FEW_EACH * workers)))
-        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, max(FEWEST, workers))
+        fewest, joined = max(FEWEST, workers), TASKS_EACH * max(2, workers)
+        return cls(seconds, seconds * LEAST_SECONDS / TARGET_SECONDS, fewest, joined)
 
     @property
     def many(self) -> bool:
@@ -87,6 +91,15 @@ class Grain:
         """
         cuts = [(i, i + 1) for i in range(count)] if self.many else self.ranges(count, seconds)
         return [range(*cut) for cut in cuts]
+
+    def together(self, count: int, seconds: float, all_seconds: float) -> list[range]:
+        """Return numbers 0..count of equal leaves in groups that one task goes through, as short as a pass needs.
+
+        `seconds`: of these leaves; `all_seconds`: of all of their pass. Each alone where workers are many.
+        """
+        longest = min(self.seconds, all_seconds / self.joined)
+        each = 1 if self.many else max(1, int(longest * count / seconds))
+        return [range(*cut) for cut in evenly(count, -(-count // each))]
 
     def shares(self, seconds: float, pieces: int) -> int:
         """Return into how many parts each of so many pieces is cut, so that there is a task for each worker."""

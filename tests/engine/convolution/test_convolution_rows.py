@@ -115,10 +115,11 @@ def test_gradients_that_nothing_is_applied_to_need_no_exchanged_filters(batch, c
 
 
 def test_filters_are_read_once_for_a_row():
-    """A few tasks make all samples; of a filter that sees less, each sample is a task but for its weight gradient."""
-    batch = 56
-    tasks = emitted(pooled(), batch)
-    found = Counter(task.what.label for task in tasks if task.what.part is Part.DIRECT)
+    """A few calls make all samples; of a filter that sees less, each sample is a call but for its weight gradient."""
+    batch, found = 56, Counter[str]()
+    for task in emitted(pooled(), batch):
+        if task.what.part is Part.DIRECT:
+            found[task.what.label] += 1 + len(task.more)
     for label, count in found.items():
         each = "first" in label and "weight" not in label
         assert (count % batch == 0) if each else (count < batch), label

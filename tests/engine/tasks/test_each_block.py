@@ -38,7 +38,7 @@ def test_words_and_regions_are_those_of_the_blocks(first, count, apart, last):
     calls = [(task.kernel, task.arguments), *task.more]
     assert calls == [(add_flat, add_flat.arguments(**words(block))) for block in blocks]
     assert task.reads == (GIVEN.region(), *(GIVEN.region(section=b) for b in blocks if b))
-    assert task.writes == tuple(A.region(block, block + 1) for block in blocks)
+    assert task.writes == (A.region(first, first + count),)
     assert task.cost == 0.5 * count
     assert len(counted.more) == count - 1
     assert counted.reads == task.reads
@@ -50,3 +50,13 @@ def test_few_workers_go_through_several_blocks():
     assert few.groups(40, 1e-4) == [range(40)]
     assert few.groups(3, 1.0) == [range(1), range(1, 2), range(2, 3)]
     assert many.groups(40, 1e-5) == [range(block, block + 1) for block in range(40)]
+
+
+def test_leaves_of_a_pass_are_taken_together_while_each_worker_has_its_tasks():
+    grain = Grain(seconds=1e-3, joined=10)
+    # Of a pass of 4 ms: tasks of 0.4 ms at most, here of 8 leaves of 0.05 ms.
+    assert [*map(len, grain.together(40, 2e-3, 4e-3))] == [8] * 5
+    # Of a long one: as long as tasks may be.
+    assert [*map(len, grain.together(40, 2e-3, 1.0))] == [20] * 2
+    assert [*map(len, grain.together(3, 1.0, 1.0))] == [1] * 3
+    assert [*map(len, Grain(fewest=16).together(40, 1e-5, 1.0))] == [1] * 40

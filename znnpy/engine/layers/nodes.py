@@ -237,41 +237,77 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
     left = _partials(build, node)
     cuts = _backward_cuts(gradient, None if any(left) else build.layout.grain)
     planar = gradient.lanes == 1
+    # Samples of one part each follow each other evenly, and those of several parts one by one.
+    seconds = _cost(gradient, Planes(0, gradient.extent), 3) * gradient.batch
+    together = [range(batch, batch + 1) for batch in range(gradient.batch)]
+    if len(cuts) == 1:
+        all_seconds = seconds * gradient.blocks
+        together = build.layout.grain.together(gradient.batch, seconds, all_seconds)
     for block, partials in enumerate(left):
-        for batch in range(gradient.batch):
+        for samples in together:
             for index, planes in enumerate(cuts):
-                place = planes.low, planes.first
                 # Numbered through all samples: partial sums are added in this order.
-                leaf = batch * len(cuts) + index
-                step.add(
-                    kernels_of(function, node).backward,
-                    {
-                        **rows_of(output, "output", batch, block, *place),
-                        **rows_of(gradient, "gradient", batch, block, *place),
-                        **rows_of(gradient, "target", batch, block, *place),
-                        **counts(gradient, *planes),
-                        "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
-                        "channels": LANES if planar else gradient.block_channels(block),
-                        "length": gradient.row,
-                        **shape_words(build, node, block),
-                    },
-                    what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
-                    cost=_cost(gradient, planes, 3),
-                    reads=[
-                        *output.met(batch, block, *planes),
-                        *gradient.met(batch, block, *planes),
-                        *slopes_read(build, node),
-                    ],
-                    writes=[
-                        *gradient.met(batch, block, *planes),
-                        *left_behind(partials, leaf),
-                    ],
-                )
+                leaves = range(samples.start * len(cuts) + index, samples.stop * len(cuts))
+                _undo(
+                    step, build, node, kernels_of(function, node).backward, (output, gradient),
+                    block, samples, planes, partials, leaves,
+                )  # fmt: skip
         count = gradient.batch * len(cuts)
         if partials and planar:
             sum_planar_bias(step, build, node, block, partials, count, 1)
         elif partials:
             sum_bias(step, build, node, block, 1, partials, count)
+
+
+def _undo(
+    step: Step,
+    build: Build,
+    node: Node,
+    kernel: Kernel,
+    tensors: tuple[Tensor, Tensor],
+    block: int,
+    samples: range,
+    planes: Planes,
+    partials: Buffer | None,
+    leaves: range,
+) -> None:
+    """Declare the task that turns gradients into those by the sum, in place, in a block's planes of some samples.
+
+    `tensors`: what the function is undone by, and the gradient. `leaves`: from the first sample's number on.
+    """
+    output, gradient = tensors
+    place, planar = (planes.low, planes.first), gradient.lanes == 1
+
+    def words(number: int) -> dict[str, float]:
+        batch, leaf = samples[number], leaves[number]
+        return {
+            **rows_of(output, "output", batch, block, *place),
+            **rows_of(gradient, "gradient", batch, block, *place),
+            **rows_of(gradient, "target", batch, block, *place),
+            **counts(gradient, *planes),
+            "bias_gradient": partials.address + 4 * LANES * leaf if partials else 0,
+            "channels": LANES if planar else gradient.block_channels(block),
+            "length": gradient.row,
+            **shape_words(build, node, block),
+        }
+
+    written = [region for batch in samples for region in gradient.met(batch, block, *planes)]
+    step.add_calls(
+        kernel,
+        range(len(samples)),
+        words,
+        what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
+        cost=_cost(gradient, planes, 3) * len(samples),
+        reads=[
+            *(region for batch in samples for region in output.met(batch, block, *planes)),
+            *written,
+            *slopes_read(build, node),
+        ],
+        writes=[
+            *written,
+            *(region for leaf in leaves[: len(samples)] for region in left_behind(partials, leaf)),
+        ],
+    )
 
 
 def _backward_cuts(gradient: Tensor, grain: Grain | None) -> list[Planes]:

@@ -7,7 +7,7 @@ So feature maps are read twice forward and twice backward, and written once in e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Mapping
 
 from znnpy_kernels.layers import normalization_statistics
 from znnpy_kernels.layers.response_normalization import response_gradients, response_statistics
@@ -36,6 +36,9 @@ GRADIENT_LEAVES = Use("partial gradients of statistics", SMALL)
 GRADIENT_COEFFICIENTS = Use("coefficients of gradients", SMALL)
 CHANNEL_GRADIENTS = Use("gradients of statistics", SMALL)
 
+Share = tuple[int, range, Planes]
+"""What a task takes: an item of the batch, blocks, planes."""
+
 
 def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:
     return floats_of(tensor, planes) * 4 * operands / MEMORY_RATE
@@ -44,14 +47,6 @@ def _cost(tensor: Tensor, planes: Planes, operands: int) -> float:
 def _leaves(tensor: Tensor, operands: int) -> list[Planes]:
     """Return the planes of a block of which each task leaves sums behind."""
     return [Planes(*cut) for cut in plane_ranges(tensor, operands)]
-
-
-def _parts(tensor: Tensor, cuts: list[Planes]) -> Iterator[tuple[int, int, int, Planes]]:
-    """Yield (item of the batch, block, number of the part, its planes) of each part of a tensor."""
-    for batch in range(tensor.batch):
-        for block in range(tensor.blocks):
-            for index, planes in enumerate(cuts):
-                yield batch, block, index, planes
 
 
 def emit_statistics(step: Step, build: Build, node: Node) -> None:
@@ -185,41 +180,68 @@ def norm_backward(step: Step, build: Build, node: Node) -> None:
     back = normed.table(
         GRADIENT_COEFFICIENTS, normed.samples, normalization_statistics.COEFFICIENTS
     )
-    for batch, block, index, planes in _parts(gradient, own):
-        _way_back(
-            step, normed, gradient, (batch, block, planes), Part.STATISTICS,
-            {"sums": leaves.at(batch, block) + 8 * normalization_statistics.SUMS * index},
-            [], [_part(leaves, batch, block, index)],
-        )  # fmt: skip
+    places = {planes: index for index, planes in enumerate(own)}
+    grain = build.layout.grain
+    for batch, blocks, planes in shares_of(gradient, own, 2, grain):
+        _sums_back(step, normed, gradient, leaves, (batch, blocks, planes), places[planes])
     for unit in normed.units(cuts):
         _merge_gradients(step, build, normed, leaves, back, unit, cuts)
-    for batch, block, _, planes in _parts(gradient, plane_parts(gradient, 3, build.layout.grain)):
-        sample = normed.sample(batch)
+    for where in shares_of(gradient, plane_parts(gradient, 3, grain), 3, grain):
+        _gradients_back(step, normed, gradient, back, where)
+
+
+def _sums_back(
+    step: Step, normed: Normed, gradient: Tensor, leaves: Table, where: Share, index: int
+) -> None:
+    """Declare the task that leaves the sums of gradients of a part, of which it is that number, of some blocks."""
+    batch, _, _ = where
+
+    def words(block: int) -> dict[str, int]:
+        return {"sums": leaves.at(batch, block) + 8 * normalization_statistics.SUMS * index}
+
+    _way_back(
+        step, normed, gradient, where, Part.STATISTICS, words,
+        reads=lambda _: [], writes=lambda block: [_part(leaves, batch, block, index)],
+    )  # fmt: skip
+
+
+def _gradients_back(
+    step: Step, normed: Normed, gradient: Tensor, back: Table, where: Share
+) -> None:
+    """Declare the task that turns gradients into those by the sum, in place, in a part of some blocks."""
+    batch, _, planes = where
+    sample = normed.sample(batch)
+
+    def words(block: int) -> dict[str, int]:
         target = rows_of(gradient, "target", batch, block, planes.low, planes.first)
-        _way_back(
-            step, normed, gradient, (batch, block, planes), Part.FUNCTION,
-            {**target, "back": back.at(sample, block)},
-            [back.region(sample, block)], gradient.met(batch, block, *planes),
-        )  # fmt: skip
+        return {**target, "back": back.at(sample, block)}
+
+    _way_back(
+        step, normed, gradient, where, Part.FUNCTION, words,
+        reads=lambda block: [back.region(sample, block)],
+        writes=lambda block: gradient.met(batch, block, *planes),
+    )  # fmt: skip
 
 
 def _way_back(
     step: Step,
     normed: Normed,
     gradient: Tensor,
-    where: tuple[int, int, Planes],
+    where: Share,
     part: Part,
-    words: dict[str, int],
-    reads: list[Region],
-    writes: list[Region],
+    words: Callable[[int], Mapping[str, int]],
+    *,
+    reads: Callable[[int], Iterable[Region]],
+    writes: Callable[[int], Iterable[Region]],
 ) -> None:
-    """Declare one of the two passes over a part: item of the batch, block and planes."""
-    (batch, block, planes), node, summed = where, normed.node, normed.summed
+    """Declare one of the two passes over a part of some blocks; `words`, `reads`: its own, beside those of both."""
+    (batch, blocks, planes), node, summed = where, normed.node, normed.summed
     function = "linear" if node.function == "softmax" else node.function
     none = dict.fromkeys(("target", "target_z", "target_y", "back", "sums"), 0)
-    step.add(
-        kernels_of(function, node).normed,
-        {
+    slopes = slopes_read(normed.build, node)
+
+    def all_words(block: int) -> dict[str, float]:
+        return {
             **rows_of(summed, "summed", batch, block, planes.low, planes.first),
             **rows_of(gradient, "gradient", batch, block, planes.low, planes.first),
             **counts(gradient, *planes),
@@ -227,16 +249,21 @@ def _way_back(
             "length": gradient.row,
             **shape_words(normed.build, node, block),
             **none,
-            **words,
-        },
+            **words(block),
+        }
+
+    step.add_each(
+        kernels_of(function, node).normed,
+        blocks,
+        all_words,
         what=Identity(node.name, Pass.BACKWARD, part),
         cost=_cost(gradient, planes, 3 if part is Part.FUNCTION else 2),
-        reads=[
+        reads=lambda block: [
             *summed.met(batch, block, *planes),
             *gradient.met(batch, block, *planes),
             normed.affine_reads(batch, block),
-            *slopes_read(normed.build, node),
-            *reads,
+            *slopes,
+            *reads(block),
         ],
         writes=writes,
     )

@@ -6,6 +6,7 @@ name cannot make another one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -68,7 +69,7 @@ class Name(NamedTuple):
 class Buffer:
     """Memory that tasks touch: `floats` float32 at `address`; compared by identity.
 
-    It may have sections, such as the channel blocks of a tensor; regions of different sections never overlap.
+    It may have sections, such as the samples of a tensor; regions of different sections never overlap.
     """
 
     name: Name
@@ -132,3 +133,21 @@ class Region(NamedTuple):
         # Strands only tell regions apart if both have one: -1 stands for all of them.
         meet = self.strand < 0 or other.strand < 0 or self.strand == other.strand
         return meet and self.low < other.high and other.low < self.high
+
+
+def joined(regions: Iterable[Region]) -> list[Region]:
+    """Return regions with each joined to the one before it of the same section and strand where they touch."""
+    found = list[Region]()
+    places = dict[tuple[Buffer, int, int], int]()
+    for region in regions:
+        buffer, low, high, section, strand = region
+        place = places.setdefault((buffer, section, strand), len(found))
+        if place < len(found):
+            _, first, last, _, _ = found[place]
+            if low <= last and first <= high:
+                both = min(low, first), max(high, last)
+                found[place] = Region(buffer, *both, section, strand)
+                continue
+            places[buffer, section, strand] = len(found)
+        found.append(region)
+    return found

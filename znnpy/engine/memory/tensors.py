@@ -30,7 +30,8 @@ class Tensor:
     `address`: of the first voxel. `frame`: padding around it in the same memory, which only the tasks of
     `engine.convolution.padding` write; zeros from the start if the memory is the tensor's own. `lanes`: LANES, or 1
     if planar. Lanes beyond `channels` hold zeros. `beyond`: how much of `shape` is padding, if this is a view that
-    includes it. `first_block`, `all_blocks`: which blocks of the buffer these are, if others lie in it too.
+    includes it. `first_block`: which blocks of the buffer these are, if others lie in it too; `units`: rows of each in
+    regions, without padding.
     """
 
     address: int
@@ -47,7 +48,7 @@ class Tensor:
     frame: Sides = BARE
     beyond: Sides = BARE
     first_block: int = 0
-    all_blocks: int = 0
+    units: int = 0
 
     @property
     def x_stride(self) -> int:
@@ -113,15 +114,17 @@ class Tensor:
     ) -> Region:
         """Return the region of planes low..high of one block, along the cut axis; of one plane, of rows first..last.
 
-        Padding belongs to the outermost plane. Ranges count rows.
+        Padding belongs to the outermost plane. Ranges count rows, those of a sample's blocks one behind the other: few
+        regions say what is touched of many blocks.
         """
-        section = batch * self.all_blocks + self.first_block + block
+        start = (self.first_block + block) * self.units
         # Nearly all tensors, and large networks have millions of regions.
         if self.beyond == BARE:
-            rows = self.shape[1 - self.cut]
-            end = rows * (self.shape[self.cut] if high is None else high)
+            rows, extent = self.shape[1 - self.cut], self.shape[self.cut]
+            # What lies beyond the planes would be the next block's.
+            end = rows * (extent if high is None or high > extent else high)
             behind = 0 if last is None else rows - last
-            return Region(self.buffer, low * rows + first, end - behind, section)
+            return Region(self.buffer, start + low * rows + first, start + end - behind, batch)
         before, after = self.beyond[self.cut]
         inside, end = self.extent - before - after, self.extent if high is None else high
         # Planes of the frame are written together with the outermost planes, so a view that begins
@@ -129,8 +132,9 @@ class Tensor:
         if before or after:
             low, end = min(max(low - before, 0), inside - 1), max(min(end - before, inside), 1)
         rows = self.rows - sum(self.beyond[1 - self.cut])
+        end = min(end, inside)
         behind = 0 if last is None else rows - last
-        return Region(self.buffer, low * rows + first, end * rows - behind, section)
+        return Region(self.buffer, start + low * rows + first, start + end * rows - behind, batch)
 
     def part(self, first: int, channels: int) -> Tensor:
         """Return a view of `channels` channels from block `first` on."""
@@ -179,8 +183,23 @@ class Tensor:
         last: int | None = None,
     ) -> list[Region]:
         """Return the regions of planes low..high, or of rows first..last of them, in all blocks of one sample."""
-        found = (self.met(batch, block, low, high, first, last) for block in range(self.blocks))
-        return [region for regions in found for region in regions]
+        return self.met_by(batch, range(self.blocks), low, high, first, last)
+
+    def met_by(
+        self,
+        batch: int,
+        blocks: range,
+        low: int = 0,
+        high: int | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> list[Region]:
+        """Return the regions of planes low..high, or of rows first..last of them, of some blocks: one of whole ones."""
+        one, *more = self.met(batch, blocks.start, low, high, first, last)
+        if not more and one.high - one.low == self.units:
+            return [Region(one.buffer, one.low, one.low + len(blocks) * self.units, one.section)]
+        others = (self.met(batch, block, low, high, first, last) for block in blocks[1:])
+        return [one, *more, *(region for regions in others for region in regions)]
 
 
 @dataclass(frozen=True)
@@ -258,7 +277,7 @@ def new_tensor(
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
         buffer.address + 4 * first, batch, channels, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        buffer, cut, frame, all_blocks=-(-channels // lanes),
+        buffer, cut, frame, units=shape[0] * shape[1],
     )  # fmt: skip
 
 

@@ -16,12 +16,12 @@ from itertools import chain
 from znnpy.engine.memory.regions import Key, Region
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity, Pass
-from znnpy.plan.partition import FEWEST
+from znnpy.plan.partition import FEWEST, TASKS_EACH
 
 MOST_SECONDS = 2e-3
 """Of a run: longer tasks would keep workers waiting at the ends of passes, while 2 ms cost nothing to hand out."""
-TASKS_EACH, TASKS_ALONE = 32, 4
-"""Tasks of a pass that each worker may count on: fewer share a pass unevenly, where no other is ready.
+TASKS_ALONE = 4
+"""Tasks of a pass where each worker may count on TASKS_EACH: fewer share a pass unevenly, where no other is ready.
 
 A worker alone shares with nobody; four let what follows begin before a pass is complete, while data are in its caches.
 """

@@ -13,7 +13,7 @@ from znnpy_kernels.simd.rows import add_flat, add_rows
 
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Parameter, Piece
-from znnpy.engine.memory.regions import Buffer, Region
+from znnpy.engine.memory.regions import Buffer, Region, joined
 from znnpy.engine.memory.tensors import Planes, Tensor
 from znnpy.engine.tasks.declaration import Declared
 from znnpy.engine.tasks.task_identity import Identity
@@ -141,15 +141,37 @@ class Step:
 
         From block to block words change evenly, but for the last block, which may be narrower.
         """
-        self.add(
+        self.add_calls(
             kernel,
-            values(blocks[0]),
+            blocks,
+            values,
             what=what,
             cost=cost * len(blocks),
-            reads=dict.fromkeys(region for block in blocks for region in reads(block)),
-            writes=dict.fromkeys(region for block in blocks for region in writes(block)),
+            reads=joined(region for block in blocks for region in reads(block)),
+            writes=joined(region for block in blocks for region in writes(block)),
         )
-        if others := blocks[1:]:
+
+    def add_calls(
+        self,
+        kernel: Kernel,
+        numbers: range,
+        values: Callable[[int], Mapping[str, float]],
+        *,
+        what: Identity,
+        cost: float,
+        reads: Iterable[Region],
+        writes: Iterable[Region],
+        divides: bool = False,
+    ) -> None:
+        """Declare one task that calls a kernel for each of some numbers, in their order; all else as `add`, of all.
+
+        From number to number words change evenly, but for the last one, which may be another size.
+        """
+        first, others = numbers[0], numbers[1:]
+        self.add(
+            kernel, values(first), what=what, cost=cost, reads=reads, writes=writes, divides=divides
+        )
+        if others:
             more = self._others(kernel, self.tasks[-1].arguments, others, values)
             self.tasks[-1] = replace(self.tasks[-1], more=tuple((kernel, words) for words in more))
 

@@ -8,9 +8,10 @@ and the forward pass of a transposed one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
 from math import prod
 from typing import NamedTuple
 
@@ -164,9 +165,12 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         found.sort(key=lambda leaf: (leaf.batch, leaf.planes.low, leaf.planes.first))
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
-    for leaf in found:
-        read = seen(leaf.sources, leaf.batch, leaf.planes)
-        _emit(step, build, edge, it, node, leaf, read)
+    for _, own in groupby(found, lambda leaf: (leaf.panel, leaf.sources, leaf.planes)):
+        # Samples one after the other, whose words change evenly.
+        alike = list(own)
+        share = sum(leaf.seconds for leaf in alike) * len(alike[0].sources) / it.source.blocks
+        for group in build.layout.grain.together(len(alike), share, seconds):
+            _emit(step, build, edge, it, node, alike[group.start : group.stop], seen)
     for add_up in summed:
         add_up()
     if len(parts) == 1:
@@ -213,7 +217,7 @@ def _seen(it: Correlation, blocks: range, batch: int, planes: Planes) -> tuple[R
     read = Planes(*it.seen(planes.low, planes.high))
     if it.across and planes.last is not None:
         read = Planes(read.low, read.high, *it.across(planes.first, planes.last))
-    return tuple(met for block in blocks for met in it.source.met(batch, block, *read))
+    return tuple(it.source.met_by(batch, blocks, *read))
 
 
 def _emit(
@@ -222,43 +226,57 @@ def _emit(
     edge: Edge,
     it: Correlation,
     node: Node | None,
-    leaf: _Leaf,
-    seen: tuple[Region, ...],
+    leaves: Sequence[_Leaf],
+    seen: Callable[[range, int, Planes], tuple[Region, ...]],
 ) -> None:
-    """Declare one task, which reads what is `seen` of the source."""
-    panel, blocks, batch, planes = leaf.panel, leaf.sources, leaf.batch, leaf.planes
+    """Declare one task, of one leaf or of such that differ by their samples; `seen`: what each reads of the source."""
+    (panel, blocks, _, _, planes, _, partials), whole = leaves[0], it.source
     filters, read = _filters(build, edge, it, panel, blocks)
-    samples, whole = it.target.each if isinstance(it.target, Row) else 0, it.source
+    samples = it.target.each if isinstance(it.target, Row) else 0
     # Bias and function follow the last sum.
     last = node if blocks.stop == whole.blocks else None
-    epilogue, met = _epilogue(build, last, it.which, panel, batch, planes, samples)
-    if leaf.partials:
-        place = leaf.partials.address + 4 * LANES * panel.count * leaf.number
-        epilogue |= {"bias_gradient": place}
-    written = blocks_of(it.target, batch, panel.first, panel.count, *planes)
     channels = min(whole.channels, blocks.stop * whole.lanes) - blocks.start * whole.lanes
     more = blocks.start > 0 or (it.which == "forward" and adds(build.layout, edge))
-    words = {
-        **it.words,
-        **epilogue,
-        "filters": filters,
-        "source": whole.at(batch, blocks.start, *it.first),
-        "channels": channels,
-        "accumulate": int(more),
-    }
     kernel = _kernel(it, panel, more=bool(more))
-    step.add(
+    written = [
+        region
+        for leaf in leaves
+        for region in blocks_of(it.target, leaf.batch, panel.first, panel.count, *planes)
+    ]
+    ends = [_epilogue(build, last, it.which, panel, leaf.batch, planes, samples) for leaf in leaves]
+
+    def values(number: int) -> dict[str, float]:
+        leaf, (epilogue, _) = leaves[number], ends[number]
+        words = {
+            **it.words,
+            **epilogue,
+            "filters": filters,
+            "source": whole.at(leaf.batch, blocks.start, *it.first),
+            "channels": channels,
+            "accumulate": int(more),
+        }
+        if partials:
+            words["bias_gradient"] = partials.address + 4 * LANES * panel.count * leaf.number
+        return _words(build, kernel, it, words, panel, leaf.batch, planes)
+
+    step.add_calls(
         kernel,
-        _words(build, kernel, it, words, panel, batch, planes),
+        range(len(leaves)),
+        values,
         what=Identity(edge.name, PASS_OF[it.which], Part.DIRECT),
-        cost=leaf.seconds * channels / whole.channels,
-        reads=[
-            read,
-            *seen,
-            *met,
-            *(written if more else ()),
+        cost=sum(leaf.seconds for leaf in leaves) * channels / whole.channels,
+        reads=dict.fromkeys(
+            [
+                read,
+                *(region for leaf in leaves for region in seen(blocks, leaf.batch, planes)),
+                *(region for _, met in ends for region in met),
+                *(written if more else ()),
+            ]
+        ),
+        writes=[
+            *written,
+            *(region for leaf in leaves for region in left_behind(partials, leaf.number)),
         ],
-        writes=[*written, *left_behind(leaf.partials, leaf.number)],
     )
 
 
@@ -530,4 +548,4 @@ def blocks_of(
 ) -> list[Region]:
     """Return the regions of planes low..high, or rows first..last of them, of some blocks."""
     planes = Planes(low, high, first, last)
-    return [region for i in range(count) for region in tensor.met(batch, block + i, *planes)]
+    return tensor.met_by(batch, range(block, block + count), *planes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -80,26 +80,39 @@ def made(step: Step, build: Build, edge: Edge, *, backward: bool) -> Buffer:
 
 
 def _derive(step: Step, build: Build, edge: Edge, *, backward: bool) -> None:
-    runs = _exchanged(build, edge) if backward else _as_they_lie(build, edge)
+    runs = list(_exchanged(build, edge) if backward else _as_they_lie(build, edge))
+    all_seconds = _seconds(edge, sum(run.vectors for run in runs))
+    for own in _evenly_apart(runs):
+        seconds = _seconds(edge, sum(run.vectors for run in own))
+        for group in build.layout.grain.together(len(own), seconds, all_seconds):
+            _transform(step, build, edge, own[group.start : group.stop], backward=backward)
+
+
+def _transform(
+    step: Step, build: Build, edge: Edge, runs: Sequence[_Run], *, backward: bool
+) -> None:
+    """Declare the task that transforms some filters, which are `_evenly_apart`."""
     parameter, points = build.parameters[edge.name], points_of(build, edge, backward=backward)
-    for run in runs:
-        step.add(
-            (EXCHANGING if backward else FILTERS)[edge.size],
-            {
-                **run.words,
-                "source": parameter.values + 4 * run.source,
-                "target": points.address + 4 * run.target,
-                "target_point": _point_floats(build, edge, backward=backward),
-                **build.worker_scratch(SCRATCH_FLOATS),
-            },
-            what=Identity(
-                edge.name, Pass.BACKWARD if backward else Pass.FORWARD, Part.FILTER_POINTS
-            ),
-            cost=_seconds(edge, run.vectors),
-            divides=True,
-            reads=[parameter.values_region()],
-            writes=[points.region(strand=run.target)],
-        )
+    words = {
+        "target_point": _point_floats(build, edge, backward=backward),
+        **build.worker_scratch(SCRATCH_FLOATS),
+    }
+    serves = Pass.BACKWARD if backward else Pass.FORWARD
+    step.add_calls(
+        (EXCHANGING if backward else FILTERS)[edge.size],
+        range(len(runs)),
+        lambda number: {
+            **words,
+            **runs[number].words,
+            "source": parameter.values + 4 * runs[number].source,
+            "target": points.address + 4 * runs[number].target,
+        },
+        what=Identity(edge.name, serves, Part.FILTER_POINTS),
+        cost=_seconds(edge, sum(run.vectors for run in runs)),
+        divides=True,
+        reads=[parameter.values_region()],
+        writes=[points.region(strand=runs[0].target)],
+    )
 
 
 class _Run(NamedTuple):
@@ -109,6 +122,28 @@ class _Run(NamedTuple):
     source: int
     target: int
     words: Mapping[str, int]
+
+
+def _evenly_apart(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
+    """Yield runs that follow each other in stretches: alike and equally far apart, but that the last may differ."""
+    own = list[_Run]()
+    for run in runs:
+        if own and not _goes_on(own, run):
+            yield own
+            own = []
+        own.append(run)
+    yield own
+
+
+def _goes_on(own: Sequence[_Run], run: _Run) -> bool:
+    """Return whether a run follows the last one of a stretch as that one follows those before."""
+    first, second, last = own[0], own[min(1, len(own) - 1)], own[-1]
+    alike = last.words == first.words
+    return len(own) == 1 or (
+        alike
+        and run.source - last.source == second.source - first.source
+        and run.target - last.target == second.target - first.target
+    )
 
 
 def _as_they_lie(build: Build, edge: Edge) -> Iterator[_Run]:
