@@ -44,9 +44,12 @@ def test_neighbours_are_one_region():
     assert joined(given_) == [Region(a, 0, 3), Region(b, 0, 2), Region(b, 5, 7)]
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("cut", [0, 1])
-def test_blocks_never_meet_and_whole_ones_are_one_region(cut):
-    tensor = new_tensor(Arena(), Name(USE, "tensor"), 2, 40, (4, 5, 3), cut=cut, lanes=8)
+def test_blocks_never_meet_and_whole_ones_are_one_region_unless_apart(cut, apart):
+    tensor = new_tensor(
+        Arena(), Name(USE, "tensor"), 2, 40, (4, 5, 3), cut=cut, lanes=8, apart=apart
+    )
     part = tensor.part(2, 24)
     owned = [
         points(tensor.met(batch, block, low, low + 1))
@@ -57,7 +60,7 @@ def test_blocks_never_meet_and_whole_ones_are_one_region(cut):
     # What lies beyond the last plane is not the next block's.
     assert tensor.met(0, 1, 1, 9) == tensor.met(0, 1, 1)
     whole = part.met_by(1, range(3))
-    assert len(whole) == 1
+    assert len(whole) == (3 if apart else 1)
     assert points(whole) == points([it for block in range(3) for it in part.met(1, block)])
     some = part.met_by(1, range(3), 1, 2, 0, 2)
     assert points(some) == points([it for b in range(3) for it in part.met(1, b, 1, 2, 0, 2)])

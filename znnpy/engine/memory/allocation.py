@@ -316,7 +316,14 @@ class Build:
         key = name.of(self.replica.number)
         if key not in self._tensors:
             self._tensors[key] = new_tensor(
-                self.replica, key, own.batch, own.channels, own.shape, cut=own.cut, shared=True
+                self.replica,
+                key,
+                own.batch,
+                own.channels,
+                own.shape,
+                cut=own.cut,
+                shared=True,
+                apart=own.sections > 1,
             )
         return self._tensors[key]
 
@@ -337,6 +344,7 @@ class Build:
                 cut=own.cut,
                 lanes=own.lanes,
                 shared=True,
+                apart=own.sections > 1,
             )
         return self._tensors[key]
 

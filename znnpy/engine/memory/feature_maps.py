@@ -97,6 +97,7 @@ def _reserve_activation(replica: Replica, layout: Layout, maps: FeatureMaps, nam
         lanes=layout.lanes(name),
         frame=layout.frame(name),
         shared=_passes(layout, node),
+        apart=layout.grain.many,
     )
 
 
@@ -128,6 +129,7 @@ def _reserve_contributions(replica: Replica, layout: Layout, maps: FeatureMaps, 
                 cut=maps.cut,
                 lanes=layout.lanes(name),
                 shared=True,
+                apart=layout.grain.many,
             )
         maps.contributions[edge.name] = brought
 
@@ -157,6 +159,7 @@ def _reserve_copies(replica: Replica, layout: Layout, maps: FeatureMaps, name: s
             lanes=layout.lanes(name),
             frame=frame,
             shared=_passes(layout, node),
+            apart=layout.grain.many,
         )
 
 
@@ -173,6 +176,7 @@ def _reserve_gradient(replica: Replica, layout: Layout, maps: FeatureMaps, name:
         lanes=layout.lanes(name),
         frame=_gradient_frame(layout, name),
         shared=True,
+        apart=layout.grain.many,
     )
     # Nodes come in reverse, so a concat node's gradient exists before those that lie in it.
     own = _own_gradient(layout, maps, name) or make(Name(GRADIENTS, name))

@@ -140,6 +140,7 @@ def _input(arena: Arena, layout: Layout, node: Node, which: tuple[int, int]) -> 
         # A packed input has its frame where it is packed to.
         frame=layout.frame(node.name) if planar else BARE,
         filled=Filled.OUTSIDE,
+        apart=layout.grain.many,
     )
     if planar:
         return tensor

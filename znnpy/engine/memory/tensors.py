@@ -31,7 +31,7 @@ class Tensor:
     `engine.convolution.padding` write; zeros from the start if the memory is the tensor's own. `lanes`: LANES, or 1
     if planar. Lanes beyond `channels` hold zeros. `beyond`: how much of `shape` is padding, if this is a view that
     includes it. `first_block`: which blocks of the buffer these are, if others lie in it too; `units`: rows of each in
-    regions, without padding.
+    regions, without padding; `sections`: how many a sample has in regions, one or one for each block of the buffer.
     """
 
     address: int
@@ -49,6 +49,7 @@ class Tensor:
     beyond: Sides = BARE
     first_block: int = 0
     units: int = 0
+    sections: int = 1
 
     @property
     def x_stride(self) -> int:
@@ -114,17 +115,21 @@ class Tensor:
     ) -> Region:
         """Return the region of planes low..high of one block, along the cut axis; of one plane, of rows first..last.
 
-        Padding belongs to the outermost plane. Ranges count rows, those of a sample's blocks one behind the other: few
-        regions say what is touched of many blocks.
+        Padding belongs to the outermost plane. Ranges count rows: of a section for each block its own, else those of a
+        sample's blocks one behind the other.
         """
-        start = (self.first_block + block) * self.units
+        place = self.first_block + block
+        alone = self.sections > 1
+        start, section = (
+            (0, batch * self.sections + place) if alone else (place * self.units, batch)
+        )
         # Nearly all tensors, and large networks have millions of regions.
         if self.beyond == BARE:
             rows, extent = self.shape[1 - self.cut], self.shape[self.cut]
             # What lies beyond the planes would be the next block's.
             end = rows * (extent if high is None or high > extent else high)
             behind = 0 if last is None else rows - last
-            return Region(self.buffer, start + low * rows + first, start + end - behind, batch)
+            return Region(self.buffer, start + low * rows + first, start + end - behind, section)
         before, after = self.beyond[self.cut]
         inside, end = self.extent - before - after, self.extent if high is None else high
         # Planes of the frame are written together with the outermost planes, so a view that begins
@@ -134,7 +139,7 @@ class Tensor:
         rows = self.rows - sum(self.beyond[1 - self.cut])
         end = min(end, inside)
         behind = 0 if last is None else rows - last
-        return Region(self.buffer, start + low * rows + first, start + end * rows - behind, batch)
+        return Region(self.buffer, start + low * rows + first, start + end * rows - behind, section)
 
     def part(self, first: int, channels: int) -> Tensor:
         """Return a view of `channels` channels from block `first` on."""
@@ -196,7 +201,7 @@ class Tensor:
     ) -> list[Region]:
         """Return the regions of planes low..high, or of rows first..last of them, of some blocks: one of whole ones."""
         one, *more = self.met(batch, blocks.start, low, high, first, last)
-        if not more and one.high - one.low == self.units:
+        if self.sections == 1 and not more and one.high - one.low == self.units:
             return [Region(one.buffer, one.low, one.low + len(blocks) * self.units, one.section)]
         others = (self.met(batch, block, low, high, first, last) for block in blocks[1:])
         return [one, *more, *(region for regions in others for region in regions)]
@@ -259,11 +264,13 @@ def new_tensor(
     frame: Sides = BARE,
     shared: bool = False,
     filled: Filled = Filled.STEP,
+    apart: bool = False,
 ) -> Tensor:
     """Reserve a tensor; without memory one that has a shape alone, which no task touches.
 
     `frame`: padding around it in memory. `cut`: the axis along which its regions count planes. `shared`: the memory
-    may serve other buffers before and after it.
+    may serve other buffers before and after it. `apart`: blocks are sections of their own, where tasks touch single
+    ones; else one region says what is touched of many.
     """
     depth, height, width = grown(shape, frame)
     # [block][batch][z][y][x][lane]: the samples of a block lie one behind the other, so that a
@@ -272,12 +279,13 @@ def new_tensor(
     z_stride = height * y_stride
     batch_stride = depth * z_stride
     block_stride = batch * batch_stride
-    floats = -(-channels // lanes) * block_stride
+    blocks = -(-channels // lanes)
+    floats = blocks * block_stride
     buffer = memory.buffer(name, floats, shared=shared, filled=filled) if memory else Buffer(name)
     first = frame[0][0] * z_stride + frame[1][0] * y_stride + frame[2][0] * lanes
     return Tensor(
         buffer.address + 4 * first, batch, channels, shape, lanes, batch_stride, block_stride, z_stride, y_stride,
-        buffer, cut, frame, units=shape[0] * shape[1],
+        buffer, cut, frame, units=shape[0] * shape[1], sections=blocks if apart else 1,
     )  # fmt: skip
 
 
