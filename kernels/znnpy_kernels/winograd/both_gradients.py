@@ -23,7 +23,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import planes
-from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
+from znnpy_kernels.winograd.gradient_products import add_block
 
 AT = words(planes.AT, "filters values values_block values_z values_y channels weights")
 NO_WEIGHTS = dict.fromkeys(
@@ -52,23 +52,7 @@ def add_point(
     for block in range(cover(channels, LANES)):
         here, images = values + block * values_block, min(LANES, channels - block * LANES)
         target = sums + block * LANES * row
-        # Two vectors of gradients share a broadcast value, in equal parts of IMAGES[1] at most.
-        parts = cover(images, IMAGES[1])
-        for pair in range(blocks // 2):
-            first = 0
-            for part in range(parts):
-                many = images * (part + 1) // parts - first
-                add_products(
-                    2, here + 4 * first, points + 2 * pair * points_block, points_block, count,
-                    target + first * row + 2 * pair * VECTOR_BYTES, row, many, None,
-                )  # fmt: skip
-                first += many
-        if blocks % 2:
-            last = blocks - 1
-            add_products(
-                1, here, points + last * points_block, points_block, count,
-                target + last * VECTOR_BYTES, row, images, None,
-            )  # fmt: skip
+        add_block(here, images, points, points_block, blocks, count, target, row)
 
 
 def taps_of(transformed: Any, taps: int) -> Any:

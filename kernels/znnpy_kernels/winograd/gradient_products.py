@@ -9,6 +9,8 @@ from numba import types
 from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
+from znnpy_kernels.machine.arithmetic import cover
+from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.codegen import (
     ZERO_VECTOR,
     Value,
@@ -23,6 +25,7 @@ from znnpy_kernels.simd.codegen import (
 )
 from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.winograd.asked_lines import AskedLines
+from znnpy_kernels.winograd.products import triple_of
 
 # Channels of a register block with one, two and three vectors of gradients: their sums fit the registers with the
 # vectors and a broadcast value. At most LANES, as a block has no more channels. Of 32 registers 16 sums, one vector and
@@ -105,3 +108,50 @@ def _over_tiles(
     sums = counted_loop(b, tiles, carried, tile)[-len(before) :]
     for value, where in zip(sums, places, strict=True):
         store_vector(b, value, where)
+
+
+@inlined
+def add_block(
+    source: int,
+    images: int,
+    gradient: int,
+    gradient_block: int,
+    blocks: int,
+    tiles: int,
+    target: int,
+    row: int,
+) -> None:
+    """Add the products of a block of `images` images with `blocks` vectors of gradients to sums [image][vector].
+
+    `row`: bytes from image to image; all else as for `add_products`.
+    """
+    triple = triple_of(blocks)
+    for _ in range(blocks // 2 - triple):
+        _add_vectors(2, source, images, gradient, gradient_block, tiles, target, row)
+        gradient, target = gradient + 2 * gradient_block, target + 2 * VECTOR_BYTES
+    # Constants, as code is made for each number of vectors.
+    if triple:
+        _add_vectors(3, source, images, gradient, gradient_block, tiles, target, row)
+    elif blocks % 2:
+        _add_vectors(1, source, images, gradient, gradient_block, tiles, target, row)
+
+
+@inlined
+def _add_vectors(
+    vectors: Any,
+    source: int,
+    images: int,
+    gradient: int,
+    gradient_block: int,
+    tiles: int,
+    target: int,
+    row: int,
+) -> None:
+    # Vectors of gradients share a broadcast voxel; equal parts, as in `multiply`.
+    parts, first = cover(images, IMAGES[vectors - 1]), 0
+    for part in range(parts):
+        many = images * (part + 1) // parts - first
+        add_products(
+            vectors, source + 4 * first, gradient, gradient_block, tiles, target + first * row, row, many, None,
+        )  # fmt: skip
+        first += many

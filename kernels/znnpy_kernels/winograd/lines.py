@@ -31,7 +31,7 @@ from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS
 from znnpy_kernels.winograd.gradient_lines import filter_depth
 from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
 from znnpy_kernels.winograd.planes import clear_bias_gradient
-from znnpy_kernels.winograd.products import ROWS, products
+from znnpy_kernels.winograd.products import ROWS, products, triple_of
 from znnpy_kernels.winograd.row_requests import asked_in, noted, nothing, spread, steps_of
 from znnpy_kernels.winograd.row_transforms import (
     POINT,
@@ -137,11 +137,12 @@ def _multiply(args: Any, count: int, points: int, early: Any, turn: int) -> None
     inputs, outputs, filters = args[AT.inputs], args[AT.blocks], args[AT.filters]
     skipped = compiled_point_bytes(inputs, outputs) - inputs * outputs * VECTOR_BYTES
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
-    singles, pairs, steps = cover(count, ROWS[0]), cover(count, ROWS[1]), steps_of(early, inputs)
+    singles, pairs, triples = cover(count, ROWS[0]), cover(count, ROWS[1]), cover(count, ROWS[2])
+    steps, triple = steps_of(early, inputs), triple_of(outputs)
     for number in range(POINTS):
         source = points + number * POINT
         target = source - POINT
-        for _ in range(outputs // 2):
+        for _ in range(outputs // 2 - triple):
             for part in range(pairs):
                 by, end = part * count // pairs, (part + 1) * count // pairs
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
@@ -150,7 +151,15 @@ def _multiply(args: Any, count: int, points: int, early: Any, turn: int) -> None
             turn += pairs
             filters += 2 * inputs * VECTOR_BYTES
             target += 2 * BLOCK
-        if outputs % 2:
+        if triple:
+            for part in range(triples):
+                by, end = part * count // triples, (part + 1) * count // triples
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                asked = asked_in(early, turn + part, steps)
+                products(3, here, BLOCK, filters, blocks, last, there, BLOCK, end - by, asked)
+            turn += triples
+            filters += 3 * inputs * VECTOR_BYTES
+        elif outputs % 2:
             for part in range(singles):
                 by, end = part * count // singles, (part + 1) * count // singles
                 here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
@@ -165,7 +174,9 @@ def _multiply(args: Any, count: int, points: int, early: Any, turn: int) -> None
 def _turns(args: Any, count: int, weights: bool) -> Any:
     """Register blocks of products of a group; at least, where the last channels fill no block."""
     outputs, blocks = args[AT.blocks], cover(args[AT.inputs], LANES)
-    turns = outputs // 2 * cover(count, ROWS[1]) + outputs % 2 * cover(count, ROWS[0])
+    triple = triple_of(outputs)
+    turns = (outputs // 2 - triple) * cover(count, ROWS[1]) + triple * cover(count, ROWS[2])
+    turns += (outputs % 2 - triple) * cover(count, ROWS[0])
     if weights:
         left = blocks
         while left:

@@ -31,10 +31,16 @@ from znnpy_kernels.simd.lanes import LANES, REGISTERS, VECTOR_BYTES
 from znnpy_kernels.winograd.asked_lines import AskedLines
 from znnpy_kernels.winograd.early_requests import ask, turns_of
 
-# Rows of a register block with one and with two vectors: their sums, and the filters, fit the registers.
+# Rows of a register block with one, two and three vectors: their sums, and the filters, fit the registers.
 # 28 sums, a filter and a broadcast of 32 registers; with two vectors 14 * 2 sums and two filters. Of 16: 12
 # sums, and the rest as before.
-ROWS: tuple[int, int] = (28, 14) if REGISTERS == 32 else (12, 6)
+ROWS: tuple[int, int, int] = (28, 14, 9) if REGISTERS == 32 else (12, 6, 4)
+TRIPLES = REGISTERS == 16
+"""Whether the last three of an odd number of vectors are multiplied at once: 12 sums of one vector need 13 loads, for
+which such CPUs take longer than for the products; of three vectors 7. With 32 registers voxels are operands in memory
+of multiply-adds, and triples have not been measured."""
+
+PAIR = 2  # vectors whose filters lie side by side, input by input
 
 
 def _products_of(grown: bool) -> Any:
@@ -55,10 +61,10 @@ def _products_of(grown: bool) -> Any:
     ) -> tuple[Signature, Any]:
         """`rows` <= ROWS[vectors - 1] tiles times `vectors` vectors of outputs, summed over inputs.
 
-        Inputs lie in `blocks` blocks of LANES, `last` of them in the last one. Addresses and steps in
-        bytes; tiles lie LANES floats apart. Each sum is taken in the order of the inputs. Sources are
-        read before targets are written: these may lie in the same place. `asked`: what each input
-        asks for (`asked_lines`), or None.
+        Inputs lie in `blocks` blocks of LANES, `last` of them in the last one. Of three vectors, filters of a
+        pair come first, then those of the last one. Addresses and steps in bytes; tiles lie LANES floats apart. Each
+        sum is taken in the order of the inputs. Sources are read before targets are written: these may lie in the same
+        place. `asked`: what each input asks for (`asked_lines`), or None.
         """
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
@@ -88,25 +94,37 @@ def _over_inputs(
     starts = [float_pointer(b, b.add(target, b.mul(target_block, word(j)))) for j in range(vectors)]
     places = [moved(b, start, row * LANES) for row in range(rows) for start in starts]
 
+    # Vectors that lie side by side, input by input: pairs, and a last one alone.
+    widths = [PAIR, vectors - PAIR] if vectors > PAIR else [vectors]
+
     def block(index: Value, carried: list[Value]) -> list[Value]:
-        start, filters, *others = carried
+        start, *others = carried
         final = b.icmp_signed("==", b.add(index, word(1)), blocks)
         # Only the last block may have fewer channels than lanes.
         count = b.select(final, last, word(LANES))
-        inner = [float_pointer(b, start), filters, *others]
-        _, filters, *others = counted_loop(b, count, inner, term)
-        return [b.add(start, source_block), filters, *others]
+        _, *others = counted_loop(b, count, [float_pointer(b, start), *others], term)
+        return [b.add(start, source_block), *others]
 
     def term(_: Value, carried: list[Value]) -> list[Value]:
-        scalars, filters, *others = carried
-        asked, sums = early.ask(b, others)
-        weights = [load_vector(b, moved(b, filters, j * LANES)) for j in range(vectors)]
+        scalars, filters = carried[0], carried[1 : 1 + len(widths)]
+        asked, sums = early.ask(b, carried[1 + len(widths) :])
+        weights = [
+            load_vector(b, moved(b, start, j * LANES))
+            for start, width in zip(filters, widths, strict=True)
+            for j in range(width)
+        ]
         new = add_outer(b, weights, (moved(b, scalars, row * LANES) for row in range(rows)), sums)
-        return [moved(b, scalars, 1), moved(b, filters, vectors * LANES), *asked, *new]
+        further = [
+            moved(b, *pair) for pair in zip(filters, [it * LANES for it in widths], strict=True)
+        ]
+        return [moved(b, scalars, 1), *further, *asked, *new]
 
     before = [load_vector(b, place) if grown else ZERO_VECTOR for place in places]
     # Two loops, blocks and their channels, as channels of a block lie side by side and blocks far apart.
-    carried = [source, float_pointer(b, filters), *early.starts, *before]
+    inputs = b.add(b.mul(b.sub(blocks, word(1)), word(LANES)), last)
+    behind = [b.mul(inputs, word(PAIR * VECTOR_BYTES * number)) for number in range(len(widths))]
+    filters = [float_pointer(b, b.add(filters, by)) for by in behind]
+    carried = [source, *filters, *early.starts, *before]
     sums = counted_loop(b, blocks, carried, block)[-len(before) :]
     # Written when all is read: targets may be the place of the sources (`room`).
     for value, place in zip(sums, places, strict=True):
@@ -129,6 +147,12 @@ def room(inputs: int, outputs: int) -> Any:
 # cache (docs/design/winograd.md, *One pass*); with fewer, filters are read more often.
 GROUP = 2 * ROWS[0]
 compiled_odd_bytes, compiled_room = inlined(odd_bytes), inlined(room)
+
+
+@inlined
+def triple_of(outputs: int) -> Any:
+    """Return 1 if so many vectors of outputs end in three that are multiplied at once, else 0."""
+    return 1 if TRIPLES and outputs % 2 and outputs > 2 else 0
 
 
 @inlined
@@ -174,13 +198,13 @@ def multiply_blocks(
     blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
     # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
     # other.
-    singles, pairs = cover(count, ROWS[0]), cover(count, ROWS[1])
-    together = turns_of(outputs)
+    singles, pairs, triples = cover(count, ROWS[0]), cover(count, ROWS[1]), cover(count, ROWS[2])
+    together, triple = turns_of(outputs), triple_of(outputs)
     for number in range(many):
         source = points + number * point
         target = source + behind
         # Two vectors of outputs at a time, for which a broadcast is used twice.
-        for pair in range(outputs // 2):
+        for pair in range(outputs // 2 - triple):
             for part in range(pairs):
                 by, end = part * count // pairs, (part + 1) * count // pairs
                 ask(early, number * together + pair, by, end)
@@ -188,7 +212,14 @@ def multiply_blocks(
                 products(2, here, block, filters, blocks, last, there, block, end - by, None)
             filters += 2 * inputs * VECTOR_BYTES
             target += 2 * block
-        if outputs % 2:
+        if triple:
+            for part in range(triples):
+                by, end = part * count // triples, (part + 1) * count // triples
+                ask(early, number * together + outputs // 2 - 1, by, end)
+                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                products(3, here, block, filters, blocks, last, there, block, end - by, None)
+            filters += 3 * inputs * VECTOR_BYTES
+        elif outputs % 2:
             for part in range(singles):
                 by, end = part * count // singles, (part + 1) * count // singles
                 if outputs == 1:

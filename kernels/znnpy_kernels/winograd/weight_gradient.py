@@ -42,7 +42,7 @@ from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd.early_requests import NEAR_BYTES, TURN, ask_for_tiles
 from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.gradient_lines import filter_plane, gradient_plane
-from znnpy_kernels.winograd.gradient_products import IMAGES, add_products
+from znnpy_kernels.winograd.gradient_products import add_block
 from znnpy_kernels.winograd.line_transforms import asking_of, source_plane_of
 from znnpy_kernels.winograd.products import odd_bytes
 from znnpy_kernels.winograd.tiles import fetch, origin, tiles_along
@@ -168,24 +168,7 @@ def _point(
             _ask(form, args, early, point * cover(inputs, LANES) + block)
         here, images = source + block * step, min(LANES, inputs - block * LANES)
         target = sums + block * LANES * row
-        # Two vectors of gradients share a broadcast voxel, as in `multiply`.
-        parts = cover(images, IMAGES[1])
-        for pair in range(blocks // 2):
-            first = 0
-            for part in range(parts):
-                # Equal parts again: IMAGES[1] at most.
-                many = images * (part + 1) // parts - first
-                add_products(
-                    2, here + 4 * first, gradient + 2 * pair * step, step,
-                    count, target + first * row + 2 * pair * VECTOR_BYTES, row, many, None,
-                )  # fmt: skip
-                first += many
-        if blocks % 2:
-            last = blocks - 1
-            add_products(
-                1, here, gradient + last * step, step, count,
-                target + last * VECTOR_BYTES, row, images, None,
-            )  # fmt: skip
+        add_block(here, images, gradient, step, blocks, count, target, row)
 
 
 @inlined

@@ -20,11 +20,11 @@ from znnpy_kernels.winograd.products import GROUP
 TAPS = (1, 3, 3)
 CASES = [
     # Channels of the gradient and of values, extents of values, voxels of zeros before the gradient, voxels from tap
-    # to tap: several groups of tiles in two planes, less than a tile, lattices.
+    # to tap: several groups of tiles in two planes, less than a tile, lattices of five blocks.
     (LANES + 3, 2, (2, 5, 4 * GROUP + 1), (1, 1), 1),
     (3, 3 * LANES, (3, 4, 9), (2, 0), 1),
     (2 * LANES, LANES + 1, (1, 3, 2), (1, 2), 1),
-    (LANES, 2 * LANES + 1, (1, 13, 11), (3, 2), 2),
+    (4 * LANES + 1, 2 * LANES + 1, (1, 13, 11), (3, 2), 2),
 ]
 
 
