@@ -333,7 +333,8 @@ def test_a_row_per_layer_and_pass(check: Check) -> None:
         *((f"conv{n}", step) for n in (2, 3) for step in ("forward", "gradient", "weight")),
     ]
     for row in rows:
-        assert row["next"] is None or row["next_seconds"] >= row["seconds"] > 0
+        # Two may be equal, but for the last bit of their sums.
+        assert row["next"] is None or 1.000001 * row["next_seconds"] >= row["seconds"] > 0
     assert rows[2]["next"]
 
 

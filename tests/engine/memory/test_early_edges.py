@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Execution, Model
 from znnpy.engine.memory import feature_maps
@@ -50,7 +51,13 @@ def at_once(layout: Layout) -> dict[str, tuple[Edge, ...]]:
 
 def test_it_is_at_once_where_that_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small image stands beside both its source and the sum for no more than them."""
-    small = NODES | {"half": NODES["half"] | {"channels": 8}}
+    # A block of channels, of which the others have two at least.
+    wide = {
+        name: {**node, "channels": 2 * LANES}
+        for name, node in NODES.items()
+        if node["channels"] == 16
+    }
+    small = NODES | wide | {"half": NODES["half"] | {"channels": LANES}}
     network, found = load_network({"nodes": small, "edges": EDGES}), list[Any]()
 
     def seen(layout: Layout) -> Any:
