@@ -215,6 +215,23 @@ def test_file_systems_of_fsspec(tmp_path: Path) -> None:
         chunks.read("x/0", 9)
 
 
+class WholeFiles:
+    """A store that knows no ends of files."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def cat_file(self, url: str, start: int, end: int | None) -> bytes:
+        return self.data if start < 0 else self.data[start:end]
+
+
+def test_a_store_that_sends_all_for_an_end() -> None:
+    chunks = RemoteChunks("gs://bucket/a", (), FsspecTransfer(WholeFiles(b"0123456789")))
+    assert chunks.read("x", 10, -4) == b"6789"
+    assert chunks.read("x", 10, -4, 2) == b"67"
+    assert chunks.read("x", 10, -12) == b"0123456789"
+
+
 def test_many_chunks_are_asked_for_at_once(tmp_path: Path, url: str) -> None:
     small = {"chunk_sizes": [[4, 4, 4]]}
     write_precomputed(tmp_path / "served" / "v", STACK, **small)
