@@ -24,9 +24,10 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import planes
-from znnpy_kernels.winograd.forms import FORMS, POINTS, TAPS, Triple, name_of
+from znnpy_kernels.winograd.forms import FORMS, POINTS, Triple, name_of
 from znnpy_kernels.winograd.line_transforms import source_depth
 from znnpy_kernels.winograd.planar_lines import (
+    PLANAR,
     UNITS,
     asking_of,
     finish_lines_of,
@@ -237,5 +238,5 @@ def _planar(taps: Triple) -> Kernel:
     return winograd_planar
 
 
-WINOGRAD_PLANAR = {taps: _planar(taps) for taps in FORMS if taps[2] == TAPS}
+WINOGRAD_PLANAR = {taps: _planar(taps) for taps in PLANAR}
 """By the taps of filters along z, y, x, of which those along x are three."""

@@ -24,7 +24,7 @@ from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd import both_gradients
 from znnpy_kernels.winograd.both_gradients import clear
-from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
+from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.planar import (
     channels_of,
     column_bytes,
@@ -35,6 +35,7 @@ from znnpy_kernels.winograd.planar import (
     source_image,
 )
 from znnpy_kernels.winograd.planar_gradient import column_sums, taps_of_pairs
+from znnpy_kernels.winograd.planar_lines import PLANAR
 from znnpy_kernels.winograd.planar_products import INPUTS, OUTPUTS
 from znnpy_kernels.winograd.planar_units import (
     GROUPS,
@@ -187,5 +188,5 @@ def _planar_back(taps: Triple) -> Kernel:
     return winograd_planar_back
 
 
-WINOGRAD_PLANAR_BACK = {taps: _planar_back(taps) for taps in FORMS if taps[2] == TAPS}
+WINOGRAD_PLANAR_BACK = {taps: _planar_back(taps) for taps in PLANAR}
 """By the taps of filters along z, y, x, of which those along x are three."""

@@ -26,10 +26,10 @@ from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.vectors import splat, store
 from znnpy_kernels.winograd import weight_gradient
-from znnpy_kernels.winograd.forms import FORMS, TAPS, Triple, name_of
+from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.gradient_lines import filter_depth, filter_plane
 from znnpy_kernels.winograd.line_transforms import source_depth
-from znnpy_kernels.winograd.planar_lines import gradient_rows
+from znnpy_kernels.winograd.planar_lines import PLANAR, gradient_rows
 from znnpy_kernels.winograd.planar_products import INPUTS, OUTPUTS, add_pairs
 from znnpy_kernels.winograd.planar_units import (
     GROUPS,
@@ -271,5 +271,5 @@ def _planar_gradient(taps: Triple) -> Kernel:
     return winograd_planar_gradient
 
 
-WINOGRAD_PLANAR_GRADIENT = {taps: _planar_gradient(taps) for taps in FORMS if taps[2] == TAPS}
+WINOGRAD_PLANAR_GRADIENT = {taps: _planar_gradient(taps) for taps in PLANAR}
 """By the taps of filters along z, y, x, of which those along x are three."""

@@ -31,7 +31,7 @@ from znnpy_kernels.simd.codegen import (
     word,
 )
 from znnpy_kernels.simd.lanes import LANES
-from znnpy_kernels.winograd.forms import NEW, POINTS, Axis, axes_of
+from znnpy_kernels.winograd.forms import FORMS, NEW, POINTS, TAPS, Axis, axes_of
 from znnpy_kernels.winograd.line_transforms import (
     Line,
     gradient_line,
@@ -44,6 +44,8 @@ UNITS = 4
 EACH = LANES // UNITS  # tiles of a unit
 # Voxels behind a unit that its last tile sees.
 BEHIND = POINTS - NEW
+PLANAR = tuple(taps for taps in FORMS if taps[2] == TAPS and UNITS * BEHIND <= LANES)
+"""Taps of filters that planar channels have kernels for: where a vector has room for the voxels behind all units."""
 Count = Callable[[Axis], int]
 """Of values that a line is made of."""
 _BITS = ir.IntType(LANES)
