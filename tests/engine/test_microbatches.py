@@ -11,7 +11,7 @@ from model_settings import model_of
 
 from znnpy import Model, Optimizer, load_network
 from znnpy.engine import memory_planning
-from znnpy.engine.convolution.direct import weight_gradients
+from znnpy.engine.convolution.direct import slab_gradient, weight_gradients
 from znnpy.engine.tasks.task_identity import Part, identities
 from znnpy.errors import ConfigError, PlanError, ZnnpyError
 from znnpy.plan import PASSES
@@ -297,7 +297,7 @@ def test_weight_gradients_add_what_earlier_microbatches_have_left(
     assert_same(found, trained(net, *sizes, output=output))
     assert of(Part.MICROBATCHES) > left
     assert bool(left) == (count == 33)
-    monkeypatch.setattr(weight_gradients, "ranges", lambda rows, _, beside: [(0, rows)])
+    monkeypatch.setattr(slab_gradient, "ranges", lambda rows, _, beside: [(0, rows)])
     # Pieces of many microbatches may be taken apart, too, as the grain asks for.
     assert by > of(Part.DIRECT) or not several
 
