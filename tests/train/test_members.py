@@ -28,6 +28,16 @@ def saved_in(tmp_path: Path, *, in_file: bool = False) -> SavedRun:
     return read_run(tmp_path / "run", Quiet(), ["run.threads=1"], states=False, in_file=in_file)
 
 
+def test_overrides_change_nothing_in_the_files(tmp_path: Path) -> None:
+    saved_in(tmp_path)
+    changed = ["training.precision=float64"]
+    members = members_of(read_run(tmp_path / "run", Quiet(), changed, states=False))
+    expected = dict(members[0]())
+    assert all(array.dtype == np.float32 for array in members[1]().values())
+    again = members[0]()
+    assert all((again[name] == array).all() for name, array in expected.items())
+
+
 def test_weights_are_given_away_and_read_again(tmp_path: Path) -> None:
     saved = saved_in(tmp_path)
     wanted = {name: array.copy() for name, array in saved.weights.parameters.items()}

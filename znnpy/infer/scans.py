@@ -59,7 +59,8 @@ class ScanModel:
         Raises RunError where they are not finite.
         """
         if member != self.current:
-            # Read when they are wanted, and not kept: the model has them.
+            # Read when they are wanted, and not kept: the model has them. Of nobody where that ends half-way.
+            self.current = -1
             self.model.take_parameters(self.members[member]())
             self.current = member
         # What the last window, or reading weights, has freed: most memory is needed while one runs.

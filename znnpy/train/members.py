@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+from znnpy.config.loading import load_config
 from znnpy.file_arrays import FileArray
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train.checkpoint import Arrays
-from znnpy.train.run_directory import MEMBERS
+from znnpy.train.checkpoint import Arrays, Contents
+from znnpy.train.run_directory import CONFIG, MEMBERS
 from znnpy.train.start import SavedRun, contents_of
 
 
@@ -39,20 +41,23 @@ def members_of(saved: SavedRun) -> Sequence[Member]:
     averages = saved.config.training.ema is not None
     # As the run's own weights, so do those of the others stay in their files.
     in_file = any(isinstance(values, FileArray) for values in own.values())
-    names, contents = (
-        tuple(own),
-        replace(contents_of(saved.config), states=averages, in_file=in_file),
-    )
+    names = tuple(own)
     # Without the weights, which nobody shall keep.
     light = replace(saved, checkpoint=replace(saved.checkpoint, parameters={}, optimizer_state={}))
 
+    @cache  # not read for a run of one member
+    def contents() -> Contents:
+        # As it was trained: overrides, of the precision for one, change nothing in the files.
+        trained = contents_of(load_config(light.path / CONFIG))
+        return replace(trained, states=averages, in_file=in_file)
+
     def read_own() -> Arrays:
-        found = checkpoints.of_iteration(light.path, light.checkpoint.iteration, contents)
+        found = checkpoints.of_iteration(light.path, light.checkpoint.iteration, contents())
         return dict(replace(light, checkpoint=found).weights.parameters)
 
     def reading(path: Path) -> Callable[[], Arrays]:
         def read() -> Arrays:
-            found = checkpoints.load(path, contents).parameters
+            found = checkpoints.load(path, contents()).parameters
             return {name: found[name] for name in names}
 
         return read
