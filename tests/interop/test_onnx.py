@@ -342,6 +342,25 @@ def test_channels_last(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours(path)["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, -1])
+def test_a_single_channel_that_is_last(batch: int, tmp_path: Path) -> None:
+    """It is moved by a shape, as TensorFlow's exporter writes it."""
+    nodes = [
+        ("Reshape", "x first", "t"),
+        ("Conv", "t c.weight", "c", {"auto_pad": "SAME_UPPER"}),
+        ("Reshape", "c last", "y"),
+    ]
+    weights = {
+        "c.weight": drawn(1, 1, 3, 3, 3),
+        "first": np.array([batch, 1, 6, 8, 12]),
+        "last": np.array([batch, 6, 8, 12, 1]),
+    }
+    path = written(tmp_path / "a.onnx", nodes, weights, shape=(1, 6, 8, 12, 1))
+    image = drawn(1, 1, 6, 8, 12)
+    wanted = theirs(path, image.reshape(1, 6, 8, 12, 1))[0].reshape(image.shape)
+    np.testing.assert_allclose(ours(path, image)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_what_learns_apart_is_said(tmp_path: Path) -> None:
     nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
     weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from znnpy.errors import ModelFileError
 from znnpy.interop.onnx.attention import refuse_attention
 from znnpy.interop.onnx.file import Graph, Operator
-from znnpy.interop.onnx.folding import folded
+from znnpy.interop.onnx.folding import folded, integers
 from znnpy.interop.onnx.operators import OPERATORS
 from znnpy.interop.onnx.reading import Reading, plain_name
 from znnpy.interop.onnx.tensors import Array
@@ -45,8 +46,13 @@ def network_of(graph: Graph, title: str) -> Described:
 
 def _channels_first(value: Value) -> Value:
     """Return an output as it is here where its channels are last in the file."""
-    last = (0, *range(2, len(value.seen)), 1)
-    return replace(value, turned=None) if value.turned == last else value
+    rank = len(value.seen)
+    if value.turned == (0, *range(2, rank), 1):
+        return replace(value, turned=None)
+    if not value.plain and value.seen[2:] and value.seen[-1] == value.channels == 1:
+        moved = value.seen_as((value.seen[0], 1, *value.seen[1:-1]))
+        return moved if moved.plain else value
+    return value
 
 
 def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
@@ -54,7 +60,7 @@ def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
         names = ", ".join(name[:40] for name in graph.inputs) or "none"
         raise ModelFileError(f"{title}: one input is supported; it has {names}")
     (name, given), *_ = graph.inputs.items()
-    last = _channels_last(graph, name, len(given))
+    last = _channels_last(graph, name, given)
     if last:
         given = [given[0], given[-1], *given[1:-1]]
     if given[1] is None:
@@ -68,13 +74,22 @@ def _input(graph: Graph, sketch: Sketch, title: str) -> dict[str, Value]:
     return {name: Value(node, given[1], size, seen, turned=turned)}
 
 
-def _channels_last(graph: Graph, name: str, rank: int) -> bool:
+def _channels_last(graph: Graph, name: str, given: Sequence[int | None]) -> bool:
     """Return whether the input has its channels last, as TensorFlow has: all that reads it moves them."""
-    moved = [0, rank - 1, *range(1, rank - 1)]
     reading = [op for op in graph.operators if name in op.inputs]
-    return bool(reading) and all(
-        op.kind == "Transpose" and op.attributes.get("perm") == moved for op in reading
-    )
+    return bool(reading) and all(_moves_channels(graph, op, given) for op in reading)
+
+
+def _moves_channels(graph: Graph, op: Operator, given: Sequence[int | None]) -> bool:
+    rank = len(given)
+    if op.kind == "Transpose":
+        return bool(op.attributes.get("perm") == [0, rank - 1, *range(1, rank - 1)])
+    # A single channel is moved by a shape as well: the same numbers in the same order.
+    if op.kind != "Reshape" or rank < 3 or given[-1] != 1 or op.inputs[1] not in graph.constants:
+        return False
+    shape = integers(op, graph.constants[op.inputs[1]](), "shape")
+    wanted = (given[0], 1, *given[1:-1])
+    return len(shape) == rank and all(n in (-1, own) for n, own in zip(shape, wanted, strict=True))
 
 
 def _walk(reading: Reading, op: Operator) -> None:

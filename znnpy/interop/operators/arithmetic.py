@@ -203,7 +203,11 @@ def reshaped(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value
     if x.term is not None:
         sketch.refuse_rearranged(x)
     if x.turned is not None:
-        return _laid_out(sketch, name, x, shape)
+        axes = [axis for axis in x.turned if x.seen[axis] != 1]
+        if axes != sorted(axes):
+            return _laid_out(sketch, name, x, shape)
+        # Axes of one alone have moved: the numbers are in their order.
+        x = replace(x, turned=None)
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and known and x.elements % known == 0:
         shape = [x.elements // known if n == -1 else n for n in shape]
