@@ -361,6 +361,40 @@ def test_a_single_channel_that_is_last(batch: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(ours(path, image)["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_voxels_that_are_repeated(tmp_path: Path) -> None:
+    """Along one axis after the other, as TensorFlow's nets grow, whose channels are last in between."""
+    nodes = [
+        CONV,
+        ("MaxPool", "c", "p", {"kernel_shape": [3, 2, 1], "strides": [3, 2, 1]}),
+        ("Unsqueeze", "p behind_z", "u"),
+        ("Tile", "u thrice", "t"),
+        ("Transpose", "t", "l", {"perm": [0, 2, 3, 4, 5, 1]}),
+        ("Reshape", "l taller", "z"),
+        ("Shape", "z", "s"),
+        ("Unsqueeze", "z behind_y", "v"),
+        ("Tile", "v twice", "w"),
+        ("Mul", "s wider", "n"),
+        ("Reshape", "w n", "r"),
+        ("Transpose", "r", "y", {"perm": [0, 4, 1, 2, 3]}),
+    ]
+    z, y, x, channels = (2, 4, 12, len(WEIGHTS["c.weight"]))
+    constants = {
+        "behind_z": [3],
+        "thrice": [1, 1, 1, 3, 1, 1],
+        "taller": [-1, 3 * z, y, x, channels],
+        "behind_y": [3],
+        "twice": [1, 1, 1, 2, 1, 1],
+        "wider": [1, 1, 2, 1, 1],
+    }
+    weights = {**WEIGHTS, **{name: np.array(it) for name, it in constants.items()}}
+    check(written(tmp_path / "a.onnx", nodes, weights))
+    # Along an axis that is none of space's own, and one that is not new.
+    for name, times in (("thrice", [1, 1, 1, 1, 3, 1]), ("twice", [1, 1, 2, 1, 1, 1])):
+        wrong = written(tmp_path / "b.onnx", nodes, {**weights, name: np.array(times)})
+        with pytest.raises(ModelFileError, match="repeats"):
+            read_model(wrong)
+
+
 def test_what_learns_apart_is_said(tmp_path: Path) -> None:
     nodes = [CONV, ("PRelu", "c p", "q"), ("Conv", "q s", "d"), ("Conv", "d s", "y")]
     weights = {**WEIGHTS, "p": np.full((1, 1, 1, 1), 0.2, np.float32), "s": drawn(4, 4, 1, 1, 1)}

@@ -95,7 +95,7 @@ def mean(reading: Reading, op: Operator, name: str) -> Value:
 def reshape(reading: Reading, op: Operator, name: str) -> Value:
     """Reshape, Flatten, Squeeze and Unsqueeze: the same numbers in the same order."""
     x = reading.any_value(op)
-    shape, rank = list(x.seen), len(x.seen)
+    shape, rank = list(x.shape), len(x.seen)
     if op.kind == "Reshape":
         given = reading.numbers(op, 1, "shape")
         if not op.attribute("allowzero", 0):
@@ -150,11 +150,18 @@ def expand(reading: Reading, op: Operator, name: str) -> Value:
 
 
 def tile(reading: Reading, op: Operator, name: str) -> Value:
-    """Tile along channels."""
-    x, times = reading.value(op), reading.numbers(op, 1, "repeats")
-    if len(times) != len(x.seen) or any(n != 1 for n in times[:1] + times[2:]):
-        raise op.wrong(f"repeats {times} are not supported: of channels, they are")
-    return arithmetic.repeated(reading.sketch, name, x, times[1])
+    """Tile along channels, or along a new axis behind one of space, as programs that repeat voxels do."""
+    x, times = reading.any_value(op), reading.numbers(op, 1, "repeats")
+    several = [axis for axis, count in enumerate(times) if count != 1]
+    if len(times) == len(x.seen) and len(several) <= 1:
+        axis = several[0] if several else 1
+        if axis == 1 and x.turned is None:
+            return arithmetic.repeated(reading.sketch, name, x, times[1])
+        if x.term is None and times[axis] > 0:
+            return arithmetic.repeated_voxels(reading.sketch, name, x, axis, times[axis])
+    raise op.wrong(
+        f"repeats {times[:9]} are not supported: of channels, or of a new axis behind one of space, they are"
+    )
 
 
 def depth_to_space(reading: Reading, op: Operator, name: str) -> Value:
@@ -204,7 +211,7 @@ def same(reading: Reading, op: Operator, name: str) -> Value:
 
 def shape_of(reading: Reading, op: Operator, name: str) -> Any:
     """Shape: a constant."""
-    shape = np.array(reading.value(op).seen, np.int64)
+    shape = np.array(reading.any_value(op).shape, np.int64)
     return shape[slice(op.attribute("start", 0), op.attribute("end", None))]
 
 

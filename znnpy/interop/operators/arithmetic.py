@@ -202,18 +202,44 @@ def reshaped(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value
     """Return a value as another shape; -1 is what is left. Of blocks of channels laid out, it is a pixel shuffle."""
     if x.term is not None:
         sketch.refuse_rearranged(x)
-    if x.turned is not None:
-        axes = [axis for axis in x.turned if x.seen[axis] != 1]
-        if axes != sorted(axes):
-            return _laid_out(sketch, name, x, shape)
-        # Axes of one alone have moved: the numbers are in their order.
-        x = replace(x, turned=None)
     known = prod(n for n in shape if n != -1)
     if shape.count(-1) == 1 and known and x.elements % known == 0:
         shape = [x.elements // known if n == -1 else n for n in shape]
+    if x.turned is not None:
+        axes = [axis for axis in x.turned if x.seen[axis] != 1]
+        if axes != sorted(axes):
+            return _space_as(x, shape) or _laid_out(sketch, name, x, shape)
+        # Axes of one alone have moved: the numbers are in their order.
+        x = replace(x, turned=None)
     if len(shape) > 8 or min(shape, default=0) < 0 or prod(shape) != x.elements:
         raise sketch.wrong(f"cannot reshape {x.seen} to {list(shape)[:8]}")
     return x.seen_as(tuple(shape))
+
+
+def _space_as(x: Value, shape: Sequence[int]) -> Value | None:
+    """Return a value whose channels are last as another shape of space; None if it is no such thing."""
+    (batch, channels, *space), rank = x.seen, len(x.seen)
+    last, said = (0, *range(2, rank), 1), (batch, *shape[1:-1], channels)
+    if x.turned != last or not 3 <= len(shape) <= 8 or tuple(shape) != said:
+        return None
+    if min(said) < 1 or prod(said[1:-1]) != prod(space):
+        return None
+    return replace(x, seen=(batch, channels, *said[1:-1]), turned=(0, *range(2, len(said)), 1))
+
+
+def repeated_voxels(sketch: Sketch, name: str, x: Value, axis: int, times: int) -> Value:
+    """Add each voxel so many times along the axis of space behind which a new one, of the program's, stands."""
+    order = x.turned or tuple(range(len(x.seen)))
+    new, before = order[axis], order[axis - 1]
+    plain = replace(x, turned=None, seen=(*x.seen[:new], *x.seen[new + 1 :]))
+    if x.seen[new] != 1 or before != new - 1 or before < 2 or not plain.plain or x.spread:
+        raise sketch.wrong(
+            f"repeats axis {axis} of a tensor {x.shape}, which is no new axis behind one of space"
+        )
+    factor = [1, 1, 1]
+    factor[before - 2 + 3 - plain.dimensions] = times
+    made = sketch.operated(name, plain, "upsample", {"factor": factor, "mode": "nearest"})
+    return replace(made, seen=(*x.seen[:new], times, *x.seen[new + 1 :]), turned=x.turned)
 
 
 def _laid_out(sketch: Sketch, name: str, x: Value, shape: Sequence[int]) -> Value:
