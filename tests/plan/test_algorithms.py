@@ -80,7 +80,7 @@ THIN = replace(SHAPE, size=(3, 1, 1), source=(18, 16, 16))
         # In stages, which there is one of.
         (replace(SHAPE, inputs=256, outputs=256), False),
         # Few channels, between which forward passes are the same.
-        (replace(SHAPE, inputs=2, outputs=2, between=True), MOST_PLANAR > 0),
+        (replace(SHAPE, inputs=2, outputs=2, between=True), True),
         (
             replace(SHAPE, inputs=2, outputs=2, between=True, passes=("forward", "weight")),
             not MOST_PLANAR,

@@ -11,7 +11,7 @@ from znnpy.engine.memory.planar import TraitsOf, planar_nodes
 from znnpy.network.types import Edge, Network, Node, Norm
 from znnpy.plan import ALGORITHMS, PassName
 from znnpy.plan.algorithms import Traits
-from znnpy.plan.cost import FEW_IMAGES
+from znnpy.plan.cost import FEW_IMAGES, MOST_PLANAR
 
 MANY, FEW = 16, 3
 
@@ -96,6 +96,7 @@ def chain(**output: object) -> Network:
     return replace(net, nodes=(replace(first, channels=FEW), few, last))
 
 
+@pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")
 def test_lanes_may_go_over_tiles_where_all_ends_are_planar() -> None:
     everything = planar_nodes(chain(), direct, lambda edge: True)
     assert everything == {"input", "few", "output"}
@@ -104,6 +105,7 @@ def test_lanes_may_go_over_tiles_where_all_ends_are_planar() -> None:
     assert planar_nodes(chain(), direct, lambda edge: edge.name == "before") == {"input"}
 
 
+@pytest.mark.skipif(not MOST_PLANAR, reason="vectors of four floats")
 def test_an_input_has_lanes_where_only_planar_targets_are_read_planar() -> None:
     def winograd(edge: Edge, which: PassName) -> Traits:
         return ALGORITHMS["winograd"].traits

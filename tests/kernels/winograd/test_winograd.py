@@ -104,7 +104,8 @@ def test_values_do_not_depend_on_tasks_or_on_what_lies_around() -> None:
 @pytest.mark.parametrize("name", ["", *FLAT_PASSES])
 def test_rows_that_are_asked_for_early_have_the_same_values(name: str) -> None:
     taps = FLAT_PASSES[name][0] if name else (3, 3, 3)
-    images, filters = operands(LANES + 3, 2 * LANES + 1, (8, 42, 44), taps)
+    # As many bytes with vectors of four floats.
+    images, filters = operands(LANES + 3, 2 * LANES + 1, (max(8, 64 // LANES), 42, 44), taps)
     dilation = (1, 1, 1)
     far = run(images, filters, dilation, name=name)
     # What lies within the caches next to a core is not asked for: the last tiles along x alone.
