@@ -388,8 +388,12 @@ def test_voxels_that_are_repeated(tmp_path: Path) -> None:
     }
     weights = {**WEIGHTS, **{name: np.array(it) for name, it in constants.items()}}
     check(written(tmp_path / "a.onnx", nodes, weights))
-    # Along an axis that is none of space's own, and one that is not new.
-    for name, times in (("thrice", [1, 1, 1, 1, 3, 1]), ("twice", [1, 1, 2, 1, 1, 1])):
+    # Along an axis that is none of space's own, one that is not new, and absurdly often.
+    for name, times in (
+        ("thrice", [1, 1, 1, 1, 3, 1]),
+        ("twice", [1, 1, 2, 1, 1, 1]),
+        ("thrice", [1, 1, 1, 1 << 62, 1, 1]),
+    ):
         wrong = written(tmp_path / "b.onnx", nodes, {**weights, name: np.array(times)})
         with pytest.raises(ModelFileError, match="repeats"):
             read_model(wrong)

@@ -14,6 +14,8 @@ from znnpy.interop.operators.sketch import Floats, Sketch
 from znnpy.interop.operators.value import Value
 from znnpy.interop.operators.windows import shuffled, triple
 
+MOST_TIMES = 1 << 10  # that a program may repeat a voxel: more is damage
+
 
 def normed(
     sketch: Sketch,
@@ -236,6 +238,8 @@ def repeated_voxels(sketch: Sketch, name: str, x: Value, axis: int, times: int) 
         raise sketch.wrong(
             f"repeats axis {axis} of a tensor {x.shape}, which is no new axis behind one of space"
         )
+    if times > MOST_TIMES:
+        raise sketch.wrong(f"repeats voxels {times} times; at most {MOST_TIMES} are supported")
     factor = [1, 1, 1]
     factor[before - 2 + 3 - plain.dimensions] = times
     made = sketch.operated(name, plain, "upsample", {"factor": factor, "mode": "nearest"})

@@ -19,7 +19,7 @@ from znnpy_kernels.direct.weight_gradient import (
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.convolution.direct.correlation import blocks_of, source_words
+from znnpy.engine.convolution.direct.correlation import source_words
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Buffer, Region
@@ -99,6 +99,11 @@ class _Products:
         return self.build.parameters[self.edge.name].source_lanes
 
     @property
+    def _vectors(self) -> int:
+        """Vectors of outputs; of a planar gradient, its channels."""
+        return self.gradient.channels if self.gradient.lanes == 1 else self.piece.width // LANES
+
+    @property
     def count(self) -> int:
         """How many pieces there are."""
         return -(-self.piece.inputs // self._each)
@@ -129,12 +134,8 @@ class _Products:
     @cached_property
     def kernel(self) -> tuple[Kernel, dict[str, int], int]:
         """The kernel, its own words, and how many rows of taps it does at once."""
-        gradient, few = self.gradient, self.gradient.lanes == 1
-        vectors, samples = (
-            gradient.channels if few else self.piece.width // LANES,
-            self.slab.samples,
-        )
-        return _gradient_kernel(self.build, self.edge, self.source, vectors, len(samples), few=few)
+        few, samples = self.gradient.lanes == 1, len(self.slab.samples)
+        return _gradient_kernel(self.build, self.edge, self.source, self._vectors, samples, few=few)
 
     @cached_property
     def _words(self) -> dict[str, int]:
@@ -194,11 +195,9 @@ class _Products:
 
     @cached_property
     def _gradient_read(self) -> list[Region]:
-        (samples, low, high), gradient = self.slab, self.gradient
-        few = gradient.lanes == 1
-        vectors = gradient.channels if few else self.piece.width // LANES
-        block = self.piece.first_output // gradient.lanes
-        return [it for own in samples for it in blocks_of(gradient, own, block, vectors, low, high)]
+        (samples, *planes), block = self.slab, self.piece.first_output // self.gradient.lanes
+        blocks = range(block, block + self._vectors)
+        return [it for own in samples for it in self.gradient.met_by(own, blocks, *planes)]
 
     def declare(self, step: Step, numbers: range, first: int, last: int) -> None:
         """Declare the task that does rows first..last of the taps of some pieces."""
