@@ -233,8 +233,8 @@ class Wrong(nn.Module):
             case "reshape":
                 return nn.functional.max_pool3d(x.reshape(1, 2, 4, 16, 8), 2)
             case "blocks":
-                x = x.reshape(1, 1, 2, 1, 1, 8, 8, 8).permute(0, 1, 2, 5, 3, 6, 4, 7)
-                return x.reshape(1, 1, 16, 8, 8)
+                x = x.reshape(1, 1, 2, 8, 8, 8).permute(0, 1, 3, 2, 4, 5)
+                return x.reshape(1, 1, 8, 16, 8)
             case "numbers":
                 return x.mean((2, 3, 4))
         return nn.functional.mish(x)
