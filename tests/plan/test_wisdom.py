@@ -171,7 +171,16 @@ COST = '{"layer": {"direct forward": %s}}'
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", "null", '{"layer": 3}', '{"layer": null}', '{"layer": {"a": "b"}}']
+    [
+        "",
+        "{",
+        "[1]",
+        "[" * 100_000,
+        "null",
+        '{"layer": 3}',
+        '{"layer": null}',
+        '{"layer": {"a": "b"}}',
+    ]
     + [COST % cost for cost in ("null", '"1.0"', "[]", "{}", "true", "NaN", "-Infinity", "-1.0")],
 )
 def test_damaged_wisdom_is_put_aside(text):

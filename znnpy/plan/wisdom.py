@@ -134,7 +134,8 @@ def _read() -> dict[str, Words]:
         return _parsed(target, (found.st_ino, found.st_mtime_ns, found.st_size))
     except FileNotFoundError:
         return {}
-    except (ValueError, AttributeError) as error:
+    # RecursionError: lists nested thousands deep.
+    except (ValueError, AttributeError, RecursionError) as error:
         # Kept for whoever wants to know why, and out of the way of the next write.
         aside = target.with_suffix(".damaged")
         target.replace(aside)
