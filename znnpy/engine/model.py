@@ -179,7 +179,8 @@ class Model(Closing):
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
         """Set some or all `parameters`; ShapeError for unknown names and wrong shapes.
 
-        Filters that repeat get the mean over each block of equal taps.
+        Filters that repeat get the mean over each block of equal taps. Where this fails half-way, as by a full disk or
+        Ctrl-C, the model computes nothing (ZnnpyError) until all are set.
         """
         given, opened = self._given.parameters(values), self._open
         # All that are set need not be drawn, which takes time and as much memory again.
