@@ -14,6 +14,7 @@ from znnpy.engine.tasks.step import Step
 from znnpy.geometry import fit
 from znnpy.network import load_network, objectives
 from znnpy.plan import PASSES, LayerPlan, Method, Plan
+from znnpy.plan.types import ALGORITHM_NAMES
 
 SIZE = (10, 10, 10)
 
@@ -24,13 +25,21 @@ def chain(*images: int) -> dict[str, Any]:
     return {"input": images[0], "layers": layers}
 
 
+def method_of(name: str) -> Method:
+    """The method of this name, as `spectral 8x8x8`."""
+    algorithm, _, sizes = name.partition(" ")
+    known = ALGORITHM_NAMES[ALGORITHM_NAMES.index(algorithm)]
+    z, y, x = map(int, sizes.split("x")) if sizes else (0, 0, 0)
+    return Method(known, (z, y, x) if sizes else None)
+
+
 def update_of(config: Any, *methods: str) -> list[Declared]:
     """The tasks of one update whose convolutions run by these methods, one a pass or one for all.
 
     Those that Winograd's cannot take, from images that lie planar, run directly.
     """
     network = load_network(config)
-    by_pass = [Method.named(name) for name in (methods * len(PASSES))[: len(PASSES)]]
+    by_pass = [method_of(name) for name in (methods * len(PASSES))[: len(PASSES)]]
     layers = LayerPlan.of(*by_pass), LayerPlan.of(*[Method("direct")] * len(PASSES))
     plan = Plan(
         {

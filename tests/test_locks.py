@@ -81,7 +81,8 @@ def fft_planned() -> None:
 
 
 def cost_noted() -> None:
-    wisdom.remember("layer", {Method("direct"): {"forward": 1.0}})
+    costs = {Method("direct"): {"forward": 1.0}}
+    wisdom.remember("layer", costs, costs)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_marches_are_measured_and_the_faster_one_is_kept(monkeypatch, tmp_path, 
         it: {part: seconds * (1 if it.march == faster else 9) for part, seconds in parts.items()}
         for it, parts in costs.items()
     }
-    assert remember("layer", told) == told == recall("layer")
+    assert remember("layer", told, methods) == told == recall("layer", methods)
     by = Method("winograd", march=faster)
     assert cheapest(needed(told, shape)) == LayerPlan.of(by, by, by, "measured")
 

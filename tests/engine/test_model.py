@@ -12,7 +12,9 @@ from model_settings import model_of
 
 from znnpy.engine import Hardware, Model, Optimizer
 from znnpy.engine.memory.parameters import pack_parameter
-from znnpy.errors import PlanError, ShapeError
+from znnpy.errors import PlanError, RunError, ShapeError, ZnnpyError
+from znnpy.file_arrays import FileArray, KeptFile
+from znnpy.network import initial_parameters
 from znnpy.network.types import Edge, Network, Node
 
 TILED = "fft", "spectral"
@@ -227,6 +229,48 @@ def test_parameters_that_are_taken_go_one_by_one(monkeypatch, precision):
         assert given == {}
         assert alive == ([*range(len(wanted), 0, -1)] if precision == "float32" else [])
         assert all(np.array_equal(model.parameters[name], wanted[name]) for name in wanted)
+
+
+def test_a_model_whose_parameters_were_set_in_part_does_nothing(tmp_path):
+    """Until all are set: it would be of nobody's, also where updates are handed over quickly."""
+    path = tmp_path / "weights"
+    with model_of(small(), (2, 3, 4), seed=2, threads=1, conv="direct") as model:
+        given, batch = {name: 2 * array for name, array in model.parameters.items()}, data(model)
+        for _ in range(3):
+            ticket = model.submit(*batch, learning_rate=0.01)
+        *_, last = given
+        path.write_bytes(given[last].tobytes()[:-1])
+        there = FileArray.plain(KeptFile(path), 0, given[last].shape, given[last].dtype)
+        with pytest.raises(RunError, match="cut short"):
+            model.set_parameters(given | {last: there})
+        for call in (
+            lambda: model.submit(*batch, learning_rate=0.01),
+            lambda: model.forward(batch[0]),
+            lambda: model.parameters,
+            lambda: model.set_parameters({last: given[last]}),
+        ):
+            with pytest.raises(ZnnpyError, match="set in part"):
+                call()
+        # What was done before stays.
+        assert model.result(ticket).loss > 0
+        model.drain()
+        model.set_parameters(given)
+        assert all(np.array_equal(model.parameters[name], given[name]) for name in given)
+        assert model.submit(*batch, learning_rate=0.01) == ticket + 1
+
+
+def test_parameters_whose_drawing_was_interrupted_are_drawn_again(monkeypatch):
+    with model_of(small(), (2, 3, 4), seed=2, threads=1, conv="direct") as model:
+        with monkeypatch.context() as patch:
+            patch.setattr("znnpy.engine.float32_engine.pack_parameter", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                _ = model.parameters
+        wanted = initial_parameters(model.network, 2)
+        assert all(np.array_equal(model.parameters[name], wanted[name]) for name in wanted)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from declared_updates import method_of
 
 from znnpy.engine import autotune, single_layer, timing
 from znnpy.engine.tasks.task_identity import identities
@@ -28,7 +29,7 @@ SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
 )
 def test_every_wanted_pass_and_no_other_is_measured(method, passes, planar):
     shape = replace(SMALL, passes=passes, planar=planar)
-    (costs,) = timing.timed(shape, [Method.named(method)]).values()
+    (costs,) = timing.timed(shape, [method_of(method)]).values()
     assert set(costs) & set(PASSES) == set(passes)
     assert min(costs.values()) > 0
 
@@ -39,9 +40,9 @@ def test_every_wanted_pass_and_no_other_is_measured(method, passes, planar):
 def test_padded_layers_are_measured_with_their_padding(method, border):
     padding = ((1, 1), (2, 0), (0, 1))
     shape = replace(SMALL, padding=padding, border=border, source=(10, 10, 11))
-    layout, edge = single_layer.lone(shape, Method.named(method))
+    layout, edge = single_layer.lone(shape, method_of(method))
     assert (layout.shape("source"), layout.padding(edge)) == (shape.source, padding)
-    (costs,) = timing.timed(shape, [Method.named(method)]).values()
+    (costs,) = timing.timed(shape, [method_of(method)]).values()
     assert min(costs.values()) > 0
     assert autotune._key(shape) != autotune._key(replace(shape, border="replicate"))
 
@@ -94,7 +95,7 @@ def test_work_on_filters_does_not_grow_with_images(method, ratio):
         16, 16, (3, 3, 3), ONE, ONE, (8, 16, 16), (8, 16, 16), 1, padding=((1, 1),) * 3
     )
     whole = replace(less, source=(8, 32, 32), target=(8, 32, 32), batch=4)
-    method = Method.named(method)
+    method = method_of(method)
     memory = timing.Memory().of(single_layer.lone_bytes(less, method))
     trial = timing.Trial(whole, less, method, memory, np.zeros(1, np.float32))
     tasks = identities(trial._executor.graph)

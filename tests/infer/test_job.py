@@ -17,7 +17,7 @@ from znnpy.data.scene import Scene
 from znnpy.data.writing import hdf5_output
 from znnpy.data.writing.destination import Destination
 from znnpy.errors import ConfigError, PlanError, ShapeError, VolumeError
-from znnpy.infer import memory
+from znnpy.infer import memory, patch_search
 from znnpy.infer.block_writer import run_job
 from znnpy.infer.blocks import Region
 from znnpy.infer.grid import Grid
@@ -182,10 +182,23 @@ def test_memory_that_is_too_small_names_what_would_do(tmp_path, monkeypatch):
     assert small(tmp_path, max_memory=(needed + 20) * MIB).run(patch=None).shape == (2, 9, 17, 19)
 
 
-def test_patch_that_does_not_fit_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("size", "takes"), [(400, r"take \d"), (999_999, r"take at least \d+\.\d TiB")]
+)
+def test_patch_that_does_not_fit_is_refused(tmp_path, monkeypatch, size, takes):
+    """Without planning its tasks, where feature maps alone are too large: those would be millions."""
+    planned, sizes = patch_search.planned_bytes, []
+
+    def noted(layout, settings):
+        sizes.append(max(map(max, layout.geometry.output_shapes.values())))
+        assert sizes[-1] < 1000
+        return planned(layout, settings)
+
+    monkeypatch.setattr(patch_search, "planned_bytes", noted)
     tiny = small(tmp_path, max_memory=3000 * MIB)
-    with pytest.raises(PlanError, match=r"patches of .* would fit"):
-        tiny.run(patch=(900, 900, 900))
+    with pytest.raises(PlanError, match=rf"patches of .* {takes}.* would fit"):
+        tiny.run(patch=(size,) * 3)
+    assert sizes
 
 
 def test_affinities_are_not_flipped(tiny):

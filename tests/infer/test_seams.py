@@ -12,7 +12,7 @@ from jobs import small
 
 from znnpy.data.writing.destination import Destination
 from znnpy.infer.blocks import Region
-from znnpy.infer.seams import _borders, verify_seams
+from znnpy.infer.seams import _borders, _places, verify_seams
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,18 @@ def test_a_seam_is_found_where_it_is(tmp_path: Path) -> None:
         found = verify_seams(job, there, 4)
     assert (found.found, found.places) == (True, 4)
     assert found.largest == pytest.approx(0.01, rel=0.01)
+
+
+def test_no_place_is_looked_at_twice() -> None:
+    """Of more than there are all that were drawn."""
+    job: Any = SimpleNamespace(
+        region=Region((0,) * 3, (12, 12, 30)),
+        grid=SimpleNamespace(unit=(6, 6, 10)),
+        spec=SimpleNamespace(blocks=lambda: [((0,) * 3, ())]),
+    )
+    found = _places(job, 10**20)
+    assert {(box.lower, box.upper) for box in found} <= {
+        ((0, 0, low), (12, 12, low + 16)) for low in (2, 12)
+    }
+    assert 1 <= len(found) == len(set(found)) <= 2
+    assert _places(job, 1) == found[:1]

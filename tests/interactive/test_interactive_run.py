@@ -208,6 +208,9 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda run, raw: run.predict(raw * np.float32(np.nan)), VolumeError, "no finite value"),
     (lambda run, raw: run.evaluate(raw), ArgumentError, "go together"),
     (lambda run, raw: run.evaluate(raw, raw[1:]), VolumeError, "labels has"),
+    (lambda run, raw: run.evaluate(raw, raw, threshold=2), VolumeError, "threshold: must be"),
+    (lambda run, raw: run.evaluate(raw, raw, min_size=10**20), VolumeError, "min_size: must be"),
+    (lambda run, raw: run.evaluate(raw, raw, grow=np.nan), VolumeError, "grow: must be"),
 ]
 
 

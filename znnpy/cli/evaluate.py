@@ -9,6 +9,7 @@ import typer
 
 from znnpy.cli.global_options import suggest
 from znnpy.cli.options import (
+    MOST_VOXELS,
     AsJson,
     CheckpointName,
     MaxMemory,
@@ -51,7 +52,13 @@ def evaluate(
     ] = None,
     min_size: Annotated[
         int,
-        typer.Option("--min-size", metavar="VOXELS", min=0, help="Drop objects of fewer voxels."),
+        typer.Option(
+            "--min-size",
+            metavar="VOXELS",
+            min=0,
+            max=MOST_VOXELS,
+            help="Drop objects of fewer voxels.",
+        ),
     ] = 0,
     grow: Annotated[
         float,

@@ -152,6 +152,8 @@ def volume_section(options: Mapping[str, str], **given: Any) -> VolumeSection:
         raise typer.BadParameter(first["msg"], param_hint=option) from error
 
 
+MOST_VOXELS = 1 << 62
+"""Of an object: more than any file holds."""
 SIZES = "N|Z,Y,X"
 
 

@@ -341,7 +341,9 @@ def _verify(job: Job, destination: Destination, count: int) -> None:
     from znnpy.infer.seams import verify_seams
 
     found = verify_seams(job, destination, count)
-    words = f"{count} places on borders computed again: largest difference {found.largest:.2g}"
+    words = (
+        f"{found.places} places on borders computed again: largest difference {found.largest:.2g}"
+    )
     typer.echo(f"{words} (up to {found.allowed:.2g} is rounding)")
     if found.found:
         where = f"near voxel {found.where} (z, y, x)"

@@ -12,6 +12,7 @@ import typer
 
 from znnpy.cli.global_options import global_options, shown_labels, suggest
 from znnpy.cli.options import (
+    MOST_VOXELS,
     SIZES,
     AllowFilters,
     MaxMemory,
@@ -79,6 +80,7 @@ def segment(
             "--min-size",
             metavar="VOXELS",
             min=0,
+            max=MOST_VOXELS,
             help="Drop objects of fewer voxels; watershed: ignore smaller seeds too; agglomerate: join them to "
             "the neighbour with the least boundary between.",
         ),

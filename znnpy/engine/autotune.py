@@ -139,11 +139,10 @@ def measured(
     methods, key = candidates(shape), _key(shape)
     # A limit that is no limit here: the measurement serves every run, under the name without bytes.
     if max_memory is None or as_without_limit(shape, methods, max_memory):
-        return remember(key, timed(shape, methods, memory=memory)), MEASURED
+        return remember(key, timed(shape, methods, memory=memory), methods), MEASURED
     if fitting := measurable(shape, methods, max_memory):
-        return remember(
-            _within(key, max_memory), timed(shape, fitting, max_memory, memory)
-        ), MEASURED
+        costs = timed(shape, fitting, max_memory, memory)
+        return remember(_within(key, max_memory), costs, methods), MEASURED
     # Not remembered: with more memory the layer must still be measured.
     return estimated_costs(shape, methods), ESTIMATED
 
@@ -153,12 +152,13 @@ def known(shape: ConvShape, max_memory: int | None = None) -> Costs | None:
 
     Measurements without a limit serve any limit, for the methods that fit; else those with this very limit.
     """
-    found = recall(key := _key(shape))
+    methods = candidates(shape)
+    found = recall(key := _key(shape), methods)
     if found and max_memory is not None:
         # What competes must not depend on what was measured before (docs/design/convolution.md,
         # "auto").
         found = {it: found[it] for it in measurable(shape, list(found), max_memory)}
-    return found or (None if max_memory is None else recall(_within(key, max_memory)))
+    return found or (None if max_memory is None else recall(_within(key, max_memory), methods))
 
 
 def known_or_estimated(shape: ConvShape, max_memory: int | None = None) -> tuple[Costs, str]:

@@ -73,9 +73,9 @@ class SingleEngine:
     def set_parameters(self, values: dict[str, Floats | FileArray]) -> None:
         """Set parameters by name, which are taken out of `values`, and recompute what is derived from filters."""
         self.drain()
+        # Ctrl-C may leave tasks that derive.
+        self._other_graph()
         own = self._build.parameters
-        if self._file and all(name in values for name in own if own[name].place is not None):
-            self._file.renew()
         for name in list(values):
             parameter = own[name]
             # Each goes as soon as it is set, if nobody else keeps it: all of them twice may be the most memory that a

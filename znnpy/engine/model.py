@@ -104,6 +104,7 @@ class Model(Closing):
         self._before, self._started = 0, 0  # updates that were said to be, and were, started
         self._turn = Turn.of(party and party.world)  # models of one world share its messages
         self._drawn = False  # whether there are parameters: drawn when they are first asked for, or set before
+        self._torn = False  # whether some are new and others are not, as setting them has failed
 
     @property
     def input_shape(self) -> Triple | dict[str, Triple]:
@@ -178,7 +179,8 @@ class Model(Closing):
     def set_parameters(self, values: Mapping[str, ArrayLike]) -> None:
         """Set some or all `parameters`; ShapeError for unknown names and wrong shapes.
 
-        Filters that repeat get the mean over each block of equal taps.
+        Filters that repeat get the mean over each block of equal taps. Where this fails half-way, as by a full disk or
+        Ctrl-C, the model computes nothing (ZnnpyError) until all are set.
         """
         given, opened = self._given.parameters(values), self._open
         # All that are set need not be drawn, which takes time and as much memory again.
@@ -331,12 +333,12 @@ class Model(Closing):
 
         Waits for that update's forward pass and loss only.
         """
-        return self._engine.result(whole_number_of("ticket", ticket))
+        return self._open.result(whole_number_of("ticket", ticket))
 
     @in_turn
     def drain(self) -> None:
         """Wait until all submitted updates are complete."""
-        self._engine.drain()
+        self._open.drain()
 
     @in_turn
     def non_finite_layer(self) -> str | None:
@@ -436,13 +438,15 @@ class Model(Closing):
         }
 
     def _set(self, engine: SingleEngine | DoubleEngine, given: dict[str, Any]) -> None:
+        # Until the last line: a disk, a file that has changed and Ctrl-C may end this anywhere.
+        self._torn = True
         if self._unfolded is not None:
             self._unfolded |= {name: np.array(array) for name, array in given.items()}
             # Always of all parameters: one that changes may be folded into filters that do not.
             given = fold(self.network, self._unfolded)
         # Derived filters are made again there.
         engine.set_parameters(given)
-        self._drawn = True
+        self._torn, self._drawn = False, True
 
     @property
     def _open(self) -> SingleEngine | DoubleEngine:
@@ -454,9 +458,16 @@ class Model(Closing):
     def _engine(self) -> SingleEngine | DoubleEngine:
         """The engine, with parameters."""
         opened = self._open
+        if self._torn:
+            raise ZnnpyError(
+                "parameters of this model were set in part only, as setting them failed; set all of them again"
+            )
         if not self._drawn:
-            # On every rank from the same seed: nothing has to be sent.
-            self._set(opened, initial_parameters(self.network, self.seed))
+            try:
+                # On every rank from the same seed: nothing has to be sent.
+                self._set(opened, initial_parameters(self.network, self.seed))
+            finally:
+                self._torn = False  # they can be drawn again
         return opened
 
     def _values(self, x: Arrays) -> dict[str, Floats]:

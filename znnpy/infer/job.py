@@ -286,18 +286,21 @@ def _chosen(
     if request.patch is None:
         return chosen_patch(remembered, network, conv, region, search, needs, usual_limit, limit)
     found = Candidate(network, request.patch, conv, begun.get("plan"))
-    if needs(found) <= limit:
+    # To plan what is hopeless anyway could take hours.
+    hopeless = found.least_bytes > limit
+    takes = found.least_bytes if hopeless else needs(found)
+    if takes <= limit:
         return Chosen(found)
     what = "windows" if windows else "patches"
     would = (
-        f"give --max-memory {-(-needs(found) // (1 << 20))}MiB or more, or smaller windows "
+        f"give --max-memory {-(-takes // (1 << 20))}MiB or more, or smaller windows "
         "(inference.window), which make other values"
         if windows
         else f"patches of {search(limit).patch} would fit"
     )
     raise PlanError(
-        f"{what} of {found.patch} voxels (z, y, x) take {readable(needs(found))} of memory, and "
-        f"{readable(limit)} are allowed; {would}"
+        f"{what} of {found.patch} voxels (z, y, x) take {'at least ' * hopeless}{readable(takes)} of memory, "
+        f"and {readable(limit)} are allowed; {would}"
     )
 
 

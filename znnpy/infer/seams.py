@@ -7,6 +7,7 @@ where they are, as values depend on them, and only blocks differ: then not a bit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -41,19 +42,19 @@ class Seams:
 
 
 def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
-    """Compare `count` places on borders of blocks or patches with a computation that has no border there.
+    """Compare up to `count` places on borders of blocks or patches with a computation that has no border there.
 
-    Places are drawn with a fixed seed. Positions are voxels of the output.
+    Places are drawn with a fixed seed; none is taken twice. Positions are voxels of the output.
     """
     grid = job.grid if job.grid.blends else _shifted(job)
-    largest, where, scale = 0.0, (0, 0, 0), 1.0
+    boxes, (largest, where, scale) = _places(job, count), (0.0, (0, 0, 0), 1.0)
     with (
         open_volume(
             destination.place, destination.dataset or None, max_bytes=job.spec.nbytes
         ) as written,
         predicting(job, grid=grid) as prediction,
     ):
-        for box in _places(job, count):
+        for box in boxes:
             found = prediction.region(box)[job.request.node.name].astype(np.float64)
             there = box.moved(sub((0, 0, 0), job.region.lower))
             known = written.read(there.lower, there.upper).astype(np.float64)
@@ -64,7 +65,7 @@ def verify_seams(job: Job, destination: Destination, count: int) -> Seams:
     # uint8: a value near a half may round to either neighbour.
     rounding = 1.0 if job.spec.dtype == np.uint8 else TOLERANCE * scale
     # Windows do not move, so the same sums are made in the same order: not a bit may differ.
-    return Seams(count, largest, where, 0.0 if job.grid.blends else rounding)
+    return Seams(len(boxes), largest, where, 0.0 if job.grid.blends else rounding)
 
 
 def _shifted(job: Job) -> Grid:
@@ -75,15 +76,12 @@ def _shifted(job: Job) -> Grid:
 
 def _places(job: Job, count: int) -> list[Region]:
     """Return boxes around corners where borders of patches or blocks meet; anywhere if there are no borders."""
-    rng = np.random.default_rng(SEED)
+    rng, half = np.random.default_rng(SEED), (WIDTH // 2,) * 3
     borders = [_borders(job, axis) for axis in range(3)]
-    found = []
-    for _ in range(count):
-        middle = triple(int(rng.choice(axis)) for axis in borders)
-        half = (WIDTH // 2,) * 3
-        box = Region(sub(middle, half), add(middle, half))
-        found.append(box.within(job.region))
-    return found
+    draws = range(min(count, prod(map(len, borders))))
+    middles = dict.fromkeys(triple(int(rng.choice(axis)) for axis in borders) for _ in draws)
+    boxes = (Region(sub(middle, half), add(middle, half)) for middle in middles)
+    return [box.within(job.region) for box in boxes]
 
 
 def _borders(job: Job, axis: int) -> list[int]:

@@ -10,6 +10,8 @@ import numpy as np
 from znnpy.errors import VolumeError
 from znnpy.fields import of_python, shown
 
+MOST = 2**63 - 1
+
 
 def probability_of(name: str, given: Any) -> float:
     """Return a number from 0 to 1 as a float; VolumeError for anything else, NaN and bool too."""
@@ -21,11 +23,19 @@ def probability_of(name: str, given: Any) -> float:
 
 
 def count_of(name: str, given: Any) -> int:
-    """Return a whole number of at least 0 as an int; VolumeError for anything else."""
+    """Return a whole number of at least 0, as large as arrays hold, as an int; VolumeError for anything else."""
     plain = of_python(given)
-    if type(plain) is not int or plain < 0:
+    if type(plain) is not int or not 0 <= plain <= MOST:
         raise VolumeError(f"{name}: must be a whole number, at least 0; found {shown(given)}")
     return plain
+
+
+def distance_of(name: str, given: Any) -> float:
+    """Return a number of at least 0 as a float; VolumeError for anything else, NaN and bool too."""
+    plain = of_python(given)
+    if type(plain) not in (int, float) or not 0 <= plain <= MOST:
+        raise VolumeError(f"{name}: must be a number, at least 0; found {shown(given)}")
+    return float(plain)
 
 
 def three_of(given: Any, *kinds: type) -> tuple[Any, Any, Any] | None:

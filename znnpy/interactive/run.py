@@ -19,6 +19,7 @@ from znnpy.infer.job import Job, plan_job
 from znnpy.infer.request import Request, request_of
 from znnpy.interactive import html
 from znnpy.interactive.evaluations import Evaluations
+from znnpy.interactive.numbers import count_of, distance_of, probability_of
 from znnpy.interactive.progress import blocks_here
 from znnpy.interactive.scenes import inputs_of, labelled_of
 from znnpy.interactive.sources import Image, Images
@@ -125,7 +126,11 @@ class Run:
         `min_size` and `grow`: of objects, as the command's. Returns an evaluation for each volume and output; a table
         and a picture in a notebook. Raises VolumeError where there are no labels, or none that count.
         """
-        settings = Settings(threshold, min_size, grow)
+        settings = Settings(
+            None if threshold is None else probability_of("threshold", threshold),
+            count_of("min_size", min_size),
+            distance_of("grow", grow),
+        )
         if (image is None) != (labels is None):
             raise ArgumentError("image and labels go together")
         if image is None or labels is None:

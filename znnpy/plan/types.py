@@ -55,19 +55,6 @@ class Method(NamedTuple):
         which = "x".join(map(str, self.tile)) if self.tile else self.march
         return f"{self.algorithm} {which}" if which else self.algorithm
 
-    @classmethod
-    def named(cls, name: str) -> Method:
-        """Return the method with this `str`; ValueError if there is none."""
-        word, _, sizes = name.partition(" ")
-        # The typed name from the tuple; `index` raises ValueError for an unknown one.
-        algorithm = ALGORITHM_NAMES[ALGORITHM_NAMES.index(word)]
-        if not sizes:
-            return cls(algorithm)
-        if sizes in MARCHES:
-            return cls(algorithm, march=MARCHES[MARCHES.index(sizes)])
-        z, y, x = map(int, sizes.split("x"))
-        return cls(algorithm, (z, y, x))
-
 
 Costs = dict[Method, PartSeconds]
 """Seconds of a layer's methods, part by part."""

@@ -12,7 +12,7 @@ import json
 import math
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,12 @@ from znnpy.atomic_files import explained, replacing
 from znnpy.errors import PlanError
 from znnpy.locks import alone
 from znnpy.plan import fftw
-from znnpy.plan.types import COST_PARTS, CostPart, Costs, Method
+from znnpy.plan.types import COST_PARTS, Costs, Method
 
 # The package's folder, below which `sources` looks for what decides times.
 HOME = Path(__file__).parents[1]
 Words = dict[str, float]
 """Costs as files have them: seconds by names such as `spectral 8x8x8 weight`."""
-_PARTS: dict[str, CostPart] = {part: part for part in COST_PARTS}
 
 
 def path() -> Path:
@@ -75,13 +74,13 @@ def sources() -> list[Path]:
     return sorted(path for room in ("engine", "plan") for path in (HOME / room).rglob("*.py"))
 
 
-def recall(key: str) -> Costs | None:
-    """Return the seconds by part measured for a layer; None if it was never measured."""
-    return _costs(_read().get(key, {}))
+def recall(key: str, methods: Collection[Method]) -> Costs | None:
+    """Return the seconds by part measured for a layer by some of these methods; None if it was never measured."""
+    return _costs(_read().get(key, {}), methods)
 
 
-def remember(key: str, costs: Costs) -> Costs:
-    """Store a measurement unless another process was first; return what is stored."""
+def remember(key: str, costs: Costs, methods: Collection[Method]) -> Costs:
+    """Store a measurement of some of these methods unless another process was first; return what is stored."""
     cache.made()
     # Costs that are not kept would be others in the next process, and so would its choice and its bits.
     if cache.read_only():
@@ -91,7 +90,7 @@ def remember(key: str, costs: Costs) -> Costs:
     # theirs.
     with alone(target.parent / "wisdom.lock", "notes what layers cost"):
         known = dict(_read())
-        stored = _costs(known.get(key, {}))
+        stored = _costs(known.get(key, {}), methods)
         # The first measurement stays: both processes must choose alike, or equal configs would
         # round differently.
         if stored is not None:
@@ -112,16 +111,15 @@ def _words(costs: Costs) -> Words:
     }
 
 
-def _costs(words: Mapping[str, float]) -> Costs | None:
-    """Return a layer's costs from the file; None if they are invalid or name a method unknown to this version."""
+def _costs(words: Mapping[str, float], methods: Collection[Method]) -> Costs | None:
+    """Return a layer's costs from the file; None if there are none, or any of what is not among these methods."""
+    places = {f"{method} {part}": (method, part) for method in methods for part in COST_PARTS}
     costs: Costs = {}
     for name, seconds in words.items():
-        # The part is one word; a method may have two, as in `spectral 8x8x8`.
-        method, _, part = name.rpartition(" ")
-        try:
-            costs.setdefault(Method.named(method), {})[_PARTS[part]] = seconds
-        except (KeyError, ValueError):
+        if name not in places:
             return None
+        method, part = places[name]
+        costs.setdefault(method, {})[part] = seconds
     return costs or None
 
 
@@ -136,7 +134,8 @@ def _read() -> dict[str, Words]:
         return _parsed(target, (found.st_ino, found.st_mtime_ns, found.st_size))
     except FileNotFoundError:
         return {}
-    except (ValueError, AttributeError) as error:
+    # RecursionError: lists nested thousands deep.
+    except (ValueError, AttributeError, RecursionError) as error:
         # Kept for whoever wants to know why, and out of the way of the next write.
         aside = target.with_suffix(".damaged")
         target.replace(aside)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from numba import types
 
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
-from znnpy_kernels.machine.memory import longs
+from znnpy_kernels.machine.memory import ints, longs
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, store_tile, transpose_tile
 
-# Not in `machine.native`, as only this needs it.
+# Not in `machine.native`, as only this needs them: the second is what `errno` stands for in C, with glibc and musl.
 _pread = types.ExternalFunction(
     "pread", types.int64(types.intc, types.int64, types.int64, types.int64)
 )
+_errno = types.ExternalFunction("__errno_location", types.int64())
+INTERRUPTED = errno.EINTR
 
 AT = words("failed place target outputs inputs taps first_group last_group scratch scratch_worker")
 NEAR_FLOATS = 64 << 10
@@ -34,9 +37,11 @@ def _read(file: int, target: int, size: int, offset: int) -> bool:
     while done < size:
         # The system may give less than it is asked for, 2 GiB at most; nothing at the end of the file.
         count = _pread(file, target + done, size - done, offset + done)
-        if count <= 0:
+        if count > 0:
+            done += count
+        # Of a network file system a signal may end the call before anything was read.
+        elif count == 0 or ints(_errno())[0] != INTERRUPTED:
             return False
-        done += count
     return True
 
 

@@ -152,13 +152,18 @@ def test_stopped_before_its_last_file_it_is_not_there(
 
 
 @pytest.mark.parametrize(
-    "error", [PermissionError("Access Denied"), FileNotFoundError("no bucket")]
+    ("error", "told"),
+    [
+        (PermissionError("Access Denied"), "Access Denied"),
+        # As some libraries say it, with the address alone.
+        (FileNotFoundError("s3://bucket/a/out.zarr"), "there is no bucket 'bucket'$"),
+    ],
 )
-def test_a_store_that_refuses(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_refuses(error: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "refused", "c/0/0")
     monkeypatch.setattr(Store, "error", error)
     with pytest.raises(
-        VolumeError, match=rf"^s3://bucket/a/out.zarr/0/c/0/\S+ cannot be written: {error}"
+        VolumeError, match=rf"^s3://bucket/a/out.zarr/0/c/0/\S+ cannot be written: {told}"
     ):
         fill(named(".zarr"))
 

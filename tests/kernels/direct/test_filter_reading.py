@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from preloading import built, run_with
 from znnpy_kernels.direct.filter_reading import read_filters, scratch_floats
 from znnpy_kernels.direct.packed_filters import output_groups, pack_filters, packed_size
 from znnpy_kernels.simd.lanes import LANES
@@ -92,3 +93,48 @@ def test_no_such_file() -> None:
     found, told = read(-1, filters_of(LANES, LANES, 3, 3, 3), 0, LANES, (0, 1))
     assert told == 1
     assert np.isnan(found).all()
+
+
+INTERRUPTED = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <unistd.h>
+
+static int calls;
+
+/* Every other one is interrupted by a signal, and the others read half of what is asked for. */
+ssize_t pread(int file, void *to, size_t size, off_t offset) {
+    ssize_t (*next)(int, void *, size_t, off_t) = dlsym(RTLD_NEXT, "pread");
+    if (calls++ % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return next(file, to, (size + 1) / 2, offset);
+}
+"""
+READING = """
+import ctypes, sys, tempfile
+import numpy as np
+from znnpy_kernels.direct.filter_reading import read_filters, scratch_floats
+from znnpy_kernels.direct.packed_filters import output_groups, pack_filters, packed_size
+
+filters = np.arange(5 * 7 * 9, dtype=np.float32).reshape(5, 7, 3, 3)
+with tempfile.TemporaryFile() as file:
+    file.write(filters.tobytes())
+    file.flush()
+    place, failed = np.array([file.fileno(), 0, 4 * 7 * 9]), np.zeros(1, np.int64)
+    target = np.zeros(packed_size(5, 7, 9), np.float32)
+    read_filters.run(
+        failed=failed, place=place, target=target, outputs=5, inputs=7, taps=9, first_group=0,
+        last_group=1, scratch=np.empty(scratch_floats(9), np.float32), scratch_worker=scratch_floats(9),
+    )
+print(int(failed[0]), bool((target == pack_filters(filters[:, :, None])).all()))
+"""
+
+
+def test_calls_that_signals_interrupt_are_made_again(tmp_path: Path) -> None:
+    source, script = tmp_path / "interrupted.c", tmp_path / "reading.py"
+    source.write_text(INTERRUPTED)
+    script.write_text(READING)
+    assert run_with(built(source, tmp_path), script) == "0 True\n"

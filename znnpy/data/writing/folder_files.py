@@ -102,8 +102,12 @@ class RemoteFiles:
         try:
             return call()
         except FileNotFoundError as error:
-            if missing is NEVER:  # there is no such bucket
-                raise VolumeError(f"{place} cannot be {what}: {reason(error)}") from error
+            if missing is NEVER:
+                # Folders need not be there. Of the error some stores' libraries make the address alone.
+                bucket = self.url.split("/")[2]
+                raise VolumeError(
+                    f"{place} cannot be {what}: there is no bucket {bucket!r}"
+                ) from error
             return missing
         except Exception as error:  # those of each store's own library
             refuse_own(error)

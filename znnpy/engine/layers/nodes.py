@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.simd.lanes import LANES
@@ -231,12 +231,10 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
         softmax_backward(step, build, node)
     elif node.function == "linear" and not build.learns(node.name):
         return
-    function = "linear" if node.function == "softmax" else node.function
     needs_sum = keeps_sum(build.layout, node)
     output = build.summed(node.name) if needs_sum else build.maps.activations[node.name]
     left = _partials(build, node)
     cuts = _backward_cuts(gradient, None if any(left) else build.layout.grain)
-    planar = gradient.lanes == 1
     # Samples of one part each follow each other evenly, and those of several parts one by one.
     seconds = _cost(gradient, Planes(0, gradient.extent), 3) * gradient.batch
     together = [range(batch, batch + 1) for batch in range(gradient.batch)]
@@ -247,36 +245,38 @@ def _transfer_backward(step: Step, build: Build, node: Node) -> None:
         for samples in together:
             for index, planes in enumerate(cuts):
                 # Numbered through all samples: partial sums are added in this order.
-                leaves = range(samples.start * len(cuts) + index, samples.stop * len(cuts))
-                _undo(
-                    step, build, node, kernels_of(function, node).backward, (output, gradient),
-                    block, samples, planes, partials, leaves,
-                )  # fmt: skip
+                leaves = range(
+                    samples.start * len(cuts) + index, samples.stop * len(cuts), len(cuts)
+                )
+                share = _Share(block, samples, planes, partials, leaves)
+                _undo(step, build, node, output, gradient, share)
         count = gradient.batch * len(cuts)
-        if partials and planar:
+        if partials and gradient.lanes == 1:
             sum_planar_bias(step, build, node, block, partials, count, 1)
         elif partials:
             sum_bias(step, build, node, block, 1, partials, count)
 
 
-def _undo(
-    step: Step,
-    build: Build,
-    node: Node,
-    kernel: Kernel,
-    tensors: tuple[Tensor, Tensor],
-    block: int,
-    samples: range,
-    planes: Planes,
-    partials: Buffer | None,
-    leaves: range,
-) -> None:
-    """Declare the task that turns gradients into those by the sum, in place, in a block's planes of some samples.
+class _Share(NamedTuple):
+    """What a task of a function's gradient takes: planes of a block in some samples.
 
-    `tensors`: what the function is undone by, and the gradient. `leaves`: from the first sample's number on.
+    `leaves`: numbers of the sums for the bias that it leaves in `partials`, one for each sample.
     """
-    output, gradient = tensors
+
+    block: int
+    samples: range
+    planes: Planes
+    partials: Buffer | None
+    leaves: range
+
+
+def _undo(
+    step: Step, build: Build, node: Node, output: Tensor, gradient: Tensor, share: _Share
+) -> None:
+    """Declare the task that turns gradients into those by the sum, in place; `output`: what that is known by."""
+    block, samples, planes, partials, leaves = share
     place, planar = (planes.low, planes.first), gradient.lanes == 1
+    function = "linear" if node.function == "softmax" else node.function
 
     def words(number: int) -> dict[str, float]:
         batch, leaf = samples[number], leaves[number]
@@ -293,7 +293,7 @@ def _undo(
 
     written = [region for batch in samples for region in gradient.met(batch, block, *planes)]
     step.add_calls(
-        kernel,
+        kernels_of(function, node).backward,
         range(len(samples)),
         words,
         what=Identity(node.name, Pass.BACKWARD, Part.FUNCTION),
@@ -303,10 +303,7 @@ def _undo(
             *written,
             *slopes_read(build, node),
         ],
-        writes=[
-            *written,
-            *(region for leaf in leaves[: len(samples)] for region in left_behind(partials, leaf)),
-        ],
+        writes=[*written, *(region for leaf in leaves for region in left_behind(partials, leaf))],
     )
 
 

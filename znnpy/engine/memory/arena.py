@@ -25,9 +25,8 @@ FIRST, APART, LAST = 0x7FF1 << 48, 1 << 37, 0x7FF8 << 48
 As float64 these are NaNs that no arithmetic makes: so no word of a task that is no address is one of them.
 """
 TOUCHED = 16 << 20  # bytes of pages that are made at once
-_POPULATE_WRITE = (
-    23  # of <linux/mman.h>, since Linux 5.14; Python's own call would keep the interpreter
-)
+# Of <linux/mman.h>, since Linux 5.14; Python's own call would keep the interpreter.
+_POPULATE_WRITE = 23
 SLACK = 64  # floats behind each buffer, four of the widest vectors: loads may read past the last voxel, stores never do
 
 

@@ -77,7 +77,7 @@ class FilterFile:
         *self._offsets, self._size = accumulate((4 * prod(shape) for shape in shapes), initial=0)
         self._file: Any = None
         self._others: dict[int, FileArray] = {}  # by layer
-        self._forked = self._torn = False  # since there is this file; since a write has failed
+        self._forked = False  # since there is this file
         self._words, self._places = words, words[1:].reshape(-1, PLACE)
         words[0], self._places[:] = 0, (-1, 0, 0)
         _open.add(self)
@@ -100,18 +100,10 @@ class FilterFile:
                 self._part()
             plain = np.ascontiguousarray(filters).reshape(-1).view(np.uint8)
             _write(self.number, self._offsets[layer], plain.data)
-        except (OSError, RunError) as error:
-            # Some filters are those of before, others are not.
-            self._torn = True
-            if isinstance(error, RunError):
-                raise
+        except OSError as error:
             raise RunError(self._told("written", error)) from error
         self._others.pop(layer, None)
         self._places[layer] = self.number, self._offsets[layer], filters.nbytes // len(filters)
-
-    def renew(self) -> None:
-        """Note that all filters are about to be set."""
-        self._torn = False
 
     def read(self, layer: int) -> Floats:
         """Return a copy of a layer's filters; RunError where they are not there."""
@@ -128,14 +120,7 @@ class FilterFile:
         return found
 
     def check(self) -> None:
-        """Raise RunError where a task could not read, and until all is written again once a write has failed.
-
-        Also where a file that is not its own was written since.
-        """
-        if self._torn:
-            raise RunError(
-                f"the temporary file of filters in {self._folder} was written in part; set all parameters again"
-            )
+        """Raise RunError where a task could not read, or a file that is not its own was written since."""
         others = {filters.file for filters in self._others.values()}
         for file in others:
             file.verify()
