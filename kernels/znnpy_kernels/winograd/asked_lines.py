@@ -1,4 +1,4 @@
-"""Lines of memory that a loop of products asks for: one to read and one to write with each turn, without a branch.
+"""Lines of memory that a loop of products asks for with each turn: one to read, maybe one to write; without a branch.
 
 As many memory accesses as a core has under way at once are few, and a branch that is taken seldom costs as much as
 fifteen products: so requests are spread evenly over all turns of all loops (`row_requests`).
@@ -16,18 +16,18 @@ from znnpy_kernels.simd.codegen import Value, prefetch
 
 
 class AskedLines(NamedTuple):
-    """Addresses to read and to write that the first turn asks for, and bytes from turn to turn; or none."""
+    """Addresses to read, or to read and to write, for the first turn, and bytes from turn to turn; or none."""
 
     starts: list[Value]
     steps: list[Value]
 
     @classmethod
     def of(cls, b: ir.IRBuilder, kind: Any, given: Value) -> AskedLines:
-        """Return what an argument says: None, or a tuple of two addresses, read and written, and two steps."""
+        """Return what an argument says: None, or a tuple of one or two addresses, read and written, and their steps."""
         if isinstance(kind, types.NoneType):
             return cls([], [])
-        words = cgutils.unpack_tuple(b, given, 4)
-        return cls(words[:2], words[2:])
+        words = cgutils.unpack_tuple(b, given, kind.count)
+        return cls(words[: kind.count // 2], words[kind.count // 2 :])
 
     def ask(self, b: ir.IRBuilder, carried: list[Value]) -> tuple[list[Value], list[Value]]:
         """Emit a turn's requests; return the addresses of the next turn, and what else the loop carries."""

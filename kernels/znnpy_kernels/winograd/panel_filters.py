@@ -29,13 +29,22 @@ from znnpy_kernels.simd.codegen import (
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.winograd.filters import TILE, gathered, plane_tap
 from znnpy_kernels.winograd.forms import axes_of
-from znnpy_kernels.winograd.line_transforms import FILTER_FACTORS, filter_line
+from znnpy_kernels.winograd.line_transforms import (
+    FILTER_FACTORS,
+    LINE_BYTES,
+    SOURCE_ROWS,
+    filter_line,
+)
+from znnpy_kernels.winograd.products import odd_bytes
 
 PANELS = words(
     "source source_image target target_image images tiles rows inputs outputs filters "
     "depth0 depth1 block0 block1 together scratch scratch_worker"
 )
 PAIR = 2  # vectors of outputs whose filters lie side by side
+MOST_TERMS = max(16, LANES)  # inputs at a time
+# From tap to tap, and from point to point: known while code is made, so that addresses are no registers.
+ROW = odd_bytes(MOST_TERMS * PAIR)
 
 
 def _asking(level: int) -> Any:
@@ -127,15 +136,37 @@ def ahead_of(form: Any, exchanged: bool, args: Any, pair: int, begin: int, part:
 
 
 @inlined
-def ask(ahead: Any, width: int, number: int, near: bool) -> None:
-    """Ask for the rows that go with one input, into the L1 cache or, where it has what is read now, the L2 cache."""
+def ask(ahead: Any, width: int, number: int) -> None:
+    """Ask for the rows that go with one input, into the L1 cache."""
     first, step, row, rows = ahead
     for vector in range(width):
         for line in range(number * rows, (number + 1) * rows):
-            if near:
-                ask_near(first + vector * step + line * row)
-            else:
-                ask_far(first + vector * step + line * row)
+            ask_near(first + vector * step + line * row)
+
+
+@inlined
+def next_piece(form: Any, exchanged: bool, args: Any, pair: int, begin: int, calls: int) -> Any:
+    """Return where the filters lie that come behind those of a pair and of inputs from `begin` on, and bytes a call."""
+    at, behind, first = PANELS, pair + PAIR, begin
+    if behind >= args[at.block1]:
+        behind, first = args[at.block0], begin + args[at.together] * LANES
+    terms = min(args[at.inputs] - first, args[at.together] * LANES)
+    if terms <= 0:
+        return args[at.filters], 0
+    width = width_of(args, behind)
+    step = cover(taps_of(form) * terms * width * VECTOR_BYTES, calls)
+    if exchanged:
+        return _exchanged_row(form, args, behind * LANES, first)[0], step
+    before = behind * args[at.inputs] + first * width
+    return args[at.filters] + taps_of(form) * before * VECTOR_BYTES, step
+
+
+@inlined
+def ask_piece(piece: Any, call: int) -> None:
+    """Ask for a call's share of what comes next, into the L2 cache."""
+    start, step = piece
+    for place in range(start + call * step, start + (call + 1) * step, LINE_BYTES):
+        ask_far(place)
 
 
 def _vector(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Value:
@@ -143,25 +174,26 @@ def _vector(b: ir.IRBuilder, start: Value, number: int, step: Value | int) -> Va
     return load_vector(b, float_pointer(b, b.add(start, bytes_)))
 
 
-def _put(b: ir.IRBuilder, values: list[Value], target: Value, step: Value) -> None:
+def _put(b: ir.IRBuilder, values: list[Value], target: Value, step: int) -> None:
     """Store values `step` bytes from each other."""
     for number, value in enumerate(values):
-        store_vector(b, value, float_pointer(b, b.add(target, b.mul(step, word(number)))))
+        store_vector(b, value, float_pointer(b, b.add(target, word(number * step))))
 
 
 @intrinsic
 def _all_depths(
-    typingctx: Any, form: Any, source: Any, step: Any, target: Any, target_step: Any
+    typingctx: Any, form: Any, source: Any, step: Any, target: Any
 ) -> tuple[Signature, Any]:
-    """A line of taps along z to all its points; steps from one to the next."""
+    """A line of taps along z, `step` bytes apart, to all its points, a plane of taps apart."""
+    deep, high, wide = axes_of(form)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, source, step, target, target_step) = builder, args
-        line = [_vector(b, source, z, step) for z in range(axes_of(form)[0].taps)]
-        _put(b, filter_line(b, line), target, target_step)
+        b, (_, source, step, target) = builder, args
+        line = [_vector(b, source, z, step) for z in range(deep.taps)]
+        _put(b, filter_line(b, line), target, high.taps * wide.taps * ROW)
         return context.get_dummy_value()
 
-    return types.void(form, *[types.int64] * 4), codegen
+    return types.void(form, *[types.int64] * 3), codegen
 
 
 @intrinsic
@@ -181,62 +213,60 @@ def _one_depth(
 
 @inlined
 def depths_of(
-    form: Any, low: int, high: int, source: int, tap: int, vectors: int, target: int, row: int
+    form: Any, low: int, high: int, source: int, tap: int, vectors: int, target: int
 ) -> None:
     """Planes low..high of points along z of vectors that lie one behind the other: [z][tap along y, x][vector].
 
-    `tap`, `row`: bytes from tap to tap, there and here. Taps are read as they lie, which the hardware foresees.
+    `tap`: bytes from tap to tap, there; here ROW. Taps are read as they lie, which the hardware foresees.
     """
     plane = form.taps_y * form.taps_x
     for number in range(plane):
         for vector in range(vectors):
             here = source + number * tap + vector * VECTOR_BYTES
-            there = target + number * row + vector * VECTOR_BYTES
+            there = target + number * ROW + vector * VECTOR_BYTES
             if high - low == form.points_z:
-                _all_depths(form, here, plane * tap, there, plane * row)
+                _all_depths(form, here, plane * tap, there)
             else:
                 for depth in range(low, high):
-                    into = there + (depth - low) * plane * row
+                    into = there + (depth - low) * plane * ROW
                     _one_depth(form, FILTER_FACTORS[depth], here, plane * tap, into)
 
 
 @intrinsic(prefer_literal=True)
-def _column(
-    typingctx: Any, form: Any, number: Any, source: Any, row: Any, target: Any
+def _columns(
+    typingctx: Any, form: Any, unit: Any, source: Any, target: Any
 ) -> tuple[Signature, Any]:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Signature, args: Any) -> Any:
-        b, (_, _, source, row, target) = builder, args
+        b, (_, _, source, target) = builder, args
         _, high, wide = axes_of(form)
-        x = min(number.literal_value, wide.points - 1)
         # What other columns would need is left out when code is optimised.
         rows = [
-            filter_line(b, [_vector(b, source, y * wide.taps + x, row) for x in range(wide.taps)])
+            filter_line(b, [_vector(b, source, y * wide.taps + x, ROW) for x in range(wide.taps)])
             for y in range(high.taps)
         ]
-        _put(b, filter_line(b, [values[x] for values in rows]), target, row)
+        units = SOURCE_ROWS[wide.taps]
+        for number, x in enumerate(units[min(unit.literal_value, len(units) - 1)]):
+            made = filter_line(b, [values[x] for values in rows])
+            _put(b, made, b.add(target, word(number * high.points * ROW)), ROW)
         return context.get_dummy_value()
 
-    return types.void(form, number, *[types.int64] * 3), codegen
+    return types.void(form, unit, *[types.int64] * 2), codegen
 
 
 @inlined
-def column_of(form: Any, x: int, source: int, vectors: int, target: int, row: int) -> None:
-    """Column `x` of a plane of points of so many vectors, [y][vector], from its taps along y and x.
+def columns_of(form: Any, unit: int, source: int, vectors: int, target: int) -> None:
+    """The columns of a unit of a plane of points of so many vectors, [x][y][vector], from taps along y and x.
 
-    `row`: bytes from one to the next, there and here.
+    Of both ROW bytes apart. Units: columns of the same sums (`line_transforms.SOURCE_ROWS`).
     """
     for number in range(vectors):
         here, there = source + number * VECTOR_BYTES, target + number * VECTOR_BYTES
-        # Constants, as code is made for each column.
-        if x == 0:
-            _column(form, 0, here, row, there)
-        elif x == 1:
-            _column(form, 1, here, row, there)
-        elif x == 2:
-            _column(form, 2, here, row, there)
-        elif x == 3:
-            _column(form, 3, here, row, there)
-        elif x == 4:
-            _column(form, 4, here, row, there)
+        # Constants, as code is made for each unit.
+        if unit == 0:
+            _columns(form, 0, here, there)
+        elif unit == 1:
+            _columns(form, 1, here, there)
+        elif unit == 2:
+            _columns(form, 2, here, there)
         else:
-            _column(form, 5, here, row, there)
+            _columns(form, 3, here, there)

@@ -17,10 +17,11 @@ Argument words. Addresses in bytes, 64-byte aligned; counts.
     filters                     packed filters of the layer, from the first input and output on
     depth0, depth1              planes of points of this task
     block0, block1              vectors of outputs of this task, an even one first
-    together                    blocks of inputs at a time; one if tiles are `FEW_TILES` or less
+    together                    blocks of inputs at a time, `MOST_TERMS` inputs at most; one if tiles are
+                                `FEW_TILES` or less
     scratch, scratch_worker     worker w owns `panels_floats` from w * scratch_worker on: tiles
                                 [plane][x][block][y][tile], sums [vector][plane][x][y][tile], filters
-                                whose lanes lay apart, planes of filters [z][y][x][vector], a column
+                                whose lanes lay apart, planes of filters [z][y][x][vector], two columns
 
 Tasks of disjoint planes or vectors may run concurrently.
 """
@@ -40,13 +41,15 @@ from znnpy_kernels.winograd.forms import FORMS, Triple, name_of
 from znnpy_kernels.winograd.panel_filters import (
     PAIR,
     PANELS,
+    ROW,
     ahead_of,
     ask,
-    ask_near,
-    column_of,
+    ask_piece,
+    columns_of,
     depths_of,
     exchange,
     filters_of,
+    next_piece,
     taps_of,
     width_of,
 )
@@ -66,10 +69,9 @@ def panels_floats(taps: Triple, depths: int, blocks: int, tiles: int, together: 
     face = form.points_x * form.points_y
     points = odd_bytes(tiles)
     loose = taps[0] * taps[1] * taps[2] * together * TILE
-    # Before axes x and y, and a column behind them.
-    rows = depths * taps[1] * taps[2] + form.points_y
-    filters = rows * odd_bytes(together * LANES * min(PAIR, blocks))
-    return int(depths * face * (together + blocks) * points + loose + filters) // 4
+    # Before axes x and y, and two columns behind them.
+    rows = depths * taps[1] * taps[2] + 2 * form.points_y
+    return int(depths * face * (together + blocks) * points + loose + rows * ROW) // 4
 
 
 @inlined
@@ -117,7 +119,7 @@ def _added(
                 there = points + depth * step + 4 * number
                 add_plane(form, low + depth, here, tap, tiles, there, into)
                 if vector == 0:
-                    ask(ahead, width, number, True)
+                    ask(ahead, width, number)
 
 
 @inlined
@@ -130,25 +132,27 @@ def _multiplied(
     terms = min(args[at.inputs] - begin, args[at.together] * LANES)
     tiles = args[at.rows] * args[at.tiles] * args[at.images]
     step = form.points_x * form.points_y * compiled_odd_bytes(tiles)
-    made, row = _scratch_behind(form, args, loose), compiled_odd_bytes(terms * width)
-    face = form.taps_x * form.taps_y * row
+    made, face = _scratch_behind(form, args, loose), form.taps_x * form.taps_y * ROW
     filters = made + (high - low) * face
     for block in range(cover(terms, LANES)):
         source, count, tap = filters_of(form, exchanged, args, pair, begin, block, loose)
         into = made + block * LANES * width * VECTOR_BYTES
-        depths_of(form, low, high, source, tap, count * width, into, row)
+        depths_of(form, low, high, source, tap, count * width, into)
+    # Filters come from memory, whose order the hardware does not foresee; a share with each call, as requests in bursts
+    # would keep all others waiting.
+    calls = form.points_x * form.points_y * cover(tiles, ROWS[width - 1])
+    piece = next_piece(form, exchanged, args, pair, begin, calls * (high - low))
     for depth in range(high - low):
         seen, into = points + depth * cover(terms, LANES) * step, sums + depth * step
-        # Filters come from memory, whose order the hardware does not foresee.
-        next_one = begin + args[at.together] * LANES
-        ahead = ahead_of(form, exchanged, args, pair, next_one, (depth, high - low))
-        _plane(form, args, width, terms, made + depth * face, row, filters, seen, into, ahead)
+        _plane(
+            form, args, width, terms, made + depth * face, filters, seen, into, piece, depth * calls
+        )
 
 
 @inlined
 def _plane(
-    form: Any, args: Any, width: int, terms: int, made: int, row: int, filters: int, points: int,
-    sums: int, ahead: Any,
+    form: Any, args: Any, width: int, terms: int, made: int, filters: int, points: int, sums: int, piece: Any,
+    call: int,
 ) -> None:  # fmt: skip
     """Products of a plane of points, in register blocks of tiles; what comes next is asked for meanwhile."""
     tiles = args[PANELS.rows] * args[PANELS.tiles] * args[PANELS.images]
@@ -158,21 +162,19 @@ def _plane(
     step = (args[PANELS.depth1] - args[PANELS.depth0]) * form.points_x * high * point
     parts = cover(tiles, ROWS[1] if width == PAIR else ROWS[0])
     for x in range(form.points_x):
-        column_of(form, x, made, terms * width, filters, row)
+        # Columns 1 and 2, 3 and 4 are made together.
+        second = (x == 2 or x == 4) * high
+        if second == 0:
+            columns_of(form, cover(x, 2), made, terms * width, filters)
         for y in range(high):
-            # A share of the next plane, which lies behind this one.
-            if x == form.points_x - 1:
-                lines = cover(form.taps_y * form.taps_x * terms * width, high)
-                for line in range(y * lines, (y + 1) * lines):
-                    ask_near(made + form.taps_y * form.taps_x * row + line * VECTOR_BYTES)
-            if x * high + y < LANES:
-                ask(ahead, width, x * high + y, False)
-            source, weights = points + (x * blocks * high + y) * point, filters + y * row
+            source, weights = points + (x * blocks * high + y) * point, filters + (second + y) * ROW
             target = sums + (x * high + y) * point
             for some in range(parts):
                 by, end = some * tiles // parts, (some + 1) * tiles // parts
                 seen, into = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
                 block = high * point
+                ask_piece(piece, call)
+                call += 1
                 # Constants, as code is made for each number of vectors.
                 if width == PAIR:
                     grown_products(

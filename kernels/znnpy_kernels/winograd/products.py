@@ -156,6 +156,85 @@ def triple_of(outputs: int) -> Any:
 
 
 @inlined
+def _nothing(filters: int, bytes_: int, part: int, parts: int, inputs: int) -> None:
+    """Nothing is asked for, as filters come from caches."""
+
+
+@inlined
+def _next_filters(filters: int, bytes_: int, part: int, parts: int, inputs: int) -> Any:
+    """What each input of a part of a register block asks for: its share of the filters behind `bytes_` of these."""
+    # Evenly over all inputs of all parts: requests in bursts would keep all others waiting.
+    return filters + bytes_ + part * bytes_ // parts, cover(bytes_, inputs * parts)
+
+
+def _multiply_of(asked_of: Any) -> Any:
+    """The inlined products of blocks; `asked_of`: `(filters, bytes, part, parts, inputs)`, what products ask for."""
+
+    @inlined
+    def multiply(
+        many: int,
+        inputs: int,
+        outputs: int,
+        count: int,
+        filters: int,
+        points: int,
+        point: int,
+        block: int,
+        behind: int,
+        skipped: int,
+        early: Any,
+    ) -> None:
+        """Products as `multiply` makes them, of blocks `block` bytes apart, `behind` bytes behind their tiles."""
+        blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
+        # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
+        # other.
+        singles, pairs, triples = (
+            cover(count, ROWS[0]),
+            cover(count, ROWS[1]),
+            cover(count, ROWS[2]),
+        )
+        together, triple = turns_of(outputs), triple_of(outputs)
+        for number in range(many):
+            source = points + number * point
+            target = source + behind
+            # Two vectors of outputs at a time, for which a broadcast is used twice.
+            for pair in range(outputs // 2 - triple):
+                for part in range(pairs):
+                    by, end = part * count // pairs, (part + 1) * count // pairs
+                    ask(early, number * together + pair, by, end)
+                    here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                    asked = asked_of(filters, 2 * inputs * VECTOR_BYTES, part, pairs, inputs)
+                    products(2, here, block, filters, blocks, last, there, block, end - by, asked)
+                filters += 2 * inputs * VECTOR_BYTES
+                target += 2 * block
+            if triple:
+                for part in range(triples):
+                    by, end = part * count // triples, (part + 1) * count // triples
+                    ask(early, number * together + outputs // 2 - 1, by, end)
+                    here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                    asked = asked_of(filters, 3 * inputs * VECTOR_BYTES, part, triples, inputs)
+                    products(3, here, block, filters, blocks, last, there, block, end - by, asked)
+                filters += 3 * inputs * VECTOR_BYTES
+            elif outputs % 2:
+                for part in range(singles):
+                    by, end = part * count // singles, (part + 1) * count // singles
+                    if outputs == 1:
+                        ask(early, number, by, end)
+                    here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
+                    asked = asked_of(filters, inputs * VECTOR_BYTES, part, singles, inputs)
+                    products(1, here, block, filters, blocks, last, there, block, end - by, asked)
+                filters += inputs * VECTOR_BYTES
+            filters += skipped
+
+    return multiply
+
+
+multiply_blocks = _multiply_of(_nothing)
+multiply_far = _multiply_of(_next_filters)
+"""The same with filters that come from memory, each once: they are asked for evenly."""
+
+
+@inlined
 def multiply(
     many: int,
     inputs: int,
@@ -178,53 +257,3 @@ def multiply(
     multiply_blocks(
         many, inputs, outputs, count, filters, points, point, block, start * block, skipped, early
     )
-
-
-@inlined
-def multiply_blocks(
-    many: int,
-    inputs: int,
-    outputs: int,
-    count: int,
-    filters: int,
-    points: int,
-    point: int,
-    block: int,
-    behind: int,
-    skipped: int,
-    early: Any,
-) -> None:
-    """Products as `multiply` makes them, of blocks `block` bytes from each other, `behind` bytes behind their tiles."""
-    blocks, last = cover(inputs, LANES), inputs - (cover(inputs, LANES) - 1) * LANES
-    # Equal parts rather than full ones and a rest: a small register block leaves multiply-adds waiting for each
-    # other.
-    singles, pairs, triples = cover(count, ROWS[0]), cover(count, ROWS[1]), cover(count, ROWS[2])
-    together, triple = turns_of(outputs), triple_of(outputs)
-    for number in range(many):
-        source = points + number * point
-        target = source + behind
-        # Two vectors of outputs at a time, for which a broadcast is used twice.
-        for pair in range(outputs // 2 - triple):
-            for part in range(pairs):
-                by, end = part * count // pairs, (part + 1) * count // pairs
-                ask(early, number * together + pair, by, end)
-                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                products(2, here, block, filters, blocks, last, there, block, end - by, None)
-            filters += 2 * inputs * VECTOR_BYTES
-            target += 2 * block
-        if triple:
-            for part in range(triples):
-                by, end = part * count // triples, (part + 1) * count // triples
-                ask(early, number * together + outputs // 2 - 1, by, end)
-                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                products(3, here, block, filters, blocks, last, there, block, end - by, None)
-            filters += 3 * inputs * VECTOR_BYTES
-        elif outputs % 2:
-            for part in range(singles):
-                by, end = part * count // singles, (part + 1) * count // singles
-                if outputs == 1:
-                    ask(early, number, by, end)
-                here, there = source + by * VECTOR_BYTES, target + by * VECTOR_BYTES
-                products(1, here, block, filters, blocks, last, there, block, end - by, None)
-            filters += inputs * VECTOR_BYTES
-        filters += skipped

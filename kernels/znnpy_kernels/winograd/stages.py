@@ -63,7 +63,7 @@ from znnpy_kernels.winograd.planes import (
 from znnpy_kernels.winograd.products import (
     compiled_odd_bytes,
     compiled_room,
-    multiply_blocks,
+    multiply_far,
     odd_bytes,
     room,
 )
@@ -184,7 +184,7 @@ def _multiplied(
         # The first point has all rows.
         last, total = (1, rows) if lone and first == 0 else (many, rows - lone)
         here, weights = points + first * point, filters + first * step
-        multiply_blocks(
+        multiply_far(
             last - first, inputs, outputs, total * count, weights, here, point, block, start * block, others, None
         )  # fmt: skip
         first = last

@@ -17,6 +17,7 @@ from znnpy_kernels.machine.guards import address
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
+from znnpy_kernels.winograd.panel_filters import MOST_TERMS
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.stages import (
@@ -142,7 +143,13 @@ def way(filters: Any, exchanged: bool | None, size: int) -> Products:
     """Filters that are read (None), or made on the way; larger tasks for a larger `size`."""
     if exchanged is None:
         return read
-    return made(filters, exchanged=exchanged, depths=min(6, size), vectors=2 * size, together=size)
+    return made(
+        filters,
+        exchanged=exchanged,
+        depths=min(6, size),
+        vectors=2 * size,
+        together=min(size, MOST_TERMS // LANES),
+    )
 
 
 @pytest.mark.quick(4)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from znnpy_kernels.simd.lanes import LANES
 from znnpy_kernels.winograd.few_tiles import FEW_TILES
 from znnpy_kernels.winograd.forms import FORMS
-from znnpy_kernels.winograd.panel_filters import PAIR
+from znnpy_kernels.winograd.panel_filters import MOST_TERMS, PAIR
 from znnpy_kernels.winograd.panels import PANELS_OF, panels_floats
 from znnpy_kernels.winograd.planes import plane
 from znnpy_kernels.winograd.products import odd_bytes
@@ -23,7 +23,7 @@ from znnpy.engine.tasks.task_identity import Part
 from znnpy.plan.algorithms.winograd import panel_parts
 from znnpy.plan.partition import evenly
 
-TOGETHER = 16 // LANES
+TOGETHER = MOST_TERMS // LANES
 """Blocks of inputs whose products are added to sums in the L2 cache at a time: more leave no room for their filters.
 
 Of 16 lanes: 320 -> 320 channels on 8^3 take 9.3 ms with one block and 11.2 with two.
