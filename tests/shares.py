@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
 from itertools import combinations
 
 import pytest
@@ -41,20 +42,29 @@ def left_out(items: Iterable[pytest.Item], mark: str) -> list[pytest.Item]:
 
 def _left_out(cases: list[pytest.Item], mark: str) -> list[pytest.Item]:
     (count,) = cases[0].get_closest_marker(mark).args
-    left, shown = {number: _shows(case) for number, case in enumerate(cases)}, Counter[_Shown]()
+    shows, shown = [_shows(case) for case in cases], Counter[_Shown]()
 
-    def news(number: int) -> tuple[int, int, int]:
-        values, pairs = left[number]
+    def known(number: int) -> tuple[int, int, int, int]:
+        values, pairs = shows[number]
         return (
-            len(values - shown.keys()),
-            len(pairs - shown.keys()),
-            -sum(shown[it] for it in values),
+            -len(values - shown.keys()),
+            -len(pairs - shown.keys()),
+            sum(shown[it] for it in values),
+            number,
         )
 
-    for _ in range(min(count, len(left))):
-        values, pairs = left.pop(max(left, key=news))
-        shown.update(values | pairs)
-    return [cases[number] for number in left]
+    # A case never shows more than it did before: who is first by what was known of it, and by what is now, is first.
+    left = [known(number) for number in range(len(cases))]
+    heapify(left)
+    while left and count:
+        *_, number = left[0]
+        if (now := known(number)) > left[0]:
+            heapreplace(left, now)
+            continue
+        heappop(left)
+        shown.update(set.union(*shows[number]))
+        count -= 1
+    return [cases[number] for number in sorted(number for *_, number in left)]
 
 
 _Shown = tuple[object, ...]

@@ -27,7 +27,7 @@ def folder() -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["train", ".zarr", ".h5"])
 def test_every_call_fails_once(library: str, folder: str, what: str) -> None:
-    step = 1 if EVERY_CALL else 70 if what == "train" else 50
+    step = 1 if EVERY_CALL else 140 if what == "train" else 50
     said = run_with(library, HERE / "every_write.py", folder, what, step, *MODES)
     for mode, line in zip(MODES, said.splitlines(), strict=True):
         calls, failed = map(int, line.split())

@@ -270,7 +270,7 @@ TAPPED = {
 
 
 @pytest.mark.quick(2)
-@pytest.mark.parametrize("count", [2, 3, 8, 11, 33])  # 33: more additions than one task makes
+@pytest.mark.parametrize("count", [2, 11, 33])  # 33: more additions than one task makes
 @pytest.mark.parametrize(
     ("net", "microbatch", "output", "several"),
     [(CONNECTED, 2, 1, False), (TAPPED, 1, (2, 16, 16), True)],

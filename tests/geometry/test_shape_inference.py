@@ -432,7 +432,7 @@ def test_outputs_of_unlike_strides_have_no_shape_in_common():
 def test_what_one_voxel_sees_is_what_changes_it():
     """Along x: every voxel of the input is raised by much; filters are positive, functions linear."""
     compared = 0
-    for seed in range(40):
+    for seed in range(20):
         net = line_network(np.random.default_rng(seed))
         try:
             geometry = fit(net, smallest(net, (1, 1, 40)))
@@ -452,7 +452,7 @@ def test_what_one_voxel_sees_is_what_changes_it():
         assert max(spans) == geometry.fields_of_view["input"][2], seed
         period, step = geometry.periods["input"][2], geometry.output_stride(output)[2]
         assert np.array_equal(sees[period:, period // step :], sees[:-period, : -(period // step)])
-    assert compared > 20
+    assert compared > 10
 
 
 def line_network(rng):

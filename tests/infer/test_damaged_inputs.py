@@ -24,6 +24,7 @@ import zarr
 from children import forked
 from damage import CUBE, damaged, mutate, write_image
 from jobs import Small, small
+from shares import examples
 
 from znnpy.data.opening import open_volume
 from znnpy.data.scene import Scene
@@ -139,13 +140,11 @@ def damages(path: Path, choose: random.Random) -> Iterator[bool]:
 
 
 @pytest.mark.quick(3)
-@pytest.mark.parametrize(
-    ("kind", "count"),
-    [pytest.param(kind, 24, marks=pytest.mark.slow) for kind in KINDS]
-    + [(kind, 4) for kind in KINDS],
-)
-def test_damaged_input(tiny: Small, tmp_path: Path, kind: str, count: int) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_input(tiny: Small, tmp_path: Path, kind: str) -> None:
     name, write, plain = KINDS[kind]
+    # As properties, it is tried on few where slow tests are left out.
+    count = 24 if examples(24).max_examples == 24 else 4
     path, choose = tmp_path / name, random.Random(count)
     write(path)
     assert outcome(tiny, path, plain, True) == b"done"

@@ -115,12 +115,8 @@ def life(name: str, choice: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", [False, True])
-def test_nothing_but_fft_loads_it(
-    folder: Path, without: bool, request: pytest.FixtureRequest
-) -> None:
-    if without:
-        request.getfixturevalue("hidden")
+def test_nothing_but_fft_loads_it(folder: Path) -> None:
+    """So whether it could be loaded makes no difference."""
     ends, imported, loaded = commands(
         *life("direct", "training.conv=direct"),
         *life("spectral", "training.conv=spectral"),

@@ -164,10 +164,10 @@ def _imported(modules: dict[str, Module], names: Iterable[str]) -> set[str]:
 
 def _at(module: Module, name: str) -> Iterator[tuple[str, Definition]]:
     """Return the definitions of a name; `*`: those that always count; empty: all."""
-    for known, definitions in module.definitions.items():
-        if name in (known, ""):
-            # Numbered: a name that is defined twice, under an `if`, counts with both definitions.
-            yield from ((f"{known} {number}", it) for number, it in enumerate(definitions))
+    for known in (name,) if name else module.definitions:
+        # Numbered: a name that is defined twice, under an `if`, counts with both definitions.
+        for number, it in enumerate(module.definitions.get(known, ())):
+            yield f"{known} {number}", it
     if name in ("*", ""):
         yield from ((f"* {number}", it) for number, it in enumerate(module.effects))
 
@@ -190,15 +190,13 @@ def parsed(text: str) -> Module:
 
 
 def _enter(made: Module, statement: ast.stmt) -> None:
-    # All of the statement: imports within functions count as well.
-    for node in ast.walk(statement):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            made.imported |= _imports(node)
     decorators = getattr(statement, "decorator_list", [])
     known = {_called(decorator) for decorator in decorators}
-    factory = isinstance(statement, ast.FunctionDef) and _makes_kernels(statement)
-    # Strips the statement in place, so decorators and kernels within are looked at before.
-    definition = _definition(statement)
+    # Strips the statement in place, so its decorators are looked at before.
+    definition, imports, makes_kernels = _definition(statement)
+    factory = isinstance(statement, ast.FunctionDef) and makes_kernels
+    for node in imports:
+        made.imported |= _imports(node)
     if not known & (DECLARED | HELPERS):
         made.named |= definition.names
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -247,26 +245,33 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return names if len(names) == len(parts) else []
 
 
-def _makes_kernels(statement: ast.FunctionDef) -> bool:
-    """Return whether functions within this one are compiled by themselves."""
-    inner = [node for part in statement.body for node in ast.walk(part)]
-    functions = [node for node in inner if isinstance(node, ast.FunctionDef)]
-    return any(_called(it) in DECLARED for function in functions for it in function.decorator_list)
-
-
 def _called(decorator: ast.expr) -> str:
     this = decorator.func if isinstance(decorator, ast.Call) else decorator
     # What is not a name is told apart by its whole tree, so it matches no known decorator.
     return this.id if isinstance(this, ast.Name) else ast.dump(this)
 
 
-def _definition(statement: ast.stmt) -> Definition:
-    for node in ast.walk(statement):
+def _definition(
+    statement: ast.stmt,
+) -> tuple[Definition, list[ast.ImportFrom | ast.Import], bool]:
+    """Return a statement as a definition, all imports in it, and whether functions in it are compiled by themselves."""
+    names, imports, makes_kernels = set[str](), list[ast.ImportFrom | ast.Import](), False
+    # Once through the tree, which takes most of the time of hashing: whoever starts from nothing waits for it.
+    nodes: list[ast.AST] = [statement]
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+            continue
+        # Imports within functions count as well.
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            imports.append(node)
+        elif isinstance(node, ast.FunctionDef) and node is not statement:
+            makes_kernels |= any(_called(it) in DECLARED for it in node.decorator_list)
         _strip(node)
-    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        nodes.extend(ast.iter_child_nodes(node))
     # Without line numbers, which `ast.dump` leaves out: moving a function compiles nothing.
     digest = hashlib.sha256(ast.dump(statement).encode()).digest()
-    return Definition(digest, frozenset(names))
+    return Definition(digest, frozenset(names)), imports, makes_kernels
 
 
 def _strip(node: ast.AST) -> None:

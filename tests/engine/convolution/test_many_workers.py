@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import random_networks as rn
 from chains import winograd_chain, winograd_plan
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Execution, Model
 from znnpy.engine.convolution.direct import passes as direct_passes
@@ -300,7 +301,8 @@ def test_pooled_planes_of_predictions_are_cut_where_windows_share_none(short):
 
 
 def test_direct_planes_that_are_a_few_more_than_workers_are_cut_by_rows(short):
-    nodes = Node("input", "input", 1), Node("a", "transfer", 16)
+    images = min(16, 2 * LANES)  # of one panel
+    nodes = Node("input", "input", 1), Node("a", "transfer", images)
     net = Network(nodes, (Edge("c", "conv", "input", "a", size=(1, 3, 3)),))
     tasks = {}
     plan = {"c": dict.fromkeys(("forward", "gradient", "weight"), "direct") | {"reason": ""}}

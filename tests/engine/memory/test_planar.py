@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from znnpy_kernels.direct import few_channels
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.memory.planar import TraitsOf, planar_nodes
@@ -66,7 +67,7 @@ def test_strides_need_lanes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "channels"), [("input", FEW), ("input", FEW_IMAGES), ("output", FEW)]
+    ("name", "channels"), [("input", FEW), ("input", few_channels.FEW), ("output", FEW)]
 )
 def test_lanes_are_on_one_side_at_least(name: str, channels: int) -> None:
     net = network()

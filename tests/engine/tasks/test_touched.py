@@ -20,7 +20,7 @@ from znnpy.network.types import Norm
 from znnpy.plan import PASSES
 from znnpy.plan.cost import MOST_PLANAR
 
-NAN = 0xFF  # each byte of one
+NAN = 0xFFFFFFFF  # as all words of four bytes: a NaN of floats and of doubles
 EACH = 2  # tasks of a kernel that are watched; the others run
 
 
@@ -30,22 +30,23 @@ class Watched:
     def __init__(self, model):
         engine = model._engine
         engine.drain()
-        self.memory, self.parameters = engine._arena._memory, engine._build.parameters
-        self.workspace = 4 * engine._build.workspace
+        # By words of four bytes, of which all buffers are.
+        self.memory, self.parameters = engine._arena._memory.view("u4"), engine._build.parameters
+        self.workspace = engine._build.workspace
         self.tasks = declare_update(engine._build, engine.settings, 0, None)
         touched = [it for task in self.tasks for it in (*task.reads, *task.writes)]
         self.known = self.inside(touched)
 
     def inside(self, regions):
-        """Which bytes belong to the buffers of regions."""
-        return self.marked((it.buffer.address, 4 * it.buffer.floats) for it in regions)
+        """Which words belong to the buffers of regions."""
+        return self.marked((it.buffer.address, it.buffer.floats) for it in regions)
 
     def marked(self, spans):
-        """Which bytes lie in (address, bytes)."""
+        """Which words lie in (address, words)."""
         found = np.zeros(self.memory.size, bool)
         for address, count in spans:
             if address:
-                start = address - self.memory.ctypes.data
+                start = (address - self.memory.ctypes.data) // 4
                 found[start : start + count] = True
         return found
 
@@ -55,7 +56,7 @@ class Watched:
         spans = [(words.get("scratch", 0), self.workspace)]
         if task.what.serves is Pass.UPDATE and task.what.owner in self.parameters:
             parameter = self.parameters[task.what.owner]
-            spans += [(state, 4 * parameter.floats) for state in parameter.states]
+            spans += [(state, parameter.floats) for state in parameter.states]
         return self.marked(spans)
 
     def run(self, task):
