@@ -37,9 +37,8 @@ from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, 
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 
 # Sizes with small primes that are close enough to each other for tiles; 1 for axes without taps. Odd ones are those
-# that five, seven and nine outputs of 3, 5 and 7 taps fill, as dilated layers have them. Each takes compile time for
-# each kind.
-SIZES = (1, 6, 7, 8, 10, 11, 12, 14, 15, 16, 18, 20, 22, 24, 28, 30, 32)
+# that dilated layers fill: 5 and 15 outputs of 3 taps, 7 of 5, 9 of 7. Each takes compile time for each kind.
+SIZES = (1, 6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 20, 22, 24, 28, 30, 32)
 
 
 class Kind(enum.Enum):

@@ -12,7 +12,7 @@ from znnpy_kernels.fft.codelets import SIZES
 from znnpy_kernels.simd.lanes import LANES
 
 SHAPES = [
-    *((n, n, n) for n in (6, 7, 8, 10, 11, 12, 14, 15, 16, 18, 20)),
+    *((n, n, n) for n in (6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 20)),
     *((1, n, n) for n in SIZES),
     (8, 24, 32),
     (32, 8, 24),
