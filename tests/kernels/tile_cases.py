@@ -169,6 +169,14 @@ def tile_voxels(images: np.ndarray, tiling: Tiling) -> np.ndarray:
     return out
 
 
+def without_mirrored(spectra: np.ndarray, size: Triple) -> np.ndarray:
+    """Spectra of tiles whose frequencies that no product makes are NaN, in tiles of several planes."""
+    if size[0] > 1:
+        for kx in {0, size[2] // 2} if size[2] % 2 == 0 else {0}:
+            spectra[..., size[1] // 2 + 1 :, kx] = np.nan
+    return spectra
+
+
 def lattice_start(tensor: Tensor, tiling: Tiling) -> tuple[int, Triple]:
     """Address of a lattice's voxel (0, 0, 0), and its strides."""
     steps = (tensor.z, tensor.y, tensor.x)
@@ -229,7 +237,7 @@ def check_images(
     tiles = rng.standard_normal((tiling.number, blocks * LANES, *tiling.size))
     tiles[:, channels:] = 0
     spectra, scratch = Spectra(tiling.half, tiling.number, blocks), Scratch(tiling.size)
-    spectra.write(np.fft.rfftn(tiles, axes=(2, 3, 4)))
+    spectra.write(without_mirrored(np.fft.rfftn(tiles, axes=(2, 3, 4)), tiling.size))
     target = Tensor(channels, image, LANES, GUARD)
     before = random_values(rng, channels, *image)
     target.write(before)
@@ -413,7 +421,7 @@ def check_filter_gradients(
     tiles = rng.standard_normal((inputs, blocks * LANES, *size))
     tiles[:, outputs:] = 0
     spectra, scratch = Spectra((*size[:2], size[2] // 2 + 1), inputs, blocks), Scratch(size)
-    spectra.write(np.fft.rfftn(tiles, axes=(2, 3, 4)))
+    spectra.write(without_mirrored(np.fft.rfftn(tiles, axes=(2, 3, 4)), size))
     before = random_values(rng, outputs, inputs, *taps)
     packed = pack_filters(before)
     guarded = np.full(packed.size + 2 * LANES, GUARD, np.float32)

@@ -25,6 +25,9 @@ from znnpy.plan.types import TILE_SIZES, PartSeconds, wanted
 TILE_RATE = 48e9
 # Points along an axis: planes of larger tiles leave the L1 cache between rows and columns.
 IN_L1, NEAR_L1 = 20, 24
+# Lines of a prime number of points take a multiply-add for each pair of sums: what they cost in place of log2, by
+# operations a point beside those of 16.
+PRIME_LINES = {11: 5.2, 17: 7.6}
 FILTER_RATE, FEW_TAPS_RATE = 70e9, 130e9  # of filters: most of their points are zeros
 PRODUCT_RATE = 240e9  # as if four times multiplied
 SPECTRA_RATE = 35e9  # bytes/s of the spectra of tiles, between products
@@ -174,11 +177,16 @@ def tile_seconds(tile: Triple, rate: float = TILE_RATE, held: Triple | None = No
     # Lines along x are transformed for held planes and rows alone, those along y for held planes;
     # all lines along z are, as each has held points.
     z, y, _ = (few / size for few, size in zip(held or tile, tile, strict=True))
-    lines = log2(tile[0]) + z * log2(tile[1]) + z * y * log2(tile[2])
+    lines = _line(tile[0]) + z * _line(tile[1]) + z * y * _line(tile[2])
     # Fitted with the rates (docs/design/spectral.md, "Choice").
     slower = 1.0 if max(tile) <= IN_L1 else 1.1 if max(tile) <= NEAR_L1 else 1.4
     # At least one line of log2: a tile of few points still has to be loaded and stored.
     return slower * 2.5 * voxels(tile) * max(1.0, lines) * LANES_COUNTED / rate
+
+
+def _line(points: int) -> float:
+    """Return what a line costs for each of its points."""
+    return PRIME_LINES.get(points) or log2(points)
 
 
 def spectral_costs(shape: ConvShape, tile: Triple) -> PartSeconds:
@@ -320,5 +328,6 @@ def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
         points = size * _axis_count(shape.target[axis], dilation, size - taps + 1)
         if points < fewest:
             found.append(size)
-            fewest = points
+            # Next to a prime there are cheaper sizes: both may be the best.
+            fewest = fewest if size in PRIME_LINES else points
     return found

@@ -178,7 +178,7 @@ def _prime(net: Network, x: Sequence[Complex]) -> list[Complex]:
 
 # Primes as sums and differences; 4 without products; what is left is 8, 9, 16, 32 and products of coprime
 # factors.
-_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime, 11: _prime}
+_SMALL = {1: _one, 2: _two, 3: _three, 4: _four, 5: _prime, 7: _prime, 11: _prime, 17: _prime}
 
 
 def _nine(net: Network, x: Sequence[Complex]) -> list[Complex]:

@@ -36,9 +36,9 @@ from znnpy_kernels.machine.shared_functions import Shared, call, shared
 from znnpy_kernels.simd.codegen import FLOAT, VECTOR, WORD, ZERO_VECTOR, Value, counted_loop, word
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 
-# Sizes with small primes that are close enough to each other for tiles; 1 for axes without taps. Each takes
-# compile time for each kind.
-SIZES = (1, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 30, 32)
+# Sizes with small primes that are close enough to each other for tiles; 1 for axes without taps. Odd ones are those
+# that dilated layers fill: 5 and 15 outputs of 3 taps, 7 of 5, 9 of 7. Each takes compile time for each kind.
+SIZES = (1, 6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 20, 22, 24, 28, 30, 32)
 
 
 class Kind(enum.Enum):

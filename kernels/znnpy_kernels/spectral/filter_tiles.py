@@ -31,8 +31,6 @@ from typing import Any
 from znnpy_kernels.fft.codelets import (
     FEW,
     SPARE_BYTES,
-    backward_lines,
-    few_backward_lines,
     few_forward_lines,
     forward_lines,
 )
@@ -45,12 +43,12 @@ from znnpy_kernels.spectral.tile_transforms import (
     few_forward_planes,
     few_inverse_planes,
     forward_planes,
-    from_spectra,
     gathered,
     inverse_planes,
     last_axis,
     prepare,
     tile_bytes,
+    tiles_from_spectra,
     to_spectra,
     voxel_room,
 )
@@ -155,20 +153,15 @@ def filter_gradient_tiles(args: Any, worker: int) -> None:
     most, work = abreast(size), scratch + SPARE_BYTES
     # What is added to stands there already: no point is the first.
     stored = 0 if args[at.accumulate] else size[2]
-    few, axis = _are_few(taps), last_axis(size)[0]
+    few = _are_few(taps)
     for start in range(0, args[at.inputs], most):
         tiles = min(most, args[at.inputs] - start)
         source, tile = (
             args[at.source] + 4 * start * args[at.source_input],
             4 * args[at.source_input],
         )
-        columns = from_spectra(
-            source, tile, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
-        )
-        if few:
-            few_backward_lines(size[axis], columns, 1.0)
-        else:
-            backward_lines(size[axis], columns, 1.0)
+        frequency = 4 * args[at.source_frequency]
+        tiles_from_spectra(source, tile, frequency, size, tiles, work, scratch, few, taps[0])
         for number in range(tiles):
             here = work + number * tile_bytes(size)
             target = args[at.target] + place_of_tile(

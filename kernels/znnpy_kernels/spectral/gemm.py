@@ -15,6 +15,8 @@ Argument words: addresses in bytes, strides in floats, all else counts.
     w, w_frequency, w_input, w_block    spectra of filters, by image and block; written by gradients
     y, y_frequency, y_tile, y_block     spectra of outputs, or of output gradients; written by products
     frequencies, tiles, inputs, blocks  real counts; `blocks` counts vectors of output channels
+    first, size_y, size_x       number of the first frequency; rows of a tile and points of a row, if frequencies that
+                                are `mirrored` are left out; size_x 0: none is
     x_parts, y_parts                    from the real part of a number to its imaginary part
     lanes                               output channels of the last vector: products do not write the lanes
                                         beyond, gradients write zeros
@@ -45,6 +47,7 @@ from znnpy_kernels.machine.arithmetic import cover
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
 from znnpy_kernels.simd.transpose import load_tile, scratch_tile, transpose_negated, transpose_tile
+from znnpy_kernels.spectral.mirrored import is_mirrored
 from znnpy_kernels.spectral.register_blocks import (
     CHUNK,
     LINE,
@@ -56,7 +59,7 @@ from znnpy_kernels.spectral.register_blocks import (
 
 AT = words(
     "x x_frequency x_tile x_block w w_frequency w_input w_block y y_frequency y_tile y_block "
-    "frequencies tiles inputs blocks x_parts y_parts lanes",
+    "frequencies first size_y size_x tiles inputs blocks x_parts y_parts lanes",
 )
 GRADIENT = words(AT, "accumulate")
 BACKWARD = words(AT, "images scratch scratch_worker")
@@ -250,6 +253,16 @@ def _places(args: Any, f: int) -> Any:
 
 
 @inlined
+def _following(args: Any, f: int) -> Any:
+    """Return which frequency of a task is multiplied next behind number f; any number behind its last one ends it."""
+    f += 1
+    if args[AT.size_x]:
+        while is_mirrored(args[AT.first] + f, args[AT.size_y], args[AT.size_x]):
+            f += 1
+    return f
+
+
+@inlined
 def _paces(product: Product, terms: Any, chunks: int) -> Any:
     """Paces of x, of w with so many terms, and of y."""
     x = pace(_floats(product.tiles, product.x_tile, product.x_parts), chunks)
@@ -264,11 +277,14 @@ def spectral_products(args: Any, worker: int) -> None:
     many, one, chunks = product_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    for f in range(args[AT.frequencies]):
+    f = _following(args, -1)
+    while f < args[AT.frequencies]:
+        then = _following(args, f)
         # Behind the last frequency nothing is read: a request for memory that does not exist is dropped by the
         # CPU.
-        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+        (x, w, y), ahead = _places(args, f), _places(args, then)
         multiply_frequency(product, x, w, y, (many, one), paces, ahead)
+        f = then
 
 
 @inlined
@@ -325,9 +341,12 @@ def backward_products(args: Any, worker: int) -> None:
     many, one, chunks = product_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.images, chunks)
     paces = (*x_pace, *w_pace, *y_pace)
-    for f in range(args[AT.frequencies]):
-        (x, w, y), ahead = _places(args, f), _places(args, f + 1)
+    f = _following(args, -1)
+    while f < args[AT.frequencies]:
+        then = _following(args, f)
+        (x, w, y), ahead = _places(args, f), _places(args, then)
         multiply_exchanged(product, x, w, y, (many, one), paces, ahead, scratch)
+        f = then
 
 
 @inlined
@@ -357,8 +376,11 @@ def spectral_gradients(args: Any, worker: int) -> None:
     product = _product(args, 0, args[GRADIENT.accumulate])
     whole, last, chunks = image_cuts(product)
     x_pace, w_pace, y_pace = _paces(product, product.inputs, chunks)
-    for f in range(args[AT.frequencies]):
-        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, f + 1)
+    f = _following(args, -1)
+    while f < args[AT.frequencies]:
+        then = _following(args, f)
+        (x, w, y), (next_x, next_w, next_y) = _places(args, f), _places(args, then)
         # The order of `register_block`'s streams: two that are read, then the one that is written.
         ahead = next_x, next_y, next_w
         sum_frequency(product, x, w, y, (whole, last), (*x_pace, *y_pace, *w_pace), ahead)
+        f = then

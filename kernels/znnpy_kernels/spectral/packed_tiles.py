@@ -451,6 +451,7 @@ def packed_images(args: Any, worker: int) -> None:
     )
     room, steps = table + TABLE_BYTES, (0, args[at.count_x] * VECTOR_BYTES, VECTOR_BYTES)
     whole = 0, size[2]
+    axis, columns_of_all, _ = last_axis(size)
     for start in range(args[at.vector0], args[at.vector1], abreast(size)):
         vectors = min(abreast(size), args[at.vector1] - start)
         source = args[at.spectra] + start * VECTOR_BYTES
@@ -463,8 +464,10 @@ def packed_images(args: Any, worker: int) -> None:
             vectors,
             work,
             scratch,
+            0,
+            columns_of_all,
         )
-        apart_backward_lines(size[last_axis(size)[0]], columns, 1.0)
+        apart_backward_lines(size[axis], columns, 1.0)
         for vector in range(vectors):
             here = work + vector * tile_bytes(size)
             pieces, planes = pieces_of(args, start + vector, table)

@@ -2,9 +2,9 @@
 
 A tile has nz * ny * nx points, each size one of `fft.codelets.SIZES`, and the spectrum of LANES real
 images at once: frequency f = (kz * ny + ky) * (nx // 2 + 1) + kx, each LANES real parts and then LANES
-imaginary parts. Tiles lie in a grid and are numbered in `turns`; the one at place (tz, ty, tx)
-begins at voxel origin + (tz, ty, tx) * step. A sparse convolution is an ordinary one on interleaved
-lattices: the strides of a lattice are the tensor's times the sparsity.
+imaginary parts; on the way back `mirrored` ones are not read. Tiles lie in a grid and are numbered in `turns`;
+the one at place (tz, ty, tx) begins at voxel origin + (tz, ty, tx) * step. A sparse convolution is an ordinary one
+on interleaved lattices: the strides of a lattice are the tensor's times the sparsity.
 
 Argument words. Addresses in bytes; strides in floats; all else counts. Words ending in _z, _y, _x
 belong to the axes.
@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from znnpy_kernels.fft.codelets import SPARE_BYTES, backward_lines, forward_lines
+from znnpy_kernels.fft.codelets import SPARE_BYTES, forward_lines
 from znnpy_kernels.machine.abi import kernel, words
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import float_argument
@@ -53,7 +53,6 @@ from znnpy_kernels.spectral.tile_transforms import (
     added,
     box,
     forward_planes,
-    from_spectra,
     gathered,
     inverse_planes,
     last_axis,
@@ -62,6 +61,7 @@ from znnpy_kernels.spectral.tile_transforms import (
     scratch_floats,
     set_bias,
     tile_bytes,
+    tiles_from_spectra,
     to_spectra,
     voxel_room,
 )
@@ -226,10 +226,8 @@ def tile_images(args: Any, worker: int) -> None:
     while start < end:
         tiles, step = _together(start, end, grid, strides, size)
         source = args[at.source] + spectrum_at(start, grid, strides)
-        columns = from_spectra(
-            source, step, 4 * args[at.source_frequency], VECTOR_BYTES, size, tiles, work, scratch
-        )
-        backward_lines(size[last_axis(size)[0]], columns, 1.0)
+        frequency = 4 * args[at.source_frequency]
+        tiles_from_spectra(source, step, frequency, size, tiles, work, scratch, False, size[0])
         for member in range(start, start + tiles):
             origin, skipped, count = inside_of(member, grid, place)
             first = added(wanted, skipped)

@@ -29,7 +29,8 @@ from znnpy_kernels.fft.codelets import (
 from znnpy_kernels.machine.inlining import inlined
 from znnpy_kernels.machine.memory import floats
 from znnpy_kernels.simd.lanes import LANES, VECTOR_BYTES
-from znnpy_kernels.simd.vectors import below, load_masked, splat, store
+from znnpy_kernels.simd.vectors import below, load, load_masked, splat, store
+from znnpy_kernels.spectral.mirrored import fill_mirrored, full_rows, inner_columns
 
 # LANES real parts, then LANES imaginary parts.
 COMPLEX_BYTES = 2 * VECTOR_BYTES
@@ -213,7 +214,13 @@ def _plane(
     # inverse one (option 1).
     plane = _columns_at(here, _row_bytes(size))
     return _columns(
-        size, plane, plane, _columns_at(ahead, ahead_row), 0 if sign > 0.0 else 1, spare
+        size,
+        plane,
+        plane,
+        _columns_at(ahead, ahead_row),
+        0 if sign > 0.0 else 1,
+        spare,
+        size[2] // 2 + 1,
     )
 
 
@@ -224,13 +231,15 @@ def _columns_at(place: int, row: int) -> Any:
 
 
 @inlined
-def _columns(size: Any, source: End, target: End, ahead: End, option: int, spare: int) -> Any:
-    """The columns along y of one plane of half spectra."""
+def _columns(
+    size: Any, source: End, target: End, ahead: End, option: int, spare: int, count: int
+) -> Any:
+    """So many columns along y of one plane of half spectra."""
     return Lines(
         source=source,
         target=target,
         ahead=ahead,
-        lines=size[2] // 2 + 1,
+        lines=count,
         groups=1,
         first=0,
         count=0,
@@ -372,7 +381,8 @@ def columns_to(work: int, target: int, size: Any, spare: int) -> None:
     """Transform along y from a plane of scratch to one elsewhere; meanwhile the plane behind is asked for."""
     row = _row_bytes(size)
     there, ahead = _columns_at(target, row), _columns_at(target + plane_bytes(size), row)
-    forward_lines(size[1], _columns(size, _columns_at(work, row), there, ahead, 0, spare), 1.0)
+    columns = _columns(size, _columns_at(work, row), there, ahead, 0, spare, size[2] // 2 + 1)
+    forward_lines(size[1], columns, 1.0)
 
 
 @inlined
@@ -380,7 +390,8 @@ def columns_from(source: int, work: int, size: Any, ahead: int, spare: int) -> N
     """Transform back along y from a plane elsewhere to one of scratch; meanwhile that at `ahead` is asked for."""
     row = _row_bytes(size)
     here, behind = _columns_at(source, row), _columns_at(ahead, row)
-    backward_lines(size[1], _columns(size, here, _columns_at(work, row), behind, 1, spare), 1.0)
+    columns = _columns(size, here, _columns_at(work, row), behind, 1, spare, size[2] // 2 + 1)
+    backward_lines(size[1], columns, 1.0)
 
 
 @inlined
@@ -394,18 +405,34 @@ def plane_to_spectra(work: int, size: Any, target: int, frequency: int, spare: i
     """Transform along y from a plane of scratch to where its spectra will lie, `frequency` bytes apart."""
     there = _columns_of_spectra(target, size, frequency)
     source = _columns_at(work, _row_bytes(size))
-    forward_lines(size[1], _columns(size, source, there, there, 0, spare), 1.0)
+    columns = _columns(size, source, there, there, 0, spare, size[2] // 2 + 1)
+    forward_lines(size[1], columns, 1.0)
 
 
 @inlined
 def plane_from_spectra(
     source: int, size: Any, frequency: int, ahead: int, work: int, spare: int
 ) -> None:
-    """Transform back along y from where spectra lay to a plane of scratch; the plane at `ahead` is asked for."""
-    here = _columns_of_spectra(source, size, frequency)
-    behind = _columns_of_spectra(ahead, size, frequency)
-    target = _columns_at(work, _row_bytes(size))
-    backward_lines(size[1], _columns(size, here, target, behind, 1, spare), 1.0)
+    """Transform back along y from where spectra lay to a plane of scratch; the plane at `ahead` is asked for.
+
+    Mirrored numbers are not read.
+    """
+    row, inner = _row_bytes(size), inner_columns(size[2])
+    # Columns that have mirrored numbers: kx = 0 and, of an even number of points, the last one.
+    for edge in range(2 - size[2] % 2):
+        kx = edge * (size[2] // 2)
+        column, place = work + kx * COMPLEX_BYTES, source + kx * frequency
+        for y in range(full_rows(size[1])):
+            number = place + y * (size[2] // 2 + 1) * frequency
+            store(column + y * row, load(number))
+            store(column + y * row + VECTOR_BYTES, load(number + VECTOR_BYTES))
+        fill_mirrored(column, size[1], row)
+        here = _columns_at(column, row)
+        backward_lines(size[1], _columns(size, here, here, here, 1, spare, 1), 1.0)
+    here = _columns_of_spectra(source + frequency, size, frequency)
+    behind = _columns_of_spectra(ahead + frequency, size, frequency)
+    target = _columns_at(work + COMPLEX_BYTES, row)
+    backward_lines(size[1], _columns(size, here, target, behind, 1, spare, inner), 1.0)
 
 
 @inlined
@@ -456,16 +483,21 @@ def to_spectra(
 
 @inlined
 def from_spectra(
-    source: int, tile: int, frequency: int, parts: int, size: Any, tiles: int, work: int, spare: int
-) -> Any:
-    """Lines of `backward_lines` along the last axis, to tiles in scratch; `parts` as above."""
+    source: int, tile: int, frequency: int, parts: int, size: Any, tiles: int, work: int, spare: int,
+    first: int, count: int,
+) -> Any:  # fmt: skip
+    """Lines of `backward_lines` along the last axis, to tiles in scratch, of `count` columns from `first` on.
+
+    `parts` as above.
+    """
     _, columns, step = last_axis(size)
+    start = source + first * frequency
     return Lines(
-        source=End(source, columns * frequency, tile, frequency),
-        target=End(work, step, tile_bytes(size), COMPLEX_BYTES),
-        ahead=End(source + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
+        source=End(start, columns * frequency, tile, frequency),
+        target=End(work + first * COMPLEX_BYTES, step, tile_bytes(size), COMPLEX_BYTES),
+        ahead=End(start + COLUMNS_AHEAD * frequency, columns * frequency, tile, frequency),
         lines=tiles,
-        groups=columns,
+        groups=count,
         first=0,
         count=0,
         spare=spare,
@@ -473,6 +505,48 @@ def from_spectra(
         parts=parts,
         ahead_parts=parts,
     )
+
+
+@inlined
+def _some_from_spectra(
+    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int,
+    first: int, count: int, few: Any,
+) -> None:  # fmt: skip
+    """Transform some columns of tiles back, to all points or, of `few` taps, the first."""
+    axis = last_axis(size)[0]
+    columns = from_spectra(
+        source, tile, frequency, VECTOR_BYTES, size, tiles, work, spare, first, count
+    )
+    if few:
+        few_backward_lines(size[axis], columns, 1.0)
+    else:
+        backward_lines(size[axis], columns, 1.0)
+
+
+@inlined
+def tiles_from_spectra(
+    source: int, tile: int, frequency: int, size: Any, tiles: int, work: int, spare: int,
+    few: Any, planes: int,
+) -> None:  # fmt: skip
+    """Transform tiles back along the last axis, to scratch; mirrored columns are not read.
+
+    Of tiles of several planes the first `planes` are wanted, and of `few` taps alone written.
+    """
+    row, whole = size[2] // 2 + 1, last_axis(size)[1]
+    if size[0] > 1:
+        whole = full_rows(size[1]) * row
+    _some_from_spectra(source, tile, frequency, size, tiles, work, spare, 0, whole, few)
+    if size[0] > 1:
+        inner = inner_columns(size[2])
+        for y in range(full_rows(size[1]), size[1]):
+            first = y * row + 1
+            _some_from_spectra(source, tile, frequency, size, tiles, work, spare, first, inner, few)
+        for number in range(tiles):
+            for z in range(planes):
+                plane = work + number * tile_bytes(size) + z * plane_bytes(size)
+                fill_mirrored(plane, size[1], _row_bytes(size))
+                if size[2] % 2 == 0:
+                    fill_mirrored(plane + (row - 1) * COMPLEX_BYTES, size[1], _row_bytes(size))
 
 
 @inlined

@@ -51,7 +51,7 @@ def words(x: Vectors, w: Vectors, y: Vectors, inputs: int, **other: Any) -> dict
     given = {
         **x.words("x", "tile"), **w.words("w", "input"), **y.words("y", "tile"),
         "frequencies": x.shape[0], "tiles": x.shape[1], "inputs": inputs, "blocks": y.shape[2],
-        "x_parts": LANES, "y_parts": LANES, "lanes": LANES,
+        "x_parts": LANES, "y_parts": LANES, "lanes": LANES, "first": 0, "size_y": 0, "size_x": 0,
     }  # fmt: skip
     return given | other
 
@@ -129,6 +129,38 @@ def test_any_cut_gives_the_same_bits() -> None:
     np.testing.assert_array_equal(cut.memory, whole.memory)
 
 
+@pytest.mark.parametrize(("rows", "points"), [(5, 6), (6, 5), (7, 7), (1, 8)])
+def test_mirrored_frequencies_are_left_out(rows: int, points: int) -> None:
+    """By tasks that begin anywhere; all others are what they are without."""
+    grid = np.indices((2, rows, points // 2 + 1))
+    edge = (grid[2] == 0) | (2 * grid[2] == points)
+    kept = ~(edge & (2 * grid[1] > rows)).ravel()
+    x, w, y = operands(len(kept), 5, 3, 1)
+    exchanged, sums = Vectors(len(kept), 5, 1), Vectors(len(kept), 3, 1)
+    room = np.zeros(backward_floats(3), np.float32)
+    back = {"images": 3, "scratch": room, "scratch_worker": 0}
+    cuts = [
+        (first, {"frequencies": end - first, "first": first, "size_y": rows, "size_x": points})
+        for first, end in ((0, 3), (3, len(kept)))
+    ]
+    for first, cut in cuts:
+        cut |= {**x.words("x", "tile", first), **w.words("w", "input", first)}
+        spectral_products.run(**(words(x, w, y, 3) | cut | y.words("y", "tile", first)))
+        cut |= exchanged.words("y", "tile", first)
+        backward_products.run(**(words(x, w, exchanged, 3, **back) | cut))
+    for first, cut in cuts:
+        cut |= {**sums.words("w", "input", first), **y.words("y", "tile", first)}
+        spectral_gradients.run(**(words(x, sums, y, 3, accumulate=0) | cut))
+    a, b = x.complex()[..., :3], w.complex()
+    np.testing.assert_allclose(y.complex()[kept], (a @ b)[kept], atol=1e-4)
+    wanted = a[kept] @ b[kept][..., :3].conj().swapaxes(1, 2)
+    np.testing.assert_allclose(exchanged.complex()[kept][..., :3], wanted, atol=1e-4)
+    wanted = a[kept].swapaxes(1, 2) @ y.complex()[kept].conj()
+    np.testing.assert_allclose(sums.complex()[kept], wanted, atol=1e-3)
+    for written in (y, exchanged, sums):
+        assert (written.memory[~kept] == GUARD).all()
+
+
 class Rows:
     """[first][part][second * images]: all real parts before all imaginary ones, and a gap behind each."""
 
@@ -160,8 +192,8 @@ def test_packed_tiles(tiles: int, inputs: int, outputs: int) -> None:
     x, y = Rows(3, tiles, inputs, seed=1), Rows(3, tiles, outputs)
     w = Vectors(3, inputs, blocks, seed=2)
     given = {
-        "frequencies": 3, "tiles": tiles, "inputs": inputs, "blocks": blocks,
-        "lanes": (outputs - 1) % LANES + 1, **x.words("x"), **w.words("w", "input"), **y.words("y"),
+        "frequencies": 3, "first": 0, "size_y": 0, "size_x": 0, "tiles": tiles, "inputs": inputs,
+        "blocks": blocks, "lanes": (outputs - 1) % LANES + 1, **x.words("x"), **w.words("w", "input"), **y.words("y"),
     }  # fmt: skip
     spectral_products.run(**given)
     wanted = np.einsum("fti,fio->fto", x.complex(), w.complex()[..., :outputs])

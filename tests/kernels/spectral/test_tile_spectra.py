@@ -12,7 +12,7 @@ from znnpy_kernels.fft.codelets import SIZES
 from znnpy_kernels.simd.lanes import LANES
 
 SHAPES = [
-    *((n, n, n) for n in (6, 8, 10, 12, 14, 16, 18, 20)),
+    *((n, n, n) for n in (6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 20)),
     *((1, n, n) for n in SIZES),
     (8, 24, 32),
     (32, 8, 24),
@@ -62,7 +62,7 @@ def random_tiling(rng: np.random.Generator) -> tuple[Tiling, Triple]:
         z, y, x = (int(n) for n in rng.integers(low, high, 3))
         return z, y, x
 
-    z, y, x = (int(n) for n in rng.choice([1, 6, 8, 10, 12], 3))
+    z, y, x = (int(n) for n in rng.choice([1, 6, 7, 8, 10, 12], 3))
     count = tuple(int(rng.integers(1, n + 1)) for n in (z, y, x))
     first = tuple(int(rng.integers(0, n - m + 1)) for n, m in zip((z, y, x), count, strict=True))
     dilation = triple(1, 4)

@@ -12,6 +12,7 @@ from znnpy_kernels.spectral.gemm import spectral_gradients, spectral_products
 from znnpy.engine.convolution.spectral.buffers import Filters
 from znnpy.engine.convolution.spectral.columns import column_words, line_seconds
 from znnpy.engine.convolution.spectral.few_source import FewSpectra, Run
+from znnpy.engine.convolution.spectral.products import left_out, left_out_of_filters
 from znnpy.engine.convolution.tiles import PAIR, PlaneSpectra, TileSpectra
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.regions import Region
@@ -34,7 +35,7 @@ def emit_few_products(
         for low, high in build.layout.grain.ranges(count, seconds):
             step.add(
                 spectral_products,
-                _words(x, run, w, y, group, low, high),
+                _words(x, run, w, y, group, low, high) | left_out(y, low),
                 what=Identity(edge.name, Pass.FORWARD, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
                 divides=True,
@@ -58,7 +59,11 @@ def emit_few_weight_products(
             sums = w.place.region(low, high)
             step.add(
                 spectral_gradients,
-                {**_words(x, run, w, dy, group, low, high), "accumulate": int(group + number > 0)},
+                {
+                    **_words(x, run, w, dy, group, low, high),
+                    **left_out_of_filters(x.tiling.tile, low),
+                    "accumulate": int(group + number > 0),
+                },
                 what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
                 cost=seconds * (high - low) / count,
                 divides=True,

@@ -15,7 +15,7 @@ from znnpy.engine.convolution.tiles import PAIR, TileSpectra
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity, Part, Pass
-from znnpy.network.types import Edge
+from znnpy.network.types import Edge, Triple
 from znnpy.plan.tiles import PRODUCT_RATE, SPECTRA_RATE
 
 
@@ -35,7 +35,7 @@ def emit_products(
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
             spectral_products,
-            _product_words(x, w, y, group, low, high),
+            _product_words(x, w, y, group, low, high) | left_out(y, low),
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             # Whole buffers: regions of spectra are counted by whoever writes them, here tiles and
@@ -61,7 +61,7 @@ def emit_backward_products(
     for low, high in build.layout.grain.ranges(count, seconds):
         step.add(
             backward_products,
-            _product_words(dy, w, dx, group, low, high) | words,
+            _product_words(dy, w, dx, group, low, high) | left_out(dx, low) | words,
             what=Identity(edge.name, serves, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             divides=True,
@@ -82,7 +82,11 @@ def emit_weight_products(
         sums = w.place.region(low, high)
         step.add(
             spectral_gradients,
-            {**_product_words(x, w, dy, group, low, high), "accumulate": int(group > 0)},
+            {
+                **_product_words(x, w, dy, group, low, high),
+                **left_out_of_filters(x.tiling.tile, low),
+                "accumulate": int(group > 0),
+            },
             what=Identity(edge.name, Pass.WEIGHT, Part.PRODUCTS),
             cost=seconds * (high - low) / count,
             divides=True,
@@ -93,6 +97,22 @@ def emit_weight_products(
             ],
             writes=[sums],
         )
+
+
+def left_out(y: TileSpectra, low: int) -> dict[str, int]:
+    """Return the words by which products from frequency `low` on leave out those that `y` is read without.
+
+    Packed tiles are read in whole.
+    """
+    if y.packed:
+        return {"first": low, "size_y": 0, "size_x": 0}
+    return left_out_of_filters(y.tiling.tile, low)
+
+
+def left_out_of_filters(tile: Triple, low: int) -> dict[str, int]:
+    """Return these words for the gradients of filters, which no frequency that is mirrored is read of."""
+    several = tile[0] > 1
+    return {"first": low, "size_y": tile[1] * several, "size_x": tile[2] * several}
 
 
 def _product_words(
