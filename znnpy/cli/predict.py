@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, note, shown_labels, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,
@@ -153,12 +154,13 @@ def predict(
     another. If stopped, the same command resumes. A run that prepares its scans (data.prepare), such as
     one imported from nnU-Net, writes labels in the scans' own voxels.
     """
-    from znnpy.infer.memory import local_processes
-    from znnpy.interop.run import run_of
-    from znnpy.scheduler.core_count import available_cores
-    from znnpy.train.progress import Plain
-    from znnpy.train.signals import StopSignals
-    from znnpy.train.start import read_run
+    with loading():
+        from znnpy.infer.memory import local_processes
+        from znnpy.interop.run import run_of
+        from znnpy.scheduler.core_count import available_cores
+        from znnpy.train.progress import Plain
+        from znnpy.train.signals import StopSignals
+        from znnpy.train.start import read_run
 
     refuse_ranks(
         "predict",
