@@ -79,6 +79,7 @@ class Archive(Closing):
         self._file = KeptFile(path)
         self.kinds: dict[str, Kind] = {}
         self._places: dict[str, _Place] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
         with open(self._file.number, "rb", closefd=False) as file, zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
                 self._take(archive, info)
@@ -93,20 +94,26 @@ class Archive(Closing):
         if kind.shape or kind.dtype.kind != "U" or kind.nbytes > 4 * TEXT:
             raise ValueError(f"{name!r} is no text")
         values = np.empty(kind.shape, kind.dtype)
-        self._read(name, values)
+        self._read(name, values, _PIECE)
         return str(values)
 
     def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
         """Return a member's values, all finite. The caller has checked its kind first: its bytes are allocated here."""
         values = _room(self.kinds[name])
-        _refuse(name, self._read(name, values), negative=negative)
+        _refuse(name, self._read(name, values, _PIECE), negative=negative)
         return values
 
     def in_file(self, name: str, *, negative: bool = True) -> FileArray:
         """Return a member's values where they lie; checked as those of `array`, and read through once for that."""
         kind = self.kinds[name]
-        _refuse(name, self._read(name, None), negative=negative)
+        self.look(name)
+        _refuse(name, self._seen[name], negative=negative)
         return FileArray.plain(self._file, self._places[name].offset, kind.shape, kind.dtype)
+
+    def look(self, name: str, piece: int | None = None) -> None:
+        """Read a member through, unless that was done, for `in_file`; `piece`: bytes at once, whole numbers."""
+        if name not in self._seen:
+            self._seen[name] = self._read(name, None, piece or _PIECE)
 
     def _take(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
         """Note what a member claims to be, and where it lies."""
@@ -127,16 +134,16 @@ class Archive(Closing):
         self.kinds[name] = kind
         self._places[name] = _Place(start + len(header), header, info.CRC)
 
-    def _read(self, name: str, values: npt.NDArray[Any] | None) -> tuple[float, float]:
+    def _read(self, name: str, values: npt.NDArray[Any] | None, piece: int) -> tuple[float, float]:
         """Read a member's values, to an array if there is one; return the least and the largest, NaN if any is."""
         kind, place = self.kinds[name], self._places[name]
-        target = np.empty(min(_PIECE, kind.nbytes), np.uint8)
+        target = np.empty(min(piece, kind.nbytes), np.uint8)
         if values is not None:
             target = values.reshape(-1).view(np.uint8)
         checksum, ends = zlib.crc32(place.header), [0.0]
-        for low in range(0, kind.nbytes, _PIECE):
+        for low in range(0, kind.nbytes, piece):
             # Piece by piece: what was read is in the caches when it is looked at.
-            size = min(_PIECE, kind.nbytes - low)
+            size = min(piece, kind.nbytes - low)
             part = target[low : low + size] if values is not None else target[:size]
             fill(part, self._file.number, place.offset + low)
             checksum = zlib.crc32(part.data, checksum)
