@@ -169,11 +169,12 @@ def test_what_was_looked_through_ahead_is_not_read_again(run, monkeypatch):
 
 def test_another_checkpoint_than_was_looked_at_ahead(run):
     ahead = checkpoints.look_ahead(run, 7)
-    path = checkpoints.path_in(run, 7)
-    moved = run / checkpoints.BEST / path.name
-    moved.parent.mkdir()
-    moved.write_bytes(path.read_bytes())
-    assert (np.asarray(of_ahead(moved, ahead)["large"]) == LARGE).all()
+    made = make(7)
+    checkpoints.save_best(
+        run / checkpoints.BEST, replace(made, parameters=made.parameters | {"large": LARGE + 1})
+    )
+    other = checkpoints.path_of(run / checkpoints.BEST, 7)
+    assert (np.asarray(of_ahead(other, ahead)["large"]) == LARGE + 1).all()
     assert checkpoints.look_ahead(run, 8) is None
     assert checkpoints.look_ahead(run / "none", "latest") is None
 
