@@ -6,9 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-from znnpy.train.npz_reader import DAMAGE, LARGE, Archive
+import numpy as np
 
-PIECE = 16 << 20
+from znnpy.train.npz_reader import DAMAGE, LARGE, Archive, Kind, room_for
+
+PIECE = 4 << 20
 """Bytes looked at at once: after each piece the thread waits for the interpreter, which others use for up to 5 ms."""
 
 
@@ -36,8 +38,8 @@ class Ahead:
 
     def _look(self) -> None:
         with suppress(*DAMAGE):
-            archive = Archive(self._path)
+            archive, room = Archive(self._path), room_for(Kind((PIECE,), np.dtype(np.uint8)))
             for name, kind in archive.kinds.items():
                 if name.startswith(f"{self._group}/") and kind.nbytes >= LARGE:
-                    archive.look(name, PIECE)
+                    archive.look(name, room)
             self._archive = archive

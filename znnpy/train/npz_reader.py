@@ -38,6 +38,7 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
+Bytes = npt.NDArray[np.uint8]
 LARGE = 1 << 20  # bytes of an array that has pages of its own
 _PIECE = 1 << 20  # bytes read at once; whole numbers of any size
 _LOCAL = struct.Struct("<26x2H")
@@ -94,13 +95,13 @@ class Archive(Closing):
         if kind.shape or kind.dtype.kind != "U" or kind.nbytes > 4 * TEXT:
             raise ValueError(f"{name!r} is no text")
         values = np.empty(kind.shape, kind.dtype)
-        self._read(name, values, _PIECE)
+        self._read(name, values)
         return str(values)
 
     def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
         """Return a member's values, all finite. The caller has checked its kind first: its bytes are allocated here."""
-        values = _room(self.kinds[name])
-        _refuse(name, self._read(name, values, _PIECE), negative=negative)
+        values = room_for(self.kinds[name])
+        _refuse(name, self._read(name, values), negative=negative)
         return values
 
     def in_file(self, name: str, *, negative: bool = True) -> FileArray:
@@ -110,10 +111,10 @@ class Archive(Closing):
         _refuse(name, self._seen[name], negative=negative)
         return FileArray.plain(self._file, self._places[name].offset, kind.shape, kind.dtype)
 
-    def look(self, name: str, piece: int | None = None) -> None:
-        """Read a member through, unless that was done, for `in_file`; `piece`: bytes at once, whole numbers."""
+    def look(self, name: str, room: Bytes | None = None) -> None:
+        """Read a member through, unless that was done, for `in_file`; `room`: for so many bytes at once."""
         if name not in self._seen:
-            self._seen[name] = self._read(name, None, piece or _PIECE)
+            self._seen[name] = self._read(name, None, room)
 
     def _take(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
         """Note what a member claims to be, and where it lies."""
@@ -134,10 +135,16 @@ class Archive(Closing):
         self.kinds[name] = kind
         self._places[name] = _Place(start + len(header), header, info.CRC)
 
-    def _read(self, name: str, values: npt.NDArray[Any] | None, piece: int) -> tuple[float, float]:
-        """Read a member's values, to an array if there is one; return the least and the largest, NaN if any is."""
+    def _read(
+        self, name: str, values: npt.NDArray[Any] | None, room: Bytes | None = None
+    ) -> tuple[float, float]:
+        """Read a member's values, to an array if there is one, else to `room`, each piece over the one before.
+
+        Returns the least and the largest, NaN if any is.
+        """
         kind, place = self.kinds[name], self._places[name]
-        target = np.empty(min(piece, kind.nbytes), np.uint8)
+        piece = _PIECE if room is None else len(room)
+        target = np.empty(min(piece, kind.nbytes), np.uint8) if room is None else room
         if values is not None:
             target = values.reshape(-1).view(np.uint8)
         checksum, ends = zlib.crc32(place.header), [0.0]
@@ -163,7 +170,7 @@ def _refuse(name: str, ends: tuple[float, float], *, negative: bool) -> None:
         raise ValueError(f"{name!r} has values below 0, which squares cannot be")
 
 
-def _room(kind: Kind) -> npt.NDArray[Any]:
+def room_for(kind: Kind) -> npt.NDArray[Any]:
     """Return an array that is to be filled."""
     if kind.nbytes < LARGE:
         return np.empty(kind.shape, kind.dtype)
