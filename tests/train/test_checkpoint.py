@@ -9,7 +9,7 @@ from rewriting import rewritten, with_array, with_meta
 from znnpy.errors import RunError
 from znnpy.file_arrays import FileArray
 from znnpy.train import checkpoint as checkpoints
-from znnpy.train import npz_reader
+from znnpy.train import looking_ahead, npz_reader
 from znnpy.train.checkpoint import Checkpoint, Contents
 from znnpy.train.npz_reader import Kind
 
@@ -134,6 +134,58 @@ def test_large_weights_stay_in_their_file(large):
     assert [isinstance(values, FileArray) for values in found.values()] == [False, False, True]
     assert (np.asarray(found["large"]) == LARGE).all()
     assert all((values == found[name]).all() for name, values in make(7).parameters.items())
+
+
+def of_ahead(path, ahead):
+    kinds = contents().parameters | {"large": Kind(LARGE.shape, LARGE.dtype)}
+    wanted = replace(contents(), parameters=kinds, in_file=True, ahead=ahead)
+    return checkpoints.load(path, wanted).parameters
+
+
+@pytest.fixture
+def run(large, tmp_path, monkeypatch):
+    """A run whose newest checkpoint has an array that is large."""
+    monkeypatch.setattr(looking_ahead, "LARGE", 8 << 10)
+    folder = tmp_path / "run" / checkpoints.DIRECTORY
+    folder.mkdir(parents=True)
+    large.rename(folder / large.name)
+    return folder.parent
+
+
+def test_what_was_looked_through_ahead_is_not_read_again(run, monkeypatch):
+    ahead = checkpoints.look_ahead(run, "latest")
+    ahead._thread.join()
+    looked = []
+    read = npz_reader.Archive._read
+    monkeypatch.setattr(
+        npz_reader.Archive, "_read", lambda *given: looked.append(given[1]) or read(*given)
+    )
+    found = of_ahead(checkpoints.path_in(run, "latest"), ahead)
+    assert "meta" in looked
+    assert "parameters/large" not in looked
+    assert (np.asarray(found["large"]) == LARGE).all()
+    assert all((values == found[name]).all() for name, values in make(7).parameters.items())
+
+
+def test_another_checkpoint_than_was_looked_at_ahead(run):
+    ahead = checkpoints.look_ahead(run, 7)
+    made = make(7)
+    checkpoints.save_best(
+        run / checkpoints.BEST, replace(made, parameters=made.parameters | {"large": LARGE + 1})
+    )
+    other = checkpoints.path_of(run / checkpoints.BEST, 7)
+    assert (np.asarray(of_ahead(other, ahead)["large"]) == LARGE + 1).all()
+    assert checkpoints.look_ahead(run, 8) is None
+    assert checkpoints.look_ahead(run / "none", "latest") is None
+
+
+def test_damage_that_is_found_ahead(run):
+    path = checkpoints.path_in(run, "latest")
+    data = bytearray(path.read_bytes())
+    data[data.index(LARGE.tobytes()[:64]) + 4000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RunError, match=r"is damaged .*bad checksum of 'parameters/large'"):
+        of_ahead(path, checkpoints.look_ahead(run, "latest"))
 
 
 @pytest.mark.parametrize("in_file", [False, True])

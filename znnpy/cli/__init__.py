@@ -23,8 +23,10 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     """
     if arguments is None:
         _signal.signal(_signal.SIGINT, _interrupted)
-    from znnpy.cli.app import main as run
+    from znnpy.cli.loading import loading
 
+    with loading():
+        from znnpy.cli.app import main as run
     run(arguments)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import (
     AsJson,
     ConfigFile,
@@ -51,10 +52,11 @@ def check(
     Algorithms are those that training would choose if this machine has measured them before, else estimates, from
     which training may differ. Under mpiexec or srun every rank checks, and rank 0 prints.
     """
-    from znnpy.cli.config_of_ranks import config_of_ranks
-    from znnpy.cli.config_summary import summarise
-    from znnpy.cli.summary_tables import print_summary
-    from znnpy.distributed.rendezvous import joined
+    with loading():
+        from znnpy.cli.config_of_ranks import config_of_ranks
+        from znnpy.cli.config_summary import summarise
+        from znnpy.cli.summary_tables import print_summary
+        from znnpy.distributed.rendezvous import joined
 
     changed = overrides(set_, threads, max_memory)
     with joined(debug=global_options().verbose) as world:

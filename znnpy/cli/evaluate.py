@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from znnpy.cli.global_options import suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import (
     MOST_VOXELS,
     AsJson,
@@ -77,12 +78,13 @@ def evaluate(
 
     For values (square loss on others than 0 and 1): squared and absolute error, correlation of each channel.
     """
-    from znnpy.cli.tables import print_evaluations
-    from znnpy.evaluation.scores import Objects
-    from znnpy.train.final_evaluation import evaluate_run, result_of
-    from znnpy.train.progress import Plain
-    from znnpy.train.signals import StopSignals
-    from znnpy.train.start import read_run
+    with loading():
+        from znnpy.cli.tables import print_evaluations
+        from znnpy.evaluation.scores import Objects
+        from znnpy.train.final_evaluation import evaluate_run, result_of
+        from znnpy.train.progress import Plain
+        from znnpy.train.signals import StopSignals
+        from znnpy.train.start import read_run
 
     refuse_ranks("evaluate")
     if (volume is None) != (labels is None):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import note
+from znnpy.cli.loading import loading
 from znnpy.cli.options import CheckpointName, RunPath, new_path, which_checkpoint
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.interop.export.formats import FORMATS
@@ -50,11 +51,12 @@ def export(
     What a format cannot say is named before anything is written. Preparation, windows, mirror images and strides that
     predict fills in are not part of it.
     """
-    from znnpy.interop.export.formats import export as written
-    from znnpy.interop.export.formats import format_named
-    from znnpy.interop.export.trained import Trained
-    from znnpy.train.progress import Plain
-    from znnpy.train.start import read_run
+    with loading():
+        from znnpy.interop.export.formats import export as written
+        from znnpy.interop.export.formats import format_named
+        from znnpy.interop.export.trained import Trained
+        from znnpy.train.progress import Plain
+        from znnpy.train.start import read_run
 
     refuse_ranks("export")
     if format_ is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, new_path, overrides
 from znnpy.cli.preconditions import refuse_ranks
 
@@ -64,9 +65,10 @@ def find_rate(
     if not output.parent.is_dir():
         raise RunError(f"{output.parent} is no folder; --output names a file in one that exists")
 
-    from znnpy.config import load_config
-    from znnpy.train.progress import choose_reporter
-    from znnpy.train.rate_range import range_test, rising
+    with loading():
+        from znnpy.config import load_config
+        from znnpy.train.progress import choose_reporter
+        from znnpy.train.rate_range import range_test, rising
 
     changed = overrides(set_, threads, max_memory)
     loaded, reporter = load_config(config, changed), choose_reporter(quiet=global_options().quiet)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from znnpy.cli.global_options import note
+from znnpy.cli.loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import Overrides, new_path
 from znnpy.cli.preconditions import refuse_ranks
@@ -50,8 +51,9 @@ def import_(
     No code of its files runs. What is not supported is named before anything is written. Say what they do not, such as
     --set data.target=boundary.
     """
-    from znnpy.interop.run import write_run
-    from znnpy.interop.source import read_model
+    with loading():
+        from znnpy.interop.run import write_run
+        from znnpy.interop.source import read_model
 
     refuse_ranks("import")
     found = read_model(model, architecture)

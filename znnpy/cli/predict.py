@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, note, shown_labels, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,
@@ -153,12 +154,18 @@ def predict(
     another. If stopped, the same command resumes. A run that prepares its scans (data.prepare), such as
     one imported from nnU-Net, writes labels in the scans' own voxels.
     """
-    from znnpy.infer.memory import local_processes
-    from znnpy.interop.run import run_of
-    from znnpy.scheduler.core_count import available_cores
-    from znnpy.train.progress import Plain
-    from znnpy.train.signals import StopSignals
-    from znnpy.train.start import read_run
+    which = which_checkpoint(checkpoint)
+    with loading():
+        from znnpy.train.checkpoint import look_ahead
+
+        # First, as the rest takes a second, in which large weights are read through.
+        ahead = look_ahead(run, which)
+        from znnpy.infer.memory import local_processes
+        from znnpy.interop.run import run_of
+        from znnpy.scheduler.core_count import available_cores
+        from znnpy.train.progress import Plain
+        from znnpy.train.signals import StopSignals
+        from znnpy.train.start import read_run
 
     refuse_ranks(
         "predict",
@@ -174,8 +181,7 @@ def predict(
     changed = overrides(set_, threads, max_memory) + replacing(replace_nonfinite)
     changed += [f"data.border={borders}"] if borders else []
     with run_of(run) as path:
-        which = which_checkpoint(checkpoint)
-        saved = read_run(path, Plain(), changed, which, states=False, in_file=True)
+        saved = read_run(path, Plain(), changed, which, states=False, in_file=True, ahead=ahead)
         if saved.config.data.prepare is not None:
             refused(
                 {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.loading import loading
 from znnpy.dataset_path import LABEL_NAMES
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ def predict_scans(
     run: ScanRun, inputs: Sequence[str], output: str, *, logits: bool, overwrite: bool
 ) -> None:
     """Predict one case, or all of a folder; of a folder, cases that are written already are left as they are."""
-    from znnpy.data.writing.destination import Destination
-    from znnpy.data.writing.preflight import refuse_place
-    from znnpy.infer.scan_cases import cases_of
-    from znnpy.infer.scan_job import scan_model
+    with loading():
+        from znnpy.data.writing.destination import Destination
+        from znnpy.data.writing.preflight import refuse_place
+        from znnpy.infer.scan_cases import cases_of
+        from znnpy.infer.scan_job import scan_model
 
     channels = run.weights.network.outputs[0].channels if logits else 1
     cases = cases_of(inputs, output, "float32" if logits else "uint16", channels)

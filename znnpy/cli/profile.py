@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import (
     SIZES,
@@ -157,12 +158,13 @@ def profile(
     that of the most), summary.json and graph.dot. Under mpiexec or srun all ranks share each update (data parallel),
     and rank 0 writes what it did and sent.
     """
-    import json
+    with loading():
+        import json
 
-    from znnpy.distributed.rendezvous import joined
-    from znnpy.graph.policies import POLICIES
-    from znnpy.profile import OtherMachine, Wishes, profile_subject
-    from znnpy.train.progress import Quiet, choose_reporter
+        from znnpy.distributed.rendezvous import joined
+        from znnpy.graph.policies import POLICIES
+        from znnpy.profile import OtherMachine, Wishes, profile_subject
+        from znnpy.train.progress import Quiet, choose_reporter
 
     words = overrides(set_, None, max_memory)
     if policy not in (None, "all"):

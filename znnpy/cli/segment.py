@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, shown_labels, suggest
+from znnpy.cli.loading import loading
 from znnpy.cli.options import (
     MOST_VOXELS,
     SIZES,
@@ -154,11 +155,12 @@ def segment(
     --method classes writes class numbers, as uint8 or uint16. If stopped, the same command resumes. Into TIFF and MRC,
     whose numbers are narrower, objects are written at once, from memory.
     """
-    from znnpy.data.opening import open_volume
-    from znnpy.data.writing.destination import Destination
-    from znnpy.segment.job import DATASET, Request, refuse_labels, settled, write_labels
-    from znnpy.segment.job import segment as run
-    from znnpy.segment.tile_work import Settings
+    with loading():
+        from znnpy.data.opening import open_volume
+        from znnpy.data.writing.destination import Destination
+        from znnpy.segment.job import DATASET, Request, refuse_labels, settled, write_labels
+        from znnpy.segment.job import segment as run
+        from znnpy.segment.tile_work import Settings
 
     refuse_ranks("segment")
     if (output is None and tune is None) or (mask is not None and tune is None):

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from znnpy.cli.global_options import global_options
+from znnpy.cli.loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, new_path, overrides
 
@@ -51,10 +52,11 @@ def train(
         changed.append(f"run.directory={json.dumps(str(output))}")
     with joined(debug=global_options().verbose) as world:
         # When ranks have met: they wait for each other.
-        from znnpy.cli.config_of_ranks import config_of_ranks
-        from znnpy.train.progress import choose_reporter
-        from znnpy.train.session import train as run
-        from znnpy.train.worker_rank import follow
+        with loading():
+            from znnpy.cli.config_of_ranks import config_of_ranks
+            from znnpy.train.progress import choose_reporter
+            from znnpy.train.session import train as run
+            from znnpy.train.worker_rank import follow
 
         loaded = config_of_ranks(config, changed, world)
         if world.rank:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from znnpy.atomic_files import explained, sync, write_whole
 from znnpy.errors import RunError, reason
+from znnpy.train.looking_ahead import Ahead
 from znnpy.train.npz_reader import DAMAGE, LARGE, Archive, Kind, differences
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -32,7 +34,8 @@ class Contents:
     """The arrays that a run's checkpoints must hold, each with shape and dtype, and the digest of their network.
 
     `states`: whether the optimiser's are read; of others only names, shapes and dtypes are looked at. `in_file`:
-    whether large parameters are left in the file (`FileArray`), checked as all are.
+    whether large parameters are left in the file (`FileArray`), checked as all are. `ahead`: a checkpoint that is
+    looked through for that already.
     """
 
     parameters: Mapping[str, Kind]
@@ -40,6 +43,11 @@ class Contents:
     network: str = ""
     states: bool = True
     in_file: bool = False
+    ahead: Ahead | None = None
+
+    def opened(self, path: Path) -> Archive:
+        """Open a checkpoint; raises errors of `DAMAGE`."""
+        return self.ahead.opened(path) if self.ahead and self.in_file else Archive(path)
 
     def members(self) -> dict[str, Kind]:
         """Return the kinds of all arrays by their names in the file."""
@@ -124,7 +132,7 @@ def load(path: Path, contents: Contents) -> Checkpoint:
     values must be finite, and running means of squares not below 0.
     """
     try:
-        with Archive(path) as file:
+        with contents.opened(path) as file:
             meta = _read_meta(file.text("meta"), path)
             # Before names and shapes: another network may have the same ones, and if not, this
             # message is the better one.
@@ -192,6 +200,16 @@ def path_in(run: Path, which: str | int) -> Path:
     if not paths:
         raise RunError(f"{run} has no {which} checkpoint")
     return paths[0]
+
+
+def look_ahead(run: Path, which: str | int) -> Ahead | None:
+    """Return a run's checkpoint, latest, best or of an iteration, whose parameters are looked through from now on.
+
+    Meant for `Contents.ahead`. None where there is no such checkpoint, which whoever loads it will say.
+    """
+    with suppress(RunError, OSError):
+        return Ahead(path_in(run, which), GROUPS[0])
+    return None
 
 
 def _path_in(run: Path, iteration: int) -> Path:

@@ -38,6 +38,7 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     r"\{'descr': '([<>|=][a-zA-Z]\d{1,6})', 'fortran_order': False, 'shape': \(([\d, ]{0,200})\), \}\s*"
 )
+Bytes = npt.NDArray[np.uint8]
 LARGE = 1 << 20  # bytes of an array that has pages of its own
 _PIECE = 1 << 20  # bytes read at once; whole numbers of any size
 _LOCAL = struct.Struct("<26x2H")
@@ -79,6 +80,7 @@ class Archive(Closing):
         self._file = KeptFile(path)
         self.kinds: dict[str, Kind] = {}
         self._places: dict[str, _Place] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
         with open(self._file.number, "rb", closefd=False) as file, zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
                 self._take(archive, info)
@@ -98,15 +100,21 @@ class Archive(Closing):
 
     def array(self, name: str, *, negative: bool = True) -> npt.NDArray[Any]:
         """Return a member's values, all finite. The caller has checked its kind first: its bytes are allocated here."""
-        values = _room(self.kinds[name])
+        values = room_for(self.kinds[name])
         _refuse(name, self._read(name, values), negative=negative)
         return values
 
     def in_file(self, name: str, *, negative: bool = True) -> FileArray:
         """Return a member's values where they lie; checked as those of `array`, and read through once for that."""
         kind = self.kinds[name]
-        _refuse(name, self._read(name, None), negative=negative)
+        self.look(name)
+        _refuse(name, self._seen[name], negative=negative)
         return FileArray.plain(self._file, self._places[name].offset, kind.shape, kind.dtype)
+
+    def look(self, name: str, room: Bytes | None = None) -> None:
+        """Read a member through, unless that was done, for `in_file`; `room`: for so many bytes at once."""
+        if name not in self._seen:
+            self._seen[name] = self._read(name, None, room)
 
     def _take(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
         """Note what a member claims to be, and where it lies."""
@@ -127,16 +135,22 @@ class Archive(Closing):
         self.kinds[name] = kind
         self._places[name] = _Place(start + len(header), header, info.CRC)
 
-    def _read(self, name: str, values: npt.NDArray[Any] | None) -> tuple[float, float]:
-        """Read a member's values, to an array if there is one; return the least and the largest, NaN if any is."""
+    def _read(
+        self, name: str, values: npt.NDArray[Any] | None, room: Bytes | None = None
+    ) -> tuple[float, float]:
+        """Read a member's values, to an array if there is one, else to `room`, each piece over the one before.
+
+        Returns the least and the largest, NaN if any is.
+        """
         kind, place = self.kinds[name], self._places[name]
-        target = np.empty(min(_PIECE, kind.nbytes), np.uint8)
+        piece = _PIECE if room is None else len(room)
+        target = np.empty(min(piece, kind.nbytes), np.uint8) if room is None else room
         if values is not None:
             target = values.reshape(-1).view(np.uint8)
         checksum, ends = zlib.crc32(place.header), [0.0]
-        for low in range(0, kind.nbytes, _PIECE):
+        for low in range(0, kind.nbytes, piece):
             # Piece by piece: what was read is in the caches when it is looked at.
-            size = min(_PIECE, kind.nbytes - low)
+            size = min(piece, kind.nbytes - low)
             part = target[low : low + size] if values is not None else target[:size]
             fill(part, self._file.number, place.offset + low)
             checksum = zlib.crc32(part.data, checksum)
@@ -156,7 +170,7 @@ def _refuse(name: str, ends: tuple[float, float], *, negative: bool) -> None:
         raise ValueError(f"{name!r} has values below 0, which squares cannot be")
 
 
-def _room(kind: Kind) -> npt.NDArray[Any]:
+def room_for(kind: Kind) -> npt.NDArray[Any]:
     """Return an array that is to be filled."""
     if kind.nbytes < LARGE:
         return np.empty(kind.shape, kind.dtype)

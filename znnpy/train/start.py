@@ -41,6 +41,7 @@ from znnpy.train.checkpoint import Arrays, Checkpoint, Contents
 from znnpy.train.environment import differences, versions
 from znnpy.train.first_weights import first_weights
 from znnpy.train.log import CHANGED, RunLog, drop_after, up_to
+from znnpy.train.looking_ahead import Ahead
 from znnpy.train.npz_reader import Kind
 from znnpy.train.progress import Reporter
 from znnpy.train.run_directory import (
@@ -249,13 +250,14 @@ def read_run(
     *,
     states: bool = True,
     in_file: bool = False,
+    ahead: Ahead | None = None,
 ) -> SavedRun:
     """Read a run for prediction, with some keys of its config overridden, but none of the network.
 
     `which`: its newest checkpoint, the best one, or that of an iteration. `states`: also the optimiser's states, which
     are as large as the weights or larger; else only where weights are made of them. `in_file`: large weights of runs of
-    scans (`data.prepare`) stay in their file. Raises RunError when there is no run, it has no such checkpoint yet, or
-    its network would be another.
+    scans (`data.prepare`) stay in their file; `ahead`: one that is looked through already. Raises RunError when
+    there is no run, it has no such checkpoint yet, or its network would be another.
     """
     require_run(path)
     # Compared with the file itself: overrides may change how a prediction is made, never what is
@@ -272,6 +274,7 @@ def read_run(
         contents_of(trained),
         states=states or averages,
         in_file=in_file and config.data.prepare is not None and not averages,
+        ahead=ahead,
     )
     checkpoint = _saved(path, contents, which, reporter)
     # Weights that were taken over have no plan before they are trained.
