@@ -1,34 +1,34 @@
-"""Reads NIfTI images, versions 1 and 2, plain or compressed by gzip."""
+"""Reads NIfTI images, versions 1 and 2, plain or compressed by gzip; nibabel reads their headers."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from znnpy.data.extras import required
 from znnpy.data.file_changes import Watch
 from znnpy.data.flat.geometry import Place, placed, sized
-from znnpy.data.flat.nifti_header import (
-    FIRST,
-    MAGIC,
-    OTHERS,
-    TYPES,
-    Header,
-    affine_of,
-    magic_of,
-    parsed,
-)
 from znnpy.data.flat.volume import DAMAGE, Layout, open_flat, stream_of
 from znnpy.data.safety_limits import Trust
 from znnpy.data.volume import Shape4, Volume
-from znnpy.errors import VolumeError, reason
+from znnpy.errors import VolumeError, reason, refuse_own
 
 SUFFIXES = (".nii", ".nii.gz")
 GZIP = b"\x1f\x8b"
 MILLIMETRE = 1e6  # nm; also where the header names no unit, as all programs take it
 _UNITS = {0: MILLIMETRE, 1: 1e9, 2: MILLIMETRE, 3: 1e3}
+_HEADS = {348: ("Nifti1Header", b"n+1\0", 344), 540: ("Nifti2Header", b"n+2\0", 4)}
+"""By the number that a header begins with, its bytes: nibabel's class, the magic bytes, and where they stand."""
+FIRST = {348: 352, 540: 544}
+"""The byte at which voxels begin where the header does not say."""
+
+
+def nibabel() -> Any:
+    """Return the package nibabel; VolumeError where it is not installed."""
+    return required("nibabel", "nibabel", "nifti", "NIfTI (.nii, .nii.gz)")
 
 
 def is_nifti(path: Path) -> bool:
@@ -41,48 +41,49 @@ def open_nifti(path: Path, trust: Trust) -> Volume:
 
     Raises VolumeError for what is damaged, has several times, or is no image of numbers.
     """
-    watch = Watch()
+    library, watch = nibabel(), Watch()
     with path.open("rb") as file:
         watch.see(path, os.fstat(file.fileno()))
         packed = file.read(2) == GZIP
         file.seek(0)
         try:
-            header = _header(stream_of(file, "gzip" if packed else ""), path)
+            header = _header(stream_of(file, "gzip" if packed else ""), path, library)
             layout = _layout(header, path, packed=packed)
         except VolumeError:
             watch.verify()
             raise
-        except DAMAGE as error:
+        except Exception as error:  # nibabel raises nearly anything on damaged headers
             watch.verify()
-            what = "gzip data or header" if packed else "header"
+            refuse_own(error)
+            what = "gzip data or header" if packed and isinstance(error, DAMAGE) else "header"
             raise VolumeError(f"{path}: its NIfTI {what} is damaged ({reason(error)})") from error
     return open_flat(path, layout, trust, watch)
 
 
-def _header(stream: IO[bytes], path: Path) -> Header:
+def _header(stream: IO[bytes], path: Path, library: Any) -> Any:
     first = stream.read(4)
     orders = {int.from_bytes(first, "little"): "<", int.from_bytes(first, "big"): ">"}
-    size = next((n for n in orders if n in MAGIC), None)
+    size = next((n for n in orders if n in _HEADS), None)
     if size is None:
         raise VolumeError(
             f"{path} is no NIfTI image, though named so: it begins with {first!r}, where the size of its header, 348 "
             "or 540, is expected"
         )
+    kind, magic, at = _HEADS[size]
     block = first + stream.read(size - 4)
-    if len(block) < size:
-        raise EOFError(f"it ends after {len(block)} bytes")
-    header = parsed(block, orders[size])
-    found = magic_of(header)
-    if found != MAGIC[size][:4]:
+    if block[at : at + 4] != magic:
+        found = block[at : at + 4]
         pair = found in (b"ni1\0", b"ni2\0")
         why = "its voxels lie in another file (.img): nibabel.load and nibabel.save make one file of them"
         raise VolumeError(
             f"{path}: {why if pair else f'no NIfTI image: its magic bytes are {found!r}'}"
         )
-    return header
+    # Its checks repair some fields and say so on the terminal; what matters is looked at here.
+    return getattr(library, kind)(block, orders[size], check=False)
 
 
-def _layout(header: Header, path: Path, *, packed: bool) -> Layout:
+def _layout(header: Any, path: Path, *, packed: bool) -> Layout:
+    dtype = header.get_data_dtype()
     shape = _shape([int(n) for n in header["dim"]], path)
     start = float(header["vox_offset"])
     first = FIRST[int(header["sizeof_hdr"])]
@@ -93,23 +94,12 @@ def _layout(header: Header, path: Path, *, packed: bool) -> Layout:
         path=path,
         start=int(start) or first,
         shape=shape,
-        dtype=_dtype(header, path),
+        dtype=np.dtype(dtype),
         slope=slope,
         intercept=intercept,
         place=_place(header, path),
         packed="gzip" if packed else "",
     )
-
-
-def _dtype(header: Header, path: Path) -> np.dtype[np.generic]:
-    number = int(header["datatype"])
-    if number in OTHERS:
-        raise VolumeError(
-            f"{path} holds {OTHERS[number]}; expected integers or floats of at most 64 bits"
-        )
-    if number not in TYPES:
-        raise VolumeError(f"{path}: the type of its voxels, number {number}, is none of NIfTI's")
-    return np.dtype(TYPES[number]).newbyteorder(header["dim"].dtype.byteorder)
 
 
 def _shape(dim: list[int], path: Path) -> Shape4:
@@ -127,7 +117,7 @@ def _shape(dim: list[int], path: Path) -> Shape4:
     return (channels[0] if channels else 1, z, y, x)
 
 
-def _scale(header: Header) -> tuple[float, float]:
+def _scale(header: Any) -> tuple[float, float]:
     slope, intercept = float(header["scl_slope"]), float(header["scl_inter"])
     # As the standard has it: no slope, or none that is a number, means that values are as stored.
     if slope == 0 or not np.isfinite(slope):
@@ -135,14 +125,14 @@ def _scale(header: Header) -> tuple[float, float]:
     return slope, intercept
 
 
-def _place(header: Header, path: Path) -> Place:
+def _place(header: Any, path: Path) -> Place:
     unit = _UNITS.get(int(header["xyzt_units"]) & 7)
     if unit is None:
         raise VolumeError(
             f"{path}: the unit of length number {int(header['xyzt_units']) & 7} is none of NIfTI's"
         )
-    affine = affine_of(header)
-    if affine is not None:
-        return placed(affine[:, :3] * unit, affine[:, 3] * unit, str(path))
+    if int(header["sform_code"]) > 0 or int(header["qform_code"]) > 0:
+        affine = np.asarray(header.get_best_affine(), np.float64)
+        return placed(affine[:3, :3] * unit, affine[:3, 3] * unit, str(path))
     sizes = [abs(float(v)) or 1.0 for v in header["pixdim"][3:0:-1]]
     return Place(sized([v * unit for v in sizes], str(path)))

@@ -89,6 +89,7 @@ NIFTI = OutputFormat(
     blocks="znnpy.data.writing.nifti_output:NiftiOutput",
     whole="znnpy.data.writing.nifti_output:write_nifti",
     owns="znnpy.data.flat.nifti:is_nifti",
+    ready="znnpy.data.flat.nifti:nibabel",
     has_datasets=False,
 )
 NRRD = OutputFormat(
