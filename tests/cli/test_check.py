@@ -398,7 +398,7 @@ def test_tasks_that_an_earlier_start_has_connected_are_counted_and_told(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many they are: they need not be declared."""
-    monkeypatch.setattr(folder, "_folder", lambda: tmp_path / "graphs")
+    monkeypatch.setattr(folder, "home", lambda: tmp_path / "graphs")
     monkeypatch.setattr(graphs, "LEAST_CALLS", 1)
     monkeypatch.setattr(config_summary, "MOST_TASKS", 0)
     text = CONFIG.replace("output_shape: 12", "output_shape: 12, freeze: [conv1], clip_norm: 1")

@@ -10,7 +10,7 @@ from znnpy.engine.kept import folder
 
 @pytest.fixture(autouse=True)
 def graphs(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "_folder", lambda: tmp_path / "graphs")
+    monkeypatch.setattr(folder, "home", lambda: tmp_path / "graphs")
     return tmp_path / "graphs"
 
 

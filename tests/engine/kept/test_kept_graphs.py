@@ -19,7 +19,7 @@ from znnpy.graph import TaskGraph
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """A folder of its own, where graphs of small models are kept, too."""
-    monkeypatch.setattr(folder, "_folder", lambda: tmp_path / "graphs")
+    monkeypatch.setattr(folder, "home", lambda: tmp_path / "graphs")
     monkeypatch.setattr(graphs, "LEAST_CALLS", 1)
     (tmp_path / "graphs").mkdir(mode=0o700)
     return tmp_path / "graphs"

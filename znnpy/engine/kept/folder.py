@@ -21,18 +21,18 @@ MOST_BYTES = 256 << 20
 
 def place(name: str) -> Path:
     """Return the file of a key."""
-    return _folder() / f"{name}{ENDING}"
+    return home() / f"{name}{ENDING}"
 
 
 def has(family: str) -> bool:
     """Return whether there is a file whose key begins like this."""
-    return any(_folder().glob(f"{family}-*"))
+    return any(home().glob(f"{family}-*"))
 
 
 def content(name: str) -> bytes | None:
     """Return what a file of this user alone holds, and mark it as used; None if there is none."""
     path = place(name)
-    if not private_files.own_file(path) or private_files.why_not(_folder()):
+    if not private_files.own_file(path) or private_files.why_not(home()):
         return None
     with suppress(OSError):  # of a cache that can only be read
         os.utime(path)
@@ -45,7 +45,7 @@ def content(name: str) -> bytes | None:
 def keep(name: str, whole: bytes) -> None:
     """Write a file whole or not at all, then remove what is too old or too much; OSError if that fails."""
     cache.made()
-    private_files.make(_folder())
+    private_files.make(home())
     path = place(name)
     part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
@@ -60,7 +60,7 @@ def keep(name: str, whole: bytes) -> None:
 
 def _remove(newest: Path) -> None:
     left = MOST_BYTES
-    files = [(_last_used(path), path) for path in _folder().iterdir() if path != newest]
+    files = [(_last_used(path), path) for path in home().iterdir() if path != newest]
     for seconds, path in [(0.0, newest), *sorted(files, reverse=True)]:
         with suppress(OSError):  # another process has removed it
             left -= path.stat().st_size
@@ -76,5 +76,6 @@ def _last_used(path: Path) -> float:
         return 0.0
 
 
-def _folder() -> Path:
+def home() -> Path:
+    """Return the folder, which need not be there."""
     return cache.root() / "graphs"
