@@ -6,13 +6,15 @@ Files belong to one user alone, as numba's do: what they hold becomes addresses 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from znnpy_kernels.machine import cache, private_files
 from znnpy_kernels.machine.cache_eviction import UNUSED_SECONDS
+
+from znnpy.atomic_files import replacing
+from znnpy.locks import alone
 
 ENDING = ".graphs"
 MOST_BYTES = 256 << 20
@@ -38,8 +40,8 @@ def content(name: str) -> bytes | None:
         os.utime(path)
     try:
         return path.read_bytes()
-    except FileNotFoundError:
-        return None  # removed meanwhile
+    except OSError:
+        return None  # removed meanwhile, or on a disk that fails: connected anew
 
 
 def keep(name: str, whole: bytes) -> None:
@@ -47,15 +49,12 @@ def keep(name: str, whole: bytes) -> None:
     cache.made()
     private_files.make(home())
     path = place(name)
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(whole)
-        part.replace(path)
-    finally:
-        with suppress(OSError):  # of a disk that fails, which has been said
-            part.unlink(missing_ok=True)
-    _remove(path)
+    with alone(home(), "keeps connected tasks"):
+        with replacing(path) as new:
+            new.touch()
+            new.chmod(0o600)  # before it has content: files that others can write are not read
+            new.write_bytes(whole)
+        _remove(path)
 
 
 def _remove(newest: Path) -> None:

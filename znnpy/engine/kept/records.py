@@ -139,7 +139,9 @@ def _name_record(name: Name) -> list[Any]:
 
 def _name_of(record: Sequence[Any]) -> Name:
     what, together, owner, which, replica = record
-    return Name(use_of(what, together), owner, tuple(map(_which_of, which)), replica)
+    use = use_of(what, together)
+    assert use, what
+    return Name(use, owner, tuple(map(_which_of, which)), replica)
 
 
 def _which(value: Any) -> Any:

@@ -41,11 +41,9 @@ class Use:
         return self.together or self.what
 
 
-def use_of(what: str, together: str) -> Use:
-    """Return the use of these words; KeyError if there is none, or more than one."""
-    if (use := _USES[what, together]) is None:
-        raise KeyError(what)
-    return use
+def use_of(what: str, together: str) -> Use | None:
+    """Return the use of these words; None if there is none, or more than one."""
+    return _USES.get((what, together))
 
 
 # What takes a few kilobytes is told together, so that reports show what matters.
