@@ -1,5 +1,6 @@
 """Keys tell apart what tasks follow from, in every process alike, and know nothing of other packages."""
 
+import json
 import os
 import subprocess
 import sys
@@ -64,6 +65,17 @@ def test_every_setting_and_network_has_a_key_of_its_own():
     assert None not in found
     assert len(set(found)) == len(found)
     assert key_of(small()) == found[0]
+
+
+def test_a_run_goes_on_with_the_key_that_it_began_with():
+    """By the plan that it has kept as JSON, in another order."""
+    net, shape = random_network(3)
+    options = {"threads": 1, "conv": "spectral", "loss": "square"}
+    with Model(net, shape, **options) as model:
+        layers = json.loads(json.dumps(model.plan_record)).items()
+        found = keys.key(model._layout, model._settings)
+    record = dict(reversed(layers))
+    assert key_of(Model(net, shape, **options, plan=record)) == found
 
 
 def test_another_process_finds_the_same_key():

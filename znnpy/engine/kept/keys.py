@@ -65,8 +65,8 @@ def key(layout: Layout, settings: Settings) -> str | None:
         *(EDGE_KINDS[kind] for kind in kinds),
         *(FUNCTIONS[function] for function in functions),
     ]
-    # Why a method was chosen changes no task.
-    layers = {name: replace(layer, reason="") for name, layer in layout.plan.layers.items()}
+    # Neither their order nor why a method was chosen changes tasks; a run's own plan has another order.
+    layers = {name: replace(layer, reason="") for name, layer in sorted(layout.plan.layers.items())}
     methods = (layer.method(which) for layer in layers.values() for which in PASSES)
     if any(ALGORITHMS[method.algorithm].traits.plans_ffts for method in methods):
         return None
