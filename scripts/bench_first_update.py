@@ -1,17 +1,18 @@
-"""Seconds from `Model(...)` to the first update begun, by what takes them: with wisdom lost, then with it.
+"""Seconds from `Model(...)` to the first update begun, by what takes them: with nothing kept, wisdom, graphs too.
 
     python scripts/bench_first_update.py nnunet resenc flat      # 15 GB are needed, kernels compiled before
     python scripts/bench_first_update.py nnunet --size 64 64 64 --batch 1 --threads 2
     python scripts/bench_first_update.py --small                 # models of one to eight layers
 
-Wisdom lies in a folder of its own, so that of this machine stays as it is. Rows are processor seconds of this process,
-each without those of rows that it calls; kernels that are not on disk are compiled in the first of them.
+Wisdom and graphs lie in a folder of their own, so those of this machine stay as they are. Rows are processor seconds of
+this process, each without those of rows that it calls; kernels that are not on disk are compiled in the first of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import shutil
 import tempfile
 import time
 from collections import defaultdict
@@ -24,6 +25,7 @@ import numpy as np
 from znnpy import Model, Optimizer, load_network
 from znnpy.engine import autotune, construction, execution, memory_planning, single_layer, timing
 from znnpy.engine.float32_engine import SingleEngine
+from znnpy.engine.kept import folder, graphs
 from znnpy.engine.tasks import dependencies
 from znnpy.geometry import fit_input
 from znnpy.graph import GraphBuilder
@@ -62,7 +64,10 @@ PLACES: tuple[tuple[str, Any, str], ...] = (
     ("memory: tasks declared", memory_planning, "declare_planned"),
     ("memory: runs", memory_planning, "in_runs"),
     ("memory: buffers placed", memory_planning, "share"),
-    ("memory: the rest", construction, "planned_within"),
+    ("memory: the rest", graphs, "planned_within"),
+    ("graphs taken from their file", graphs, "recalled"),
+    ("graphs packed", graphs.Keeper, "noted"),
+    ("graphs written", graphs.Keeper, "write"),
     ("memory taken", construction, "SingleEngine"),
     ("parameters set", SingleEngine, "set_parameters"),
     ("tasks declared", execution, "declare"),
@@ -162,17 +167,27 @@ class _Patched:
 
 
 def show(name: str, found: list[tuple[Watch, float, int]]) -> None:
-    """Print a table of a lost and a kept wisdom."""
-    tasks = found[-1][2]
-    print(f"\n{name}: {tasks} tasks of an even and an odd update")
-    print("| processor s | wisdom lost | calls | wisdom kept |\n|---|---|---|---|")
+    """Print a table of starts: with nothing kept, with wisdom, and with graphs as well."""
+    print(f"\n{name}: {found[-1][2]} tasks of an even and an odd update")
+    print(
+        "| processor s | nothing kept | calls | wisdom kept | graphs too |\n|---|---|---|---|---|"
+    )
     for row in (*dict.fromkeys(row for row, _, _ in PLACES), "the rest"):
-        lost, *kept = (watch.seconds[row] for watch, _, _ in found)
-        again = f"{kept[0]:.2f}" if kept else "-"
-        print(f"| {row} | {lost:.2f} | {found[0][0].calls[row]} | {again} |")
-    sums = " | | ".join(f"{sum(watch.seconds.values()):.1f}" for watch, _, _ in found)
-    print(f"| all | {sums} |")
-    print(f"| by the clock | {' | | '.join(f'{wall:.1f}' for _, wall, _ in found)} |", flush=True)
+        lost, *kept = (f"{watch.seconds[row]:.2f}" for watch, _, _ in found)
+        print(f"| {' | '.join([row, lost, str(found[0][0].calls[row]), *kept])} |")
+    sums = (f"{sum(watch.seconds.values()):.1f}" for watch, _, _ in found)
+    for row, cells in (("all", sums), ("by the clock", (f"{wall:.1f}" for _, wall, _ in found))):
+        lost, *kept = cells
+        print(f"| {' | '.join([row, lost, '', *kept])} |", flush=True)
+
+
+def starts(name: str, options: argparse.Namespace, home: Path) -> list[tuple[Watch, float, int]]:
+    """Begin with nothing, with wisdom alone, and with wisdom and graphs, which lie in a folder."""
+    wisdom.path = lambda: home / "wisdom.json"
+    folder.home = lambda: home / "graphs"
+    found = [started(name, options)]
+    shutil.rmtree(folder.home(), ignore_errors=True)
+    return found + [started(name, options) for _ in range(2)]
 
 
 def small(options: argparse.Namespace) -> None:
@@ -197,12 +212,12 @@ def small(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure what the command line asks for."""
     options = _options()
-    with tempfile.TemporaryDirectory() as folder:
-        for name in options.net:
-            file = Path(folder) / f"{name}.json"
-            wisdom.path = lambda file=file: file
-            show(name, [started(name, options) for _ in range(2)])
-        if options.small:
+    for name in options.net:
+        with tempfile.TemporaryDirectory() as home:
+            show(name, starts(name, options, Path(home)))
+    if options.small:
+        with tempfile.TemporaryDirectory() as home:
+            wisdom.path = lambda: Path(home) / "wisdom.json"
             small(options)
 
 

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from called import status_of
 
+from znnpy.cli import config_summary
 from znnpy.config import load_config
 from znnpy.engine import autotune
+from znnpy.engine.kept import folder, graphs
+from znnpy.infer.config_model import training_model
 from znnpy.network import trained_network
 from znnpy.plan.choose import candidates, estimated_costs
 from znnpy.plan.types import SHARED
@@ -389,3 +392,27 @@ def test_a_microbatch_that_does_not_divide_the_batch_is_refused(check: Check) ->
     assert code == 1
     words = "training.microbatch: must divide batch, which is 8; 2 would; found 3"
     assert errors == f"znnpy: config.yaml:14: {words}\n"
+
+
+def test_tasks_that_an_earlier_start_has_connected_are_counted_and_told(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: they need not be declared."""
+    monkeypatch.setattr(folder, "home", lambda: tmp_path / "graphs")
+    monkeypatch.setattr(graphs, "LEAST_CALLS", 1)
+    monkeypatch.setattr(config_summary, "MOST_TASKS", 0)
+    text = CONFIG.replace("output_shape: 12", "output_shape: 12, freeze: [conv1], clip_norm: 1")
+    code, out, _ = check("--measure", "--json", config=text)
+    counted = json.loads(out)
+    assert (code, counted["connected"]) == (0, False)
+    config = load_config(Path("config.yaml"))
+    for before in (False, True):
+        with training_model(config, trained_network(config), None) as model:
+            assert model.connected_before == before
+            assert model.task_graph
+    code, out, _ = check("--json", config=text)
+    found = json.loads(out)
+    assert (code, found["connected"]) == (0, True)
+    for key in ("counted", "memory_bytes", "memory_uses", "memory_kept_bytes", "again_seconds"):
+        assert found[key] == counted[key], key
+    assert "connected by an earlier start" in check(config=text)[1]

@@ -17,6 +17,7 @@ from znnpy.config.models import Config
 from znnpy.data.config_volumes import make_targets
 from znnpy.engine.autotune import known_or_estimated, measuring_bytes, planned
 from znnpy.engine.convolution.flops import of_convolution
+from znnpy.engine.kept.graphs import recalled
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import TooLargeError, least_bytes, refuse_hopeless
@@ -117,7 +118,7 @@ class Needs:
 
     `bytes` in all, `uses`: what they serve at the moment that needs most, `kept`: bytes without rematerialisation
     (nothing computed again). `work`: seconds on one core, `again` of them for what is computed again. `in_flight`:
-    microbatches at once.
+    microbatches at once. `connected`: training finds its tasks connected by an earlier start.
     """
 
     counted: bool
@@ -127,6 +128,7 @@ class Needs:
     work: float
     again: float
     in_flight: int
+    connected: bool = False
 
 
 def find_needs(
@@ -144,11 +146,6 @@ def find_needs(
     training = config.training
     count, optimizer = training.batch // training.at_once, Optimizer.trained(training)
     layers: float = count * sum(row["seconds"] for row in algorithms)
-    tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
-    if not always and tasks > MOST_TASKS:
-        states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
-        least = least_bytes(*sizes, True, staged=training.batch, states=states)
-        return Needs(False, least, {}, least, layers, 0.0, 1)
     layout = Layout.of_batch(
         network, geometry, plan, training.batch, training.at_once, training.seed, threads
     )
@@ -159,8 +156,15 @@ def find_needs(
         threads,
         config.run.policy,
         max_memory=most,
+        frozen=frozen_of(config, network),
     )
-    memory = _planned(layout, settings, algorithms)
+    memory = recalled(layout, settings)
+    tasks = count * _expected_tasks(algorithms, network, geometry, training.at_once)
+    if not memory and not always and tasks > MOST_TASKS:
+        states, sizes = len(optimizer.state_names), (network, geometry, training.at_once)
+        least = least_bytes(*sizes, True, staged=training.batch, states=states)
+        return Needs(False, least, {}, least, layers, 0.0, 1)
+    memory = memory or _planned(layout, settings, algorithms)
     work = layers + memory.elementwise + memory.again
     return Needs(
         True,
@@ -170,6 +174,7 @@ def find_needs(
         work,
         memory.again,
         memory.layout.replicas,
+        memory.connected is not None,
     )
 
 
@@ -259,6 +264,7 @@ def summarise(config: Config, *, measure: bool = False) -> dict[str, Any]:
         "memory_kept_bytes": needs.kept,
         "checkpoint_bytes": saved_bytes(config, network),
         "again_seconds": needs.again,
+        "connected": needs.connected,
         "threads": threads,
         "machine": {
             "cores": available_cores(),

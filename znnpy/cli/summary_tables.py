@@ -52,6 +52,10 @@ def print_summary(found: dict[str, Any]) -> None:
         least = f"at least {readable(found['memory_bytes'])}, by feature maps and parameters alone"
         words = f"{least}; an update has too many tasks to count them quickly, --measure counts"
         out.print(f"peak memory     {words}", highlight=False)
+    if found["connected"]:
+        out.print(
+            "tasks           connected by an earlier start, whose graph is kept", highlight=False
+        )
     if found["measuring_bytes"] > found["memory_bytes"]:
         words = f"up to {readable(found['measuring_bytes'])}, once, to measure layers at its start"
         out.print(f"before that     {words}", highlight=False)

@@ -11,6 +11,7 @@ from znnpy.engine.autotune import planned
 from znnpy.engine.communication.gradient_exchange import Party
 from znnpy.engine.emit import refuse_without_tasks
 from znnpy.engine.float32_engine import SingleEngine
+from znnpy.engine.kept.graphs import planned as planned_or_kept
 from znnpy.engine.layers.loss import refuse_without_kernel
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_hopeless
@@ -204,7 +205,7 @@ def _opened(
 ) -> tuple[Layout, SingleEngine | DoubleEngine]:
     """Return an engine with its memory, and the layout as planned; PlanError if there is too little memory."""
     if precision == "float32":
-        memory = planned_within(layout, settings, keep=True)
+        memory = planned_or_kept(layout, settings)
         return memory.layout, SingleEngine(memory, settings, report)
     from znnpy.engine.float64_engine import DoubleEngine  # with SciPy, which others need not load
 

@@ -14,6 +14,7 @@ from znnpy_kernels.scheduling.run import run_in_turn
 from znnpy.data.process_memory import give_back, give_back_libraries
 from znnpy.distributed.transfers import Transfer
 from znnpy.engine.emit import emit_values
+from znnpy.engine.kept.graphs import Keeper
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.memory.allocation import STEPS, Build
 from znnpy.engine.memory.arena import Arena, moved
@@ -23,8 +24,10 @@ from znnpy.engine.step_tasks import Declarations, PlannedTasks, Settings, all_st
 from znnpy.engine.tasks.buffer_sharing import gated
 from znnpy.engine.tasks.declaration import Declared, uncollected
 from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.engine.tasks.runs import in_runs
 from znnpy.engine.tasks.step import Step
+from znnpy.graph import TaskGraph
 from znnpy.meanwhile import meanwhile
 from znnpy.scheduler import Executor, SerialExecutor
 
@@ -72,8 +75,12 @@ class Graphs:
         self._exchange = settings.exchange
         self.main = "update" if plan.layout.training else "forward"
         self._declared: Declarations = {}
-        self._planned = plan.tasks
-        self._places = build.places(plan.tasks.build) if plan.tasks else np.zeros(0, np.int64)
+        self._planned, self._connected = plan.tasks, plan.connected
+        self._keeper = Keeper.of(plan, settings, self.main)
+        requests = plan.tasks.build.requests() if plan.tasks else None
+        if plan.connected:
+            requests = plan.connected.requests
+        self._places = build.places(requests) if requests else np.zeros(0, np.int64)
         # The plan knows the kernels of a single microbatch: tasks are declared for who asks for them, which for many
         # models is a forward pass or gradients alone.
         known = len(plan.layout.numbers) == 1 and not settings.party
@@ -108,18 +115,11 @@ class Graphs:
 
     @uncollected()
     def _make(self, name: str) -> None:
-        settings, steps = self._settings, self._steps(name)
-        # `gradients` may have others than were compiled.
-        compile_all({task.kernel for step in steps for task in step}, 1)
-        # Gates are added here and not when tasks are declared: planning declares them without
-        # places in memory.
-        # Before leaves are joined: a run with a gate within it would hand over memory too early.
-        leaves = [gated(tasks, self._sharing) for tasks in steps]
-        runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        planned = self._planned_with(name)
-        build = planned.build if planned else self._build
-        steps, many = all_steps(build, runs, name), self._build.layout.grain.many
-        graph = connect(steps, many=many).build(settings.policy)
+        settings = self._settings
+        frozen = self._frozen(name)
+        graph = frozen.graph() if frozen else self._connected_here(name)
+        if self._keeper and self._planned_with(name):
+            graph = self._keeper.noted(name, graph)
         moved(graph.words, self._places)
         # Derived filters are made once in a while by few tasks: threads of their own would
         # mostly be parked.
@@ -134,12 +134,34 @@ class Graphs:
                 beside=_threads_beside(settings),
             )
         self._groups[name] = frozenset(graph.group.tolist())
+        if name == self.main:
+            self._planned = self._connected = None
+            if self._keeper:
+                self._keeper.write(name)
+                self._keeper = None
+            self._give_back(last=True)
+
+    def _frozen(self, name: str) -> FrozenGraph | None:
+        """Return a graph that another process has connected, if it is kept."""
+        return self._connected.graphs.get(name) if self._connected else None
+
+    def _connected_here(self, name: str) -> TaskGraph:
+        steps = self._steps(name)
+        # `gradients` may have others than were compiled.
+        compile_all({task.kernel for step in steps for task in step}, 1)
+        # Gates are added here and not when tasks are declared: planning declares them without
+        # places in memory.
+        # Before leaves are joined: a run with a gate within it would hand over memory too early.
+        leaves = [gated(tasks, self._sharing) for tasks in steps]
+        runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
+        planned = self._planned_with(name)
+        build = planned.build if planned else self._build
+        many = self._build.layout.grain.many
+        graph = connect(all_steps(build, runs, name), many=many).build(self._settings.policy)
         # The graph has all that is needed; declarations of a large network take as much memory
         # again.
         self._declared.pop(name, None)
-        if name == self.main:
-            self._planned = None
-            self._give_back(last=True)
+        return graph
 
     def _give_back(self, *, last: bool = False) -> None:
         """Hand back what compiling and linking took, where a model only predicts: many predict large volumes.
@@ -159,7 +181,7 @@ class Graphs:
         self.drain()
         # A network without derived filters has no tasks in `derive`, and no graph can be made of
         # none.
-        if name in self._executors or self._steps(name)[0]:
+        if name in self._executors or self._frozen(name) or self._steps(name)[0]:
             self.release(name, 0)
             self.finish(name, 0)
 

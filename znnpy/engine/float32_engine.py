@@ -34,7 +34,7 @@ class SingleEngine:
     def __init__(self, plan: MemoryPlan, settings: Settings, report: Report | None = None) -> None:
         layout = plan.layout
         self.layout, self.settings = layout, settings
-        self.bytes = plan.bytes
+        self.bytes, self.connected_before = plan.bytes, plan.connected is not None
         self._arena = Arena.of(plan.arena, plan.sharing, large_pages=not layout.lean)
         self._build = Build.new(
             self._arena, layout, settings.states, plan.workspace, settings.frozen

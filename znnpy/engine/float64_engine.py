@@ -44,6 +44,7 @@ class DoubleEngine:
 
     dtype = np.float64
     quick: None = None  # as the float32 engine may have
+    connected_before = False  # there are no tasks
 
     def __init__(self, layout: Layout, settings: Settings) -> None:
         self.layout, self.settings = layout, settings

@@ -19,6 +19,7 @@ from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.limits import refuse_above
 from znnpy.engine.memory.regions import Name
 from znnpy.engine.step_tasks import (
+    Connected,
     PlannedTasks,
     Settings,
     all_steps,
@@ -71,7 +72,8 @@ class MemoryPlan:
     `workspace`: floats of each worker's scratch. `uses`: bytes by use at the moment of peak memory; "gaps" are idle
     then, "tasks" lie outside the arena. `again`: estimated seconds of rematerialisation; `kept`: bytes that would do
     without it. `kernels`: of all graphs of a single microbatch. `elementwise`: estimated seconds on one core of what an
-    update does beside convolutions. `tasks`: those of all graphs, if they were to be kept and can be.
+    update does beside convolutions. `tasks`: those of all graphs, if they were to be kept and can be. `connected`: of a
+    plan that was kept by another process, the graphs that came of its tasks.
     """
 
     layout: Layout
@@ -84,6 +86,7 @@ class MemoryPlan:
     kernels: frozenset[Kernel]
     elementwise: float
     tasks: PlannedTasks | None = None
+    connected: Connected | None = None
 
     @property
     def arena(self) -> int:

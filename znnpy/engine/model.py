@@ -154,6 +154,11 @@ class Model(Closing):
         return self._layout.replicas
 
     @property
+    def connected_before(self) -> bool:
+        """Whether its task graph is one that an earlier model of this machine has connected and kept."""
+        return self._open.connected_before
+
+    @property
     def memory(self) -> int:
         """Planned peak in bytes: everything that tasks touch, and the tasks themselves."""
         return self._open.bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
@@ -17,8 +17,10 @@ from znnpy.engine.layers.data_movement import unpack_output
 from znnpy.engine.layers.loss import loss_group
 from znnpy.engine.layers.optimizer import Optimizer
 from znnpy.engine.memory.allocation import STEPS, Build
+from znnpy.engine.memory.requests import Requests
 from znnpy.engine.memory.staging import Move
 from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.frozen_graph import FrozenGraph
 from znnpy.engine.tasks.odd_step import odd_step
 from znnpy.engine.tasks.step import Step
 from znnpy.network.objectives import Objectives
@@ -62,6 +64,17 @@ class PlannedTasks:
 
     build: Build
     steps: Declarations
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Graphs that another process has connected, by name; others are connected here.
+
+    `requests`: what their tasks have asked for, of an arena that tells buffers apart, whose addresses they have.
+    """
+
+    requests: Requests
+    graphs: Mapping[str, FrozenGraph]
 
 
 def declare_planned(build: Build, settings: Settings) -> PlannedTasks:

@@ -358,11 +358,16 @@ def _blocks(arguments: list[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
     # A block without words still gets a line, so that every task has an address of its own.
     rounded = -(-np.maximum(lengths, 1) // WORDS_A_LINE) * WORDS_A_LINE
     offsets = np.cumsum(rounded) - rounded
-    # One line more than needed: NumPy aligns to 16 bytes only, and `first` moves up to the next
-    # line.
-    space = np.zeros(int(rounded.sum()) + WORDS_A_LINE, np.int64)
-    first = -(space.ctypes.data // 8) % WORDS_A_LINE
-    words = space[first : first + int(rounded.sum())]
+    words = zeros_on_a_line(int(rounded.sum()))
     for offset, block in zip(offsets.tolist(), arguments, strict=True):
         words[offset : offset + len(block)] = block
     return words, offsets, lengths
+
+
+def zeros_on_a_line(count: int) -> Ints:
+    """Return so many words, zeros, that begin on a 64-byte line."""
+    # One line more than needed: NumPy aligns to 16 bytes only, and `first` moves up to the next
+    # line.
+    space = np.zeros(count + WORDS_A_LINE, np.int64)
+    first = -(space.ctypes.data // 8) % WORDS_A_LINE
+    return space[first : first + count]

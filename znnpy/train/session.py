@@ -280,7 +280,8 @@ class _Session:
             )
         strategy = model.strategy
         ranks = f", ranks: {self._world.size}, strategy: {strategy.name}" if strategy else ""
-        self._reporter.note(f"{planned}, threads: {model.threads}{ranks}")
+        kept = ", tasks as an earlier start has connected them" if model.connected_before else ""
+        self._reporter.note(f"{planned}, threads: {model.threads}{ranks}{kept}")
         if found := standing.state:
             resume(model, found.parameters, found.optimizer_state, found.iteration)
         return model

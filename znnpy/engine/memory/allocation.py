@@ -17,6 +17,7 @@ from znnpy.engine.memory.filter_file import FILE, words_of
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.parameters import Parameter, gradient_slots, reserve_parameters
 from znnpy.engine.memory.regions import SMALL, Buffer, Filled, Name, Region, Use
+from znnpy.engine.memory.requests import Request, RequestKind, Requests
 from znnpy.engine.memory.staging import Staging, reserve_staging
 from znnpy.engine.memory.tensor_aliases import first_of
 from znnpy.engine.memory.tensors import Tensor, grown, new_tensor
@@ -119,30 +120,44 @@ class Build:
         """Return this build with a number for the workspace, in place of one that is not known yet."""
         return replace(self, workspace=self.arena.take(0, WORKERS, Counter()))
 
-    def places(self, planned: Build) -> NDArray[np.int64]:
-        """Reserve what tasks of another build of this layout have asked for; return its buffers' addresses by number.
+    def requests(self) -> Requests:
+        """Return what tasks have asked for; of an arena that tells buffers apart, of a build that is `told_apart`."""
+        asked = {buffer.address: name for name, (buffer, _) in self._buffers.items()}
 
-        The other one has an arena that tells buffers apart, and is `told_apart`.
-        """
-        asked = {buffer.address: name for name, (buffer, _) in planned._buffers.items()}
-        workspace = planned.workspace
-
-        def place(name: Name | None, address: int) -> int:
+        def request(name: Name | None, address: int) -> Request:
             if name:
-                return self.arena.place(name)
-            if address == workspace:
-                return self.workspace
+                return Request("shared", name)
+            if address == self.workspace:
+                return Request("workspace")
             name = asked[address]
-            if name == Name(WORKERS, which=(workspace,)):
+            if name == Name(WORKERS, which=(self.workspace,)):
+                return Request("scratch")
+            floats, _, filled = self._buffers[name][1]
+            return Request("own", name, floats, filled)
+
+        taken = self.arena.taken
+        return Requests(
+            tuple(bool(name) for name, _ in taken[: self.reserved]),
+            tuple(request(*one) for one in taken[self.reserved :]),
+        )
+
+    def places(self, requests: Requests) -> NDArray[np.int64]:
+        """Reserve what tasks of another build of this layout have asked for; return addresses of buffers by number."""
+
+        def place(kind: RequestKind, name: Name | None, floats: int, filled: Filled) -> int:
+            if kind == "workspace":
+                return self.workspace
+            if kind == "scratch":
                 return self.worker_scratch(self.workspace)["scratch"]
-            return self._buffer(self.replica, name, planned._buffers[name][1]).address
+            assert name
+            if kind == "shared":
+                return self.arena.place(name)
+            return self._buffer(self.replica, name, _Asked(floats, filled=filled)).address
 
         first = [address for _, address in self.arena.taken[: self.reserved]]
-        assert [bool(name) for name, _ in planned.arena.taken[: planned.reserved]] == [
-            bool(name) for name, _ in self.arena.taken[: self.reserved]
-        ]
-        later = [place(*taken) for taken in planned.arena.taken[planned.reserved :]]
-        return np.array(first + later, np.int64)
+        own = tuple(bool(name) for name, _ in self.arena.taken[: self.reserved])
+        assert own == requests.reserved
+        return np.array(first + [place(*request) for request in requests.later], np.int64)
 
     def of(self, microbatch: int, slot: int, pairs: Sequence[tuple[int, int]] = ()) -> Build:
         """Return the view of one of the microbatches that are computed here, counted from 0."""

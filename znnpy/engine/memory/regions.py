@@ -18,6 +18,9 @@ WHOLE = 1 << 40
 """The open end of a range: larger than any count of any buffer."""
 
 
+_USES: dict[tuple[str, str], Use | None] = {}
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Use:
     """The use of a buffer, in words; reports of memory add up those with the same `together`.
@@ -28,10 +31,19 @@ class Use:
     what: str
     together: str = ""
 
+    def __post_init__(self) -> None:
+        words = self.what, self.together
+        _USES[words] = None if words in _USES else self
+
     @property
     def told(self) -> str:
         """The words under which reports count it."""
         return self.together or self.what
+
+
+def use_of(what: str, together: str) -> Use | None:
+    """Return the use of these words; None if there is none, or more than one."""
+    return _USES.get((what, together))
 
 
 # What takes a few kilobytes is told together, so that reports show what matters.

@@ -1,0 +1,150 @@
+"""The key of kept graphs: a digest of all that tasks and their places follow from, and of the code that declares them.
+
+What other packages add to registries has code that no digest here knows: networks that use it have no key. Nor have
+those with layers by FFTW, whose plans lie where this process has made them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields, is_dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from functools import cache, partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+import psutil
+from pydantic import BaseModel
+from znnpy_kernels.machine import source_hash
+from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.machine.declarations import full_name
+from znnpy_kernels.simd.lanes import LANES, target_features
+
+from znnpy.engine.memory.layout import Layout
+from znnpy.engine.step_tasks import Settings
+from znnpy.layers.activation_functions import FUNCTIONS
+from znnpy.layers.edges import EDGE_KINDS
+from znnpy.learning.optimizers import OPTIMIZERS
+from znnpy.plan import ALGORITHMS, PASSES, Plan
+
+HOME = Path(__file__).parents[2]
+OWN = ("znnpy", "znnpy_kernels", "numpy", "builtins")
+"""Packages whose code is in the digest, or is no code that tasks follow from."""
+IMPORTED = time.time()
+APART = ("steal_seed", "record")
+"""Settings that no task follows from."""
+
+
+class _ForeignError(Exception):
+    """There is something of another package or version, or that has no text which tells it apart."""
+
+
+def family(layout: Layout) -> str:
+    """Return sizes that all keys of a layout begin with: found at once, where digests take some milliseconds."""
+    network, shapes = layout.network, layout.geometry.input_shapes
+    voxels = sum(prod(shape) for shape in shapes.values())
+    sizes = len(network.nodes), len(network.edges), layout.batch, voxels, layout.workers
+    return "-".join(map(str, sizes))
+
+
+def key(layout: Layout, settings: Settings) -> str | None:
+    """Return the key of a layout of one microbatch and a single rank, a file's name; None where there is none."""
+    own = {it.name: getattr(settings, it.name) for it in fields(settings) if it.name not in APART}
+    kinds = sorted({edge.kind for edge in layout.network.edges})
+    functions = sorted({node.function for node in layout.network.nodes})
+    entries = [
+        OPTIMIZERS[settings.optimizer.kind],
+        *(EDGE_KINDS[kind] for kind in kinds),
+        *(FUNCTIONS[function] for function in functions),
+    ]
+    # Neither their order nor why a method was chosen changes tasks; a run's own plan has another order.
+    layers = {name: replace(layer, reason="") for name, layer in sorted(layout.plan.layers.items())}
+    methods = (layer.method(which) for layer in layers.values() for which in PASSES)
+    if any(ALGORITHMS[method.algorithm].traits.plans_ffts for method in methods):
+        return None
+    try:
+        told = _told([replace(layout, plan=Plan(layers)), own, entries]), _machine(), _code()
+    except _ForeignError:
+        return None
+    digest = hashlib.sha256(repr(told).encode())
+    return f"{family(layout)}-{digest.hexdigest()[:32]}"
+
+
+def _machine() -> list[Any]:
+    versions = platform.python_version(), np.__version__, numba.__version__, llvmlite.__version__
+    cpu = platform.machine(), llvmlite.binding.get_host_cpu_name()
+    return [*versions, *cpu, LANES, target_features()]
+
+
+@cache
+def _code() -> str:
+    """Return a hash over all sources, to the letter; _ForeignError if they are newer than what this process runs."""
+    # A fork has what was loaded before it.
+    digest, began = hashlib.sha256(), min(IMPORTED, psutil.Process().create_time())
+    for home in (HOME, source_hash.FOLDER):
+        for path in sorted(home.rglob("*.py")):
+            if path.stat().st_mtime > began:
+                raise _ForeignError
+            digest.update(str(path.relative_to(home)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _told(value: Any) -> Any:
+    """Return what `repr` tells apart from all other values, in every process alike."""
+    if value is None or type(value) in (bool, int, float, str, range):
+        return value
+    if isinstance(value, Fraction | np.generic):
+        return type(value).__name__, str(value)
+    if isinstance(value, Enum):
+        return _name(type(value)), value.name
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, *map(_told, value)]
+    if isinstance(value, Mapping):
+        return ["mapping", *([_told(name), _told(own)] for name, own in value.items())]
+    if isinstance(value, frozenset | set):
+        return ["set", *sorted(map(repr, map(_told, value)))]
+    if isinstance(value, Kernel):
+        return _own(value), full_name(value)
+    if isinstance(value, partial):
+        return ["partial", *map(_told, (value.func, value.args, value.keywords))]
+    if isinstance(value, BaseModel):
+        return [_name(type(value)), *(_told(it) for it in value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [_name(type(value)), *(_field(value, it) for it in fields(value))]
+    return _name(value)
+
+
+def _field(value: Any, it: Field[Any]) -> Any:
+    found = getattr(value, it.name)
+    # Entries name kernels as "module:name" where they may also have them.
+    if isinstance(found, str) and it.type == "Any":
+        _refuse_foreign(found.partition(":")[0])
+    return _told(found)
+
+
+def _name(value: Callable[..., Any]) -> str:
+    """Return the name of a function or class of this package."""
+    name = getattr(value, "__qualname__", None)
+    if name is None:
+        raise _ForeignError
+    return f"{_own(value)}:{name}"
+
+
+def _own(value: Any) -> str:
+    """Return the module of what this package defines."""
+    module = str(value.__module__)
+    _refuse_foreign(module)
+    return module
+
+
+def _refuse_foreign(module: str) -> None:
+    if module.partition(".")[0] not in OWN:
+        raise _ForeignError
