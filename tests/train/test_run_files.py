@@ -181,8 +181,9 @@ def test_squares_below_0_are_no_state(restored: Path, name: str) -> None:
         wrong = -1 - file[name]
     rewritten(path, with_array(name, wrong))
     assert read_run(restored, heard).checkpoint.iteration == 0
-    (line,) = heard.said
+    line, taken = heard.said
     assert f"{path} is damaged ({name!r} has values below 0" in line
+    assert taken == "warning: weights of iteration 0 are taken, with which the run began"
 
 
 def test_where_no_checkpoint_can_be_read_nobody_says_that_there_is_none(restored: Path) -> None:

@@ -232,14 +232,19 @@ def _bests(run: Path) -> list[Path]:
 def _first_readable(
     paths: Sequence[Path], contents: Contents, warn: Callable[[str], None]
 ) -> Checkpoint | None:
-    for path in paths:
+    for number, path in enumerate(paths):
         try:
-            return load(path, contents)
+            found = load(path, contents)
         # Older checkpoints are of that other network as well: skipping this one would not help.
         except OtherNetworkError:
             raise
         except RunError as error:
             warn(f"{error}; trying the one before")
+            continue
+        if number:
+            first = "" if found.iteration else ", with which the run began"
+            warn(f"weights of iteration {found.iteration} are taken{first}")
+        return found
     return None
 
 

@@ -12,6 +12,7 @@ from znnpy_kernels.winograd import rows
 from znnpy_kernels.winograd.rows_gradient import KERNELS, LEAST_ROWS
 
 from znnpy.engine.convolution.direct.correlation import blocks_of
+from znnpy.engine.convolution.direct.slab_gradient import Slab
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Region
@@ -58,12 +59,12 @@ def slab_gradient(
     edge: Edge,
     factors: tuple[Tensor, Tensor],
     piece: Piece,
-    slab: tuple[range, int, int],
+    slab: Slab,
     place: int,
     region: Region,
     beside: int,
 ) -> None:
-    """Declare the task that adds what one slab (samples, low, high) brings to all filters of a group of outputs."""
+    """Declare the task that adds what one slab brings to all filters of a group of outputs."""
     (source, gradient), (samples, low, high) = factors, slab
     vectors, block = piece.width // LANES, piece.first_output // LANES
     z0, z1, y0, y1 = gradient.box(low, high)

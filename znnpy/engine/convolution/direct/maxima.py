@@ -8,6 +8,7 @@ from znnpy_kernels.direct.maxima_gradient import maxima_gradient
 from znnpy_kernels.simd.lanes import LANES
 
 from znnpy.engine.convolution.direct.correlation import blocks_of
+from znnpy.engine.convolution.direct.slab_gradient import Slab
 from znnpy.engine.memory.allocation import Build
 from znnpy.engine.memory.parameters import Piece
 from znnpy.engine.memory.regions import Region
@@ -35,7 +36,7 @@ def slab_gradient(
     edge: Edge,
     factors: tuple[Tensor, Tensor],
     piece: Piece,
-    slab: tuple[range, int, int],
+    slab: Slab,
     place: int,
     region: Region,
     beside: int,
