@@ -163,6 +163,9 @@ def _nothing(filters: int, bytes_: int, part: int, parts: int, inputs: int) -> N
 @inlined
 def _next_filters(filters: int, bytes_: int, part: int, parts: int, inputs: int) -> Any:
     """What each input of a part of a register block asks for: its share of the filters behind `bytes_` of these."""
+    # One part reads filters all the time, in their order, which the hardware foresees.
+    if parts == 1:
+        return filters, 0
     # Evenly over all inputs of all parts: requests in bursts would keep all others waiting.
     return filters + bytes_ + part * bytes_ // parts, cover(bytes_, inputs * parts)
 
