@@ -207,7 +207,7 @@ def look_ahead(run: Path, which: str | int) -> Ahead | None:
 
     Meant for `Contents.ahead`. None where there is no such checkpoint, which whoever loads it will say.
     """
-    with suppress(RunError, OSError):
+    with suppress(RunError, OSError, RuntimeError):  # the last where no thread is to be had
         return Ahead(path_in(run, which), GROUPS[0])
     return None
 
