@@ -26,8 +26,8 @@ TILE_RATE = 48e9
 # Points along an axis: planes of larger tiles leave the L1 cache between rows and columns.
 IN_L1, NEAR_L1 = 20, 24
 # Lines of a prime number of points take a multiply-add for each pair of sums: what they cost in place of log2, by
-# operations a point beside those of 16.
-PRIME_LINES = {11: 5.2, 17: 7.6}
+# operations a point beside those of 16 and, of 7 and 17, by updates with tiles of theirs.
+PRIME_LINES = {7: 4.2, 11: 5.2, 17: 6.0}
 FILTER_RATE, FEW_TAPS_RATE = 70e9, 130e9  # of filters: most of their points are zeros
 PRODUCT_RATE = 240e9  # as if four times multiplied
 SPECTRA_RATE = 35e9  # bytes/s of the spectra of tiles, between products
