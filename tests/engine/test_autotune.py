@@ -61,10 +61,10 @@ NET = {
 def _plans(monkeypatch, tmp_path):
     """Plans of NET within a limit, with what is said, by costs that prefer all to direct, least of all direct."""
     monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
-    monkeypatch.setattr(autotune, "lone_kernels", lambda *_: set())
+    monkeypatch.setattr(autotune, "_absent", lambda _: set())
     order = ("winograd", "spectral", "fft", "direct")
 
-    def timed(shape, methods, max_memory=None, memory=None):
+    def timed(shape, methods, max_memory=None, bench=None):
         return {it: dict.fromkeys(PASSES, 1.0 + order.index(it.algorithm)) for it in methods}
 
     monkeypatch.setattr(autotune, "timed", timed)
@@ -131,7 +131,7 @@ def test_what_was_measured_in_little_memory_serves_no_one_with_more(monkeypatch,
     monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
     made = []
 
-    def timed(shape, methods, max_memory=None, memory=None):
+    def timed(shape, methods, max_memory=None, bench=None):
         made.append(max_memory)
         return {method: {"forward": float(len(made))} for method in methods}
 

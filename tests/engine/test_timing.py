@@ -95,8 +95,9 @@ def test_work_on_filters_does_not_grow_with_images(method, ratio):
     )
     whole = replace(less, source=(8, 32, 32), target=(8, 32, 32), batch=4)
     method = Method.named(method)
-    memory = timing.Memory().of(single_layer.lone_bytes(less, method))
-    trial = timing.Trial(whole, less, method, memory, np.zeros(1, np.float32))
+    lone = single_layer.Lone.of(less, method)
+    memory = timing.Workbench().of(lone.bytes)
+    trial = timing.Trial(whole, less, method, lone, memory, np.zeros(1, np.float32))
     tasks = identities(trial._executor.graph)
     of_filters = [timing._is_of_filters(task) for task in tasks]
     counted = np.concatenate(list(trial._tasks.values()))
@@ -171,12 +172,12 @@ def taken(monkeypatch, max_memory):
     """Bytes that measuring a layer takes within a limit, without and with what flushes, and its images and costs."""
     sizes, flushed, shapes = [], [], {}
 
-    def trial(whole, shape, method, memory, others):
+    def trial(whole, shape, method, lone, memory, others):
         shapes[method] = shape
         flushed.append(others.nbytes)
         return Stopwatch(timing._scales(whole, shape, method))
 
-    monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
+    monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64, np.uint8))
     monkeypatch.setattr(timing, "Trial", trial)
     methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
     costs = timing.timed(WIDE, methods, max_memory)
