@@ -177,7 +177,9 @@ def taken(monkeypatch, max_memory):
         flushed.append(others.nbytes)
         return Stopwatch(timing._scales(whole, shape, method))
 
-    monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64, np.uint8))
+    monkeypatch.setattr(
+        timing, "_reserved", lambda size: sizes.append(size) or np.zeros(64, np.uint8)
+    )
     monkeypatch.setattr(timing, "Trial", trial)
     methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
     costs = timing.timed(WIDE, methods, max_memory)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.simd.lanes import LANES
 
+from znnpy.data.process_memory import whole_memory
 from znnpy.engine.memory.arena import aligned_bytes
 from znnpy.engine.memory.arrays import Floats
 from znnpy.engine.single_layer import Lone, lone_bytes
@@ -40,6 +41,7 @@ SMALLEST_DIRECT, FEWEST_DIRECT = (8, 16, 24), 16 * 24
 LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_VOXELS = 3 * SMALLEST**2
+BY_OPERATIONS = "direct"  # the algorithm whose estimates count operations, of which layers take about the same share
 LONG_SECONDS = 0.3  # of a look, of which disturbances are a small part
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
@@ -79,8 +81,9 @@ class Workbench:
     """
 
     def __init__(self) -> None:
-        self._bytes = np.zeros(0, np.uint8)
+        self._bytes, self._touched = np.zeros(0, np.uint8), 0
         self._declared: dict[tuple[ConvShape, Method], Lone] = {}
+        self._shares: dict[tuple[object, ...], PartSeconds] = {}
 
     def declared(self, shape: ConvShape, method: Method) -> Lone:
         """Return a layer's tasks, which are kept until `clear`."""
@@ -99,10 +102,50 @@ class Workbench:
         Trials leave zeros: whatever they compute is a sum of products of these.
         """
         if len(self._bytes) < size:
-            self._bytes = np.zeros(0, np.uint8)  # given back before more is taken
-            self._bytes = aligned_bytes(size)
-            self._bytes[::PAGESIZE] = 0  # touched now, rather than in the first run
+            self._bytes, self._touched = np.zeros(0, np.uint8), 0  # given back before more is taken
+            self._bytes = _reserved(size)
+        # Now, where they are not there, rather than in a run.
+        self._bytes[self._touched : size : PAGESIZE] = 0
+        self._touched = max(self._touched, size)
         return self._bytes[:size]
+
+    def least(self, shape: ConvShape, method: Method) -> PartSeconds | None:
+        """Return what a layer takes at least by a method whose estimates count operations; None: not known.
+
+        By the layer of its kind that took the least of its estimate, of those measured before.
+        """
+        shares = self._shares.get(_kind(shape, method))
+        if shares is None:
+            return None
+        return {part: shares.get(part, 0.0) * it for part, it in estimated(shape, method).items()}
+
+    def note(self, shape: ConvShape, costs: Costs) -> None:
+        """Note what a layer took by the methods that were run."""
+        for method, parts in costs.items():
+            if method.algorithm != BY_OPERATIONS:
+                continue
+            known = self._shares.setdefault(_kind(shape, method), {})
+            for part, seconds in estimated(shape, method).items():
+                if seconds and part in parts:
+                    share = parts[part] / seconds
+                    known[part] = min(share, known.get(part, share))
+
+
+def _kind(shape: ConvShape, method: Method) -> tuple[object, ...]:
+    """Return what layers have in common whose times by a method are as their estimates, about."""
+    layer = shape.size, shape.stride, shape.dilation, shape.border, shape.passes
+    return method, *layer, shape.transposed, bool(shape.bands), shape.planar, shape.between
+
+
+def _reserved(size: int) -> NDArray[np.uint8]:
+    """Return room for so many bytes, and for those of later layers where the system has so much to promise.
+
+    What is never touched takes no memory; what was touched need not be made again.
+    """
+    try:
+        return aligned_bytes(max(size, whole_memory() // 2))
+    except OSError:
+        return aligned_bytes(size)
 
 
 def timed(
@@ -117,21 +160,28 @@ def timed(
     trials, which are over.
     """
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
-    bench = bench or Workbench()
-    lone = {method: bench.declared(less, method) for method, less in shapes.items()}
-    needed = max(it.bytes for it in lone.values())
-    flushed = _flushing(needed, max_memory) - needed
-    # One block for all trials: methods must not differ by the pages that they happened to get.
-    room = bench.of(needed)
+    bench, flushed = bench or Workbench(), FLUSHED_BYTES
+    if max_memory is not None:
+        needed = max(bench.declared(less, method).bytes for method, less in shapes.items())
+        flushed = _flushing(needed, max_memory) - needed
     others = np.zeros(flushed // 4, np.float32)
 
-    @cache  # many a method is never looked at, and connecting its tasks takes as long as running them
+    @cache  # many a method is never looked at, and declaring its tasks takes as long as running them
     def trial(method: Method) -> Trial:
-        return Trial(shape, shapes[method], method, lone[method], room, others)
+        lone = bench.declared(shapes[method], method)
+        # The same for all trials: methods must not differ by the pages that they happened to get.
+        return Trial(shape, shapes[method], method, lone, bench.of(lone.bytes), others)
 
-    return settle(
-        shape, methods, lambda method: trial(method).look(), lambda method: trial(method).is_long
-    )
+    looked = set[Method]()
+
+    def look(method: Method) -> Look:
+        looked.add(method)
+        return trial(method).look()
+
+    bounds = {it: bound for it in methods if (bound := bench.least(shape, it))}
+    found = settle(shape, methods, look, lambda method: trial(method).is_long, bounds)
+    bench.note(shape, {method: found[method] for method in looked})
+    return found
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
@@ -312,7 +362,7 @@ class Trial:
         of_filters = np.array([_is_of_filters(task) for task in identities(graph)], bool)
         for part, tasks in self._tasks.items():
             self._scales[tasks] = np.where(of_filters[tasks], 1.0, scales[part])
-        self._others = others
+        self._others, self._memory = others, memory
 
     @property
     def is_long(self) -> bool:

@@ -43,11 +43,13 @@ def settle(
     methods: Sequence[Method],
     look: Callable[[Method], Look],
     is_long: Callable[[Method], bool] = lambda _: False,
+    bounds: Mapping[Method, PartSeconds] | None = None,
 ) -> Costs:
     """Return the seconds by part of all methods; `look` times one run of a layer by one of them.
 
     Those of a tile that is hopeless by what other tiles of its algorithm took are what these lead to expect. `is_long`:
-    whether the last run of a method took so long that what disturbs it is a small part.
+    whether the last run of a method took so long that what disturbs it is a small part. `bounds`: what some methods
+    take at least; these are not run where they are hopeless even so.
     """
     expected = {method: estimated(shape, method) for method in methods}
     least: dict[Method, Look] = {}
@@ -57,6 +59,7 @@ def settle(
     for method in order:
         known = _costs(least)
         guesses = _guesses(method, known, expected)
+        guesses += [bounds[method]] if bounds and method in bounds else []
         if guesses and not any(
             method in _close(shape, known | {method: it}, HOPELESS) for it in guesses
         ):

@@ -146,6 +146,9 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         # With sums left behind the cuts are leaves, by sizes alone.
         grain, turns = None if sums else build.layout.grain, _sources(it, panel, taps)
         cuts = _cuts(it, panel, seconds, grain, len(turns))
+        # Sums are left behind by the last task alone that goes through a part.
+        usual = build.layout.grain
+        early = cuts if grain or usual.many else _cuts(it, panel, seconds, usual, len(turns))
         parts.add(tuple(planes for batch, planes, _ in cuts if batch == 0))
         partials = None
         if node and sums:
@@ -155,7 +158,7 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
         found += [
             _Leaf(panel, sources, number, *cut, partials if sources.stop == it.source.blocks else None)
             for sources in turns
-            for number, cut in enumerate(cuts)
+            for number, cut in enumerate(cuts if sources.stop == it.source.blocks else early)
         ]  # fmt: skip
         if node and partials:
             summed.append(
