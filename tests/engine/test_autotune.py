@@ -7,6 +7,7 @@ import pytest
 from znnpy import load_network
 from znnpy.engine import autotune, timing
 from znnpy.engine.progress import MEASURING
+from znnpy.engine.single_layer import Lone
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method
 from znnpy.plan.algorithms import winograd
@@ -28,6 +29,18 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
     told.clear()
     autotune.measure_all([SMALL], lambda *args: told.append(args))
     assert told == []
+
+
+def test_layers_wait_for_missing_kernels_and_others_do_not(monkeypatch, tmp_path):
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    done, lacking = [], Lone.of(SMALL, Method("direct")).kernels
+    monkeypatch.setattr(
+        autotune, "_absent", lambda asked: asked & lacking if not lacking - asked else set()
+    )
+    monkeypatch.setattr(autotune, "compile_all", lambda kernels, *_: done.append(set(kernels)))
+    monkeypatch.setattr(autotune, "measured", lambda shape, *_: done.append(shape))
+    autotune.measure_all([SMALL, WIDE])
+    assert done == [WIDE, lacking, SMALL]
 
 
 @pytest.mark.parametrize("faster", MARCHES)

@@ -9,7 +9,7 @@ import pytest
 from znnpy.engine import autotune, single_layer, timing
 from znnpy.engine.tasks.task_identity import identities
 from znnpy.plan import PASSES, ConvShape, Method
-from znnpy.plan.choose import candidates, estimated_seconds
+from znnpy.plan.choose import candidates, estimated, estimated_seconds
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -116,6 +116,29 @@ def test_measuring_takes_memory_for_one_method_at_a_time():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * timing.FLUSHED_BYTES
+
+
+def test_memory_is_made_once():
+    bench = timing.Workbench()
+    first = bench.of(1 << 16)
+    first[:] = 1
+    again = bench.of(1 << 20)
+    assert again.ctypes.data == first.ctypes.data
+    assert np.count_nonzero(again) == len(first)
+
+
+def test_other_layers_of_a_kind_tell_what_direct_takes_at_least():
+    bench, direct = timing.Workbench(), Method("direct")
+    less = replace(SMALL, batch=3)
+    parts = {part: 2.0 * it for part, it in estimated(SMALL, direct).items()}
+    assert bench.least(less, direct) is None
+    bench.note(SMALL, {direct: parts, Method("winograd"): parts})
+    bench.note(SMALL, {direct: parts | {"forward": 9.0 * parts["forward"]}})
+    assert bench.least(less, direct) == pytest.approx(
+        {part: 2.0 * it for part, it in estimated(less, direct).items()}
+    )
+    assert bench.least(less, Method("winograd")) is None
+    assert bench.least(replace(less, size=(1, 3, 3)), direct) is None
 
 
 def test_small_layers_are_measured_as_they_are():

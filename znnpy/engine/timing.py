@@ -97,9 +97,9 @@ class Workbench:
         self._declared.clear()
 
     def of(self, size: int) -> NDArray[np.uint8]:
-        """Return so many bytes, uint8 (size,), all of whose floats are 0; those returned before may be among them.
+        """Return so many bytes, uint8 (size,), those returned before among them, with what trials have left there.
 
-        Trials leave zeros: whatever they compute is a sum of products of these.
+        Arithmetic takes as long whatever the numbers are, as executors flush denormals. The first ones are 0.
         """
         if len(self._bytes) < size:
             self._bytes, self._touched = np.zeros(0, np.uint8), 0  # given back before more is taken
