@@ -32,8 +32,8 @@ CLOSE = 0.2  # may be chosen
 LOST = 1.5
 # Not looked at once, by what another tile of the algorithm took in one look.
 HOPELESS = 1.0
-# The same by what it took in two looks, of which the least times count. Not looked at again after two looks, of those
-# that estimates are for after some more; after one that takes long.
+# The same by what it took in two looks that take long. Not looked at again after two looks, of which the least times
+# count, of those that estimates are for after some more; after one that takes long.
 DOUBTFUL = 0.5
 STEADY = 0.01  # of the least cost: less changes nothing
 
@@ -68,13 +68,15 @@ def settle(
     # Those without tiles, which run in any case, then the most promising: others are seen to be hopeless by them.
     order = sorted(methods, key=lambda it: (it.tile is not None, estimated_seconds(shape, it)))
     for method in order:
-        if is_hopeless(method, DOUBTFUL) and not is_hopeless(method, HOPELESS):
-            # A run that was disturbed must not rule out other tiles.
-            for other in least.keys() - twice:
-                if other.algorithm == method.algorithm:
+        tiles = [other for other in least if other.algorithm == method.algorithm]
+        # Short runs that were disturbed would rule out other tiles, and so would a single long one.
+        most = DOUBTFUL if all(map(is_long, tiles)) else HOPELESS
+        if is_hopeless(method, most) and not is_hopeless(method, HOPELESS):
+            for other in tiles:
+                if other not in twice:
                     least[other] = _least(least[other], look(other))
                     twice.add(other)
-        if is_hopeless(method, DOUBTFUL):
+        if is_hopeless(method, most):
             hopeless[method] = min(guessed(method), key=lambda it: sum(it.values()))
         else:
             least[method] = look(method)
