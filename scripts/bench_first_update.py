@@ -48,10 +48,9 @@ NETS: dict[str, tuple[dict[str, Any], tuple[int, int, int], int]] = {
 """Keys of `unet`, size of the input (z, y, x), batch: nnU-Net's 3d_fullres, its ResEnc and its 2d."""
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("layers measured: declared", single_layer, "declared"),
-    ("layers measured: declared", timing, "declared"),
-    ("layers measured: memory, layouts", autotune, "lone_kernels"),
-    ("layers measured: memory, layouts", timing, "lone_bytes"),
-    ("layers measured: connected", timing, "connect"),
+    ("layers measured: memory, layouts", timing.Workbench, "declared"),
+    ("layers measured: memory, layouts", timing.Workbench, "of"),
+    ("layers measured: connected", single_layer, "connect"),
     ("layers measured: trials made", timing.Trial, "__init__"),
     ("layers measured: runs", timing.Trial, "look"),
     ("layers measured: whom to run again", timing, "settle"),

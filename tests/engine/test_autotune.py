@@ -7,6 +7,7 @@ import pytest
 from znnpy import load_network
 from znnpy.engine import autotune, timing
 from znnpy.engine.progress import MEASURING
+from znnpy.engine.single_layer import Lone
 from znnpy.geometry import fit
 from znnpy.plan import PASSES, ConvShape, LayerPlan, Method
 from znnpy.plan.algorithms import winograd
@@ -28,6 +29,18 @@ def test_preparations_are_told_and_what_is_known_is_not_measured_again(monkeypat
     told.clear()
     autotune.measure_all([SMALL], lambda *args: told.append(args))
     assert told == []
+
+
+def test_layers_wait_for_missing_kernels_and_others_do_not(monkeypatch, tmp_path):
+    monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
+    done, lacking = [], Lone.of(SMALL, Method("direct")).kernels
+    monkeypatch.setattr(
+        autotune, "_absent", lambda asked: asked & lacking if not lacking - asked else set()
+    )
+    monkeypatch.setattr(autotune, "compile_all", lambda kernels, *_: done.append(set(kernels)))
+    monkeypatch.setattr(autotune, "measured", lambda shape, *_: done.append(shape))
+    autotune.measure_all([SMALL, WIDE])
+    assert done == [WIDE, lacking, SMALL]
 
 
 @pytest.mark.parametrize("faster", MARCHES)
@@ -61,10 +74,10 @@ NET = {
 def _plans(monkeypatch, tmp_path):
     """Plans of NET within a limit, with what is said, by costs that prefer all to direct, least of all direct."""
     monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
-    monkeypatch.setattr(autotune, "lone_kernels", lambda *_: set())
+    monkeypatch.setattr(autotune, "_absent", lambda _: set())
     order = ("winograd", "spectral", "fft", "direct")
 
-    def timed(shape, methods, max_memory=None, memory=None):
+    def timed(shape, methods, max_memory=None, bench=None):
         return {it: dict.fromkeys(PASSES, 1.0 + order.index(it.algorithm)) for it in methods}
 
     monkeypatch.setattr(autotune, "timed", timed)
@@ -131,7 +144,7 @@ def test_what_was_measured_in_little_memory_serves_no_one_with_more(monkeypatch,
     monkeypatch.setattr("znnpy.plan.wisdom.path", lambda: tmp_path / "wisdom.json")
     made = []
 
-    def timed(shape, methods, max_memory=None, memory=None):
+    def timed(shape, methods, max_memory=None, bench=None):
         made.append(max_memory)
         return {method: {"forward": float(len(made))} for method in methods}
 

@@ -129,5 +129,23 @@ def test_planned_tasks_are_those_that_are_declared_in_memory(seed):
             np.testing.assert_array_equal(ours, wanted)
 
 
+DIFFERENT = [
+    {"conv": {"channels": 5, "size": 3, "function": "relu", "norm": "batch"}},
+    {"dropout": {"keep": 0.5}},
+    {"conv": {"channels": 3, "size": 3}},
+]
+
+
+@pytest.mark.parametrize(("layers", "alike"), [(DIFFERENT, False), (DIFFERENT[2:], True)])
+def test_predictions_are_planned_as_they_run_where_updates_differ(layers, alike):
+    with Model({"layers": layers}, 4, 2, threads=2, loss="square", conv="direct") as model:
+        graphs = model._engine._graphs
+        (planned,) = graphs._planned.steps["forward"]
+        (wanted,) = declare("forward", graphs._build, graphs._settings)
+        assert [task.what for task in planned] == [task.what for task in wanted]
+        update = {id(task) for task in graphs._planned.steps["gradients"][0]}
+        assert any(id(task) in update for task in planned) == alike
+
+
 def blocks(task):
     return task.arguments, *(words for _, words in task.more)

@@ -2,10 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from declared_updates import method_of
+from znnpy_kernels.compile import compile_all
 
 from znnpy.engine import single_layer, timing
-from znnpy.plan import ConvShape, Method
+from znnpy.engine.memory.allocation import Build
+from znnpy.engine.memory.arena import Arena, aligned_bytes
+from znnpy.engine.tasks.dependencies import connect
+from znnpy.plan import PASSES, ConvShape, Method
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -20,6 +26,23 @@ def test_images_are_measured_as_they_lie(images, passes, planar):
     # Few images between convolutions lie planar, too, where their gradient is made directly.
     few = images == 2 and passes == ("forward",)
     assert (layout.lanes(edge.source) == 1) == (planar or few)
+
+
+@pytest.mark.parametrize("inputs", [2, 20])
+@pytest.mark.parametrize("passes", [PASSES, ("forward",)])
+@pytest.mark.parametrize("method", ["direct", "fft", "spectral 8x8x8", "winograd"])
+def test_tasks_lie_in_memory_as_if_they_were_declared_there(method, passes, inputs):
+    shape, by = replace(SMALL, inputs=inputs, passes=passes), method_of(method)
+    lone = single_layer.Lone.of(shape, by)
+    assert lone.bytes == single_layer.lone_bytes(shape, by)
+    memory = aligned_bytes(lone.bytes)
+    compile_all(lone.kernels, 1)
+    layout, edge = single_layer.lone(shape, by)
+    there = single_layer.declared(Build.new(Arena(memory), layout, 0), edge, shape)
+    given = {region.buffer for task in there.tasks for region in task.reads}
+    np.testing.assert_array_equal(
+        lone.graph(memory).words, connect([there.tasks], given).build().words
+    )
 
 
 def test_tasks_of_a_layer_are_declared_once(monkeypatch):

@@ -11,7 +11,7 @@ from znnpy_kernels.simd.lanes import LANES
 from znnpy.engine import autotune, single_layer, timing
 from znnpy.engine.tasks.task_identity import identities
 from znnpy.plan import PASSES, ConvShape, Method
-from znnpy.plan.choose import candidates, estimated_seconds
+from znnpy.plan.choose import candidates, estimated, estimated_seconds
 
 ONE = (1, 1, 1)
 SMALL = ConvShape(2, 3, (3, 3, 3), ONE, ONE, (12, 12, 12), (10, 10, 10), 1)
@@ -97,8 +97,9 @@ def test_work_on_filters_does_not_grow_with_images(method, ratio):
     )
     whole = replace(less, source=(8, 32, 32), target=(8, 32, 32), batch=4)
     method = method_of(method)
-    memory = timing.Memory().of(single_layer.lone_bytes(less, method))
-    trial = timing.Trial(whole, less, method, memory, np.zeros(1, np.float32))
+    lone = single_layer.Lone.of(less, method)
+    memory = timing.Workbench().of(lone.bytes)
+    trial = timing.Trial(whole, less, method, lone, memory, np.zeros(1, np.float32))
     tasks = identities(trial._executor.graph)
     of_filters = [timing._is_of_filters(task) for task in tasks]
     counted = np.concatenate(list(trial._tasks.values()))
@@ -117,6 +118,29 @@ def test_measuring_takes_memory_for_one_method_at_a_time():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * timing.FLUSHED_BYTES
+
+
+def test_memory_is_made_once():
+    bench = timing.Workbench()
+    first = bench.of(1 << 16)
+    first[:] = 1
+    again = bench.of(1 << 20)
+    assert again.ctypes.data == first.ctypes.data
+    assert np.count_nonzero(again) == len(first)
+
+
+def test_other_layers_of_a_kind_tell_what_direct_takes_at_least():
+    bench, direct = timing.Workbench(), Method("direct")
+    less = replace(SMALL, batch=3)
+    parts = {part: 2.0 * it for part, it in estimated(SMALL, direct).items()}
+    assert bench.least(less, direct) is None
+    bench.note(SMALL, {direct: parts, Method("winograd"): parts})
+    bench.note(SMALL, {direct: parts | {"forward": 9.0 * parts["forward"]}})
+    assert bench.least(less, direct) == pytest.approx(
+        {part: 2.0 * it for part, it in estimated(less, direct).items()}
+    )
+    assert bench.least(less, Method("winograd")) is None
+    assert bench.least(replace(less, size=(1, 3, 3)), direct) is None
 
 
 def test_small_layers_are_measured_as_they_are():
@@ -177,12 +201,14 @@ def taken(monkeypatch, max_memory):
     """Bytes that measuring a layer takes within a limit, without and with what flushes, and its images and costs."""
     sizes, flushed, shapes = [], [], {}
 
-    def trial(whole, shape, method, memory, others):
+    def trial(whole, shape, method, lone, memory, others):
         shapes[method] = shape
         flushed.append(others.nbytes)
         return Stopwatch(timing._scales(whole, shape, method))
 
-    monkeypatch.setattr(timing, "aligned_bytes", lambda size: sizes.append(size) or np.zeros(64))
+    monkeypatch.setattr(
+        timing, "_reserved", lambda size: sizes.append(size) or np.zeros(64, np.uint8)
+    )
     monkeypatch.setattr(timing, "Trial", trial)
     methods = [Method("direct"), Method("winograd"), Method("spectral", (8, 8, 8))]
     costs = timing.timed(WIDE, methods, max_memory)

@@ -154,3 +154,35 @@ def test_tiles_that_are_hopeless_by_another_one_are_not_run():
     assert far not in looks
     assert looks[near] > 0
     assert sum(costs[far].values()) == pytest.approx(ratio * sum(costs[near].values()), rel=0.5)
+
+
+def test_what_is_hopeless_at_its_best_is_not_run():
+    shape, methods = SHAPES["3^3"], [Method("winograd"), Method("direct")]
+    look, looks = constant(1.0, 1.0)
+    for least, run in ((3.0, False), (1.2, True)):
+        looks.clear()
+        bounds = {methods[1]: dict.fromkeys(PASSES, 4.0 * least)}
+        costs = settle(shape, methods, look, bounds=bounds)
+        assert (methods[1] in looks) == run
+        assert run or costs[methods[1]] == bounds[methods[1]]
+
+
+def test_a_disturbed_look_rules_out_no_other_tile():
+    shape = SHAPES["3^3"]
+    tiles = sorted(
+        (it for it in candidates(shape) if it.tile),
+        key=lambda it: sum(estimated(shape, it).values()),
+    )[:2]
+    for lasting, long in ((False, True), (True, True), (True, False)):
+        looks = Counter()
+
+        def look(method, looks=looks, lasting=lasting):
+            looks[method] += 1
+            slow = 1.7 if method.tile and (lasting or looks[method] == 1) else 1.0
+            base = estimated(shape, method if method.tile else tiles[0])
+            return {part: np.full(4, slow * it / 4) for part, it in base.items()}
+
+        costs = settle(shape, [Method("direct"), *tiles], look, lambda _, long=long: long)
+        assert (looks[tiles[1]] == 0) == (lasting and long)
+        assert looks[tiles[0]] >= 2
+        assert costs[tiles[1]].keys() >= set(PASSES)

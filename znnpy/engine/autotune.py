@@ -5,17 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
-from znnpy_kernels.compile import compile_all
+from znnpy_kernels.compile import RUNTIME, compile_all, on_disk
 from znnpy_kernels.machine.abi import Kernel
+from znnpy_kernels.machine.native import Native
 
 from znnpy.data.process_memory import readable
 from znnpy.engine.progress import COMPILING, MEASURING, Report
-from znnpy.engine.single_layer import lone_kernels
 from znnpy.engine.tasks.declaration import uncollected
 from znnpy.engine.timing import (
-    Memory,
+    Workbench,
     as_without_limit,
     fits,
     measurable,
@@ -66,28 +67,49 @@ def planned(
 def measure_all(
     shapes: Sequence[ConvShape], report: Report | None = None, max_memory: int | None = None
 ) -> None:
-    """Measure the layers that wisdom does not know, after compiling all their kernels at once."""
+    """Measure the layers that wisdom does not know: those whose kernels are there first, others once all are compiled.
+
+    A layer's tasks are declared to know its kernels, and are those that run; only where kernels are missing they are
+    declared again, which takes little beside compiling.
+    """
     unknown = {
         shape: fitting
         for shape in shapes
         if known(shape, max_memory) is None
         and (fitting := measurable(shape, candidates(shape), max_memory))
     }
-    kernels: set[Kernel] = set()
-    for shape, methods in unknown.items():
-        for method in methods:
-            kernels |= lone_kernels(smaller(shape, method, max_memory), method)
-    tell = partial(report, COMPILING) if report else None
-    # Before the first measurement: a kernel that is compiled while another runs would disturb its
-    # time.
-    compile_all(kernels, available_cores(), tell)
-    memory = Memory()
-    for done, shape in enumerate(unknown):
+    bench, missing, waiting = Workbench(), set[Kernel | Native](), list[ConvShape]()
+    done = count()
+
+    def measure(shape: ConvShape) -> None:
         if report:
-            report(MEASURING, done, len(unknown))
-        measured(shape, max_memory, memory)
+            report(MEASURING, next(done), len(unknown))
+        measured(shape, max_memory, bench)
+        bench.clear()
+
+    for shape, methods in unknown.items():
+        # What other layers lead to expect to be hopeless is declared if it is run.
+        asked = [it for it in methods if bench.least(shape, it) is None]
+        tasks = (bench.declared(smaller(shape, it, max_memory), it) for it in asked)
+        if absent := _absent({*RUNTIME, *(kernel for it in tasks for kernel in it.kernels)}):
+            missing |= absent
+            waiting.append(shape)
+            bench.clear()
+        else:
+            measure(shape)
+    # At once, by all cores, and before these layers are measured: a kernel that is compiled while another runs would
+    # disturb its time.
+    kernels = {it for it in missing if isinstance(it, Kernel)}
+    compile_all(kernels, available_cores(), partial(report, COMPILING) if report else None)
+    for shape in waiting:
+        measure(shape)
     if report and unknown:
         report(MEASURING, len(unknown), len(unknown))
+
+
+def _absent(asked: set[Kernel | Native]) -> set[Kernel | Native]:
+    """Return those that this process has not loaded, and no disk has."""
+    return {it for it in asked if not (it.loaded or on_disk(it))}
 
 
 def measuring_bytes(
@@ -127,7 +149,7 @@ def _tell_left_out(shapes: Sequence[ConvShape], max_memory: int | None) -> None:
 
 
 def measured(
-    shape: ConvShape, max_memory: int | None = None, memory: Memory | None = None
+    shape: ConvShape, max_memory: int | None = None, bench: Workbench | None = None
 ) -> tuple[Costs, str]:
     """Return seconds by part of one layer on one core, from wisdom or measured now and saved; and their source.
 
@@ -139,9 +161,9 @@ def measured(
     methods, key = candidates(shape), _key(shape)
     # A limit that is no limit here: the measurement serves every run, under the name without bytes.
     if max_memory is None or as_without_limit(shape, methods, max_memory):
-        return remember(key, timed(shape, methods, memory=memory), methods), MEASURED
+        return remember(key, timed(shape, methods, bench=bench), methods), MEASURED
     if fitting := measurable(shape, methods, max_memory):
-        costs = timed(shape, fitting, max_memory, memory)
+        costs = timed(shape, fitting, max_memory, bench)
         return remember(_within(key, max_memory), costs, methods), MEASURED
     # Not remembered: with more memory the layer must still be measured.
     return estimated_costs(shape, methods), ESTIMATED

@@ -151,10 +151,11 @@ class Graphs:
         compile_all({task.kernel for step in steps for task in step}, 1)
         # Gates are added here and not when tasks are declared: planning declares them without
         # places in memory.
-        # Before leaves are joined: a run with a gate within it would hand over memory too early.
-        leaves = [gated(tasks, self._sharing) for tasks in steps]
-        runs = [in_runs(tasks, self._build.layout.sharers) for tasks in leaves]
-        planned = self._planned_with(name)
+        # Before leaves are joined: a run with a gate within it would hand over memory too early. Those that memory was
+        # planned with are joined already.
+        runs, planned = [gated(tasks, self._sharing) for tasks in steps], self._planned_with(name)
+        if not (planned and planned.joined == name):
+            runs = [in_runs(tasks, self._build.layout.sharers) for tasks in runs]
         build = planned.build if planned else self._build
         many = self._build.layout.grain.many
         graph = connect(all_steps(build, runs, name), many=many).build(self._settings.policy)

@@ -124,7 +124,8 @@ class _OneMicrobatch:
         declared = (
             tasks.steps if tasks else declare_all(build, settings, settings.exchange, updates=1)
         )
-        step = declared["update" if layout.training else "forward"][0]
+        main = "update" if layout.training else "forward"
+        step = declared[main][0]
         kernels = frozenset(
             task.kernel for steps in declared.values() for tasks in steps for task in tasks
         )
@@ -142,7 +143,7 @@ class _OneMicrobatch:
             room = (settings.max_memory - uses.total()) // layout.replicas - own.total()
         return cls(
             layout, build, step, kernels, uses, own, _share(arena, runs, layout, room), room,
-            tasks if arena.tells else None,
+            tasks.in_runs(main, runs) if tasks and arena.tells else None,
         )  # fmt: skip
 
     def graph(self, settings: Settings, seconds: Callable[[Declared], float]) -> TaskGraph:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
 from znnpy_kernels.machine.abi import Kernel
 
 from znnpy.engine.convolution import passes as convolution
 from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.arena import Arena
+from znnpy.engine.memory.arena import Arena, moved
 from znnpy.engine.memory.layout import Layout
 from znnpy.engine.memory.regions import Buffer
+from znnpy.engine.tasks.declaration import Declared
+from znnpy.engine.tasks.dependencies import connect
 from znnpy.engine.tasks.step import Step
 from znnpy.engine.tasks.task_identity import Identity
 from znnpy.geometry import fit
+from znnpy.graph import TaskGraph
 from znnpy.network.types import Edge, Network, Node, Triple
 from znnpy.plan import ConvShape, LayerPlan, Method, Plan
 from znnpy.plan.cost import FEW_IMAGES
@@ -60,29 +67,65 @@ def lone(shape: ConvShape, method: Method) -> tuple[Layout, Edge]:
     return Layout(network, fitted, plan, shape.batch, training=shape.training), edge
 
 
-def lone_kernels(shape: ConvShape, method: Method) -> frozenset[Kernel]:
-    """Return the kernels that its tasks call."""
-    return _needs(shape, method)[1]
+@dataclass(frozen=True)
+class Lone:
+    """One layer by one method, declared where buffers are only told apart: its tasks serve any memory of its `bytes`.
 
+    `build`: whose addresses the tasks have; `edge`: the layer.
+    """
 
-def lone_bytes(shape: ConvShape, method: Method) -> int:
-    """Return the bytes that a layer takes alone."""
-    return _needs(shape, method)[0]
+    build: Build
+    edge: Edge
+    tasks: Sequence[Declared]
+
+    @classmethod
+    def of(cls, shape: ConvShape, method: Method) -> Lone:
+        """Declare a layer."""
+        layout, edge = lone(shape, method)
+        build = Build.new(Arena(apart=True), layout, 0)
+        step = declared(build, edge, shape)
+        # One layer has some hundreds of buffers at most, where numbers tell thousands apart.
+        assert build.arena.tells, shape
+        return cls(build, edge, step.tasks)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all buffers."""
+        return self.build.arena.bytes
+
+    @property
+    def kernels(self) -> set[Kernel]:
+        """The kernels that the tasks call."""
+        return {task.kernel for task in self.tasks}
+
+    def graph(self, memory: NDArray[np.uint8]) -> TaskGraph:
+        """Return the graph of the tasks with their buffers in `memory`, uint8 (bytes,), aligned to a cache line."""
+        graph = connect([self.tasks], self._given()).build()
+        moved(graph.words, memory.ctypes.data + np.array(self.build.arena.offsets, np.int64))
+        return graph
+
+    def _given(self) -> list[Buffer]:
+        """Return the buffers that other tasks of a network would fill."""
+        gradient = self.build.maps.gradients.get(self.edge.target)
+        filled = (self.build.value(self.edge.source), gradient)
+        return [tensor.buffer for tensor in filled if tensor]
+
+    def free(self) -> set[Identity]:
+        """Return the tasks of derived filters if they cost nothing: in prediction, where filters never change."""
+        step = Step()
+        # In training filters change with each update, so what is derived from them is paid each time.
+        if not self.build.layout.training:
+            convolution.derive(step, self.build, self.edge)
+        return {task.what for task in step.tasks}
 
 
 @lru_cache(maxsize=1 << 12)  # asked several times for each layer and method, and declares all tasks
-def _needs(shape: ConvShape, method: Method) -> tuple[int, frozenset[Kernel]]:
+def lone_bytes(shape: ConvShape, method: Method) -> int:
+    """Return the bytes that a layer takes alone."""
     layout, edge = lone(shape, method)
     arena = Arena()
-    step = declared(Build.new(arena, layout, 0), edge, shape)
-    return arena.bytes, frozenset(task.kernel for task in step.tasks)
-
-
-def given(build: Build, edge: Edge) -> list[Buffer]:
-    """Return the buffers that other tasks of a network would fill."""
-    gradient = build.maps.gradients.get(edge.target)
-    filled = (build.value(edge.source), gradient)
-    return [tensor.buffer for tensor in filled if tensor]
+    declared(Build.new(arena, layout, 0), edge, shape)
+    return arena.bytes
 
 
 def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
@@ -99,15 +142,6 @@ def declared(build: Build, edge: Edge, shape: ConvShape) -> Step:
         convolution.data_gradient(step, build, edge, gradient)
         convolution.finish_backward(step, build, network.node(edge.source))
     return step
-
-
-def derived(build: Build, edge: Edge) -> set[Identity]:
-    """Return the tasks of derived filters if they cost nothing: in prediction, where filters never change."""
-    step = Step()
-    # In training filters change with each update, so what is derived from them is paid each time.
-    if not build.layout.training:
-        convolution.derive(step, build, edge)
-    return {task.what for task in step.tasks}
 
 
 def _added(shape: ConvShape) -> Triple:

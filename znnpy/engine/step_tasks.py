@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from znnpy.engine.communication.gradient_exchange import Exchange, Party
 from znnpy.engine.emit import (
@@ -59,11 +59,20 @@ class Settings:
 class PlannedTasks:
     """Tasks that were declared to plan memory, by graph, until the graphs are made: no task is declared twice.
 
-    `build`: of an arena that tells buffers apart (`Arena.apart`), whose addresses they have.
+    `build`: of an arena that tells buffers apart (`Arena.apart`), whose addresses they have. `joined`: the graph whose
+    tasks are in runs already.
     """
 
     build: Build
     steps: Declarations
+    joined: str = ""
+
+    def in_runs(self, name: str, runs: Sequence[Declared]) -> PlannedTasks:
+        """Return these with the tasks of one graph in the runs by which memory was planned.
+
+        Gates before such a run are early enough: all buffers that it touches live as long as it does.
+        """
+        return replace(self, steps={**self.steps, name: [runs]}, joined=name)
 
 
 @dataclass(frozen=True)
@@ -83,10 +92,16 @@ def declare_planned(build: Build, settings: Settings) -> PlannedTasks:
     Where filters are updated at once, gradients have tasks of their own, which are declared for who asks for them.
     """
     steps: Declarations = {"derive": [_declare_derived(build)]}
-    if build.layout.training:
-        update, gradients = _update(build, settings, 0, None)
-        steps |= {"update": [update]} | ({"gradients": [update[:gradients]]} if gradients else {})
-    return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
+    if not build.layout.training:
+        return PlannedTasks(build, steps | {"forward": [_declare_forward(build)]})
+    step, gradients = _update(build, settings, 0, None)
+    steps |= {"update": [step.tasks]}
+    if gradients:
+        steps |= {"gradients": [step.tasks[:gradients]]}
+    # Read before another graph is declared.
+    alike = step.valued if build.predicts_alike else None
+    forward = _predicted(build, alike) if alike else _declare_forward(build)
+    return PlannedTasks(build, steps | {"forward": [forward]})
 
 
 def declare_all(
@@ -148,9 +163,19 @@ def _declare_forward(build: Build) -> list[Declared]:
         step.begin()
         own = build.of(microbatch, 0)
         emit_forward(step, own)
-        for node in build.layout.network.outputs:
-            unpack_output(step, own, node.name)
+        _unpack_outputs(step, own)
     return step.tasks
+
+
+def _predicted(build: Build, valued: Step) -> list[Declared]:
+    """Return the forward pass of a single microbatch from an update that has its values, and no other tasks."""
+    _unpack_outputs(valued, build.of(0, 0))
+    return valued.tasks
+
+
+def _unpack_outputs(step: Step, build: Build) -> None:
+    for node in build.layout.network.outputs:
+        unpack_output(step, build, node.name)
 
 
 def declare_gradients(build: Build, settings: Settings, *, keeps: bool = True) -> list[Declared]:
@@ -176,12 +201,12 @@ def declare_update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
 ) -> list[Declared]:
     """Declare the even or odd update."""
-    return _update(build, settings, parity, exchange)[0]
+    return _update(build, settings, parity, exchange)[0].tasks
 
 
 def _update(
     build: Build, settings: Settings, parity: int, exchange: Exchange | None
-) -> tuple[list[Declared], int]:
+) -> tuple[Step, int]:
     """Declare the even or odd update; return how many of its tasks are those of `declare_gradients`; 0: others are."""
     # Emitters read the parity's staging; buffers are the same in both steps, which orders them.
     build.parity, build.dropping = parity, True
@@ -195,4 +220,4 @@ def _update(
         exchange,
         settings.frozen,
     )
-    return step.tasks, gradients
+    return step, gradients

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from mmap import PAGESIZE
 
 import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.compile import compile_all
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.allocation import Build
-from znnpy.engine.memory.arena import Arena, aligned_bytes
+from znnpy.data.process_memory import whole_memory
+from znnpy.engine.memory.arena import aligned_bytes
 from znnpy.engine.memory.arrays import Floats
-from znnpy.engine.single_layer import declared, derived, given, lone, lone_bytes
-from znnpy.engine.tasks.dependencies import connect, last_group
+from znnpy.engine.single_layer import Lone, lone_bytes
+from znnpy.engine.tasks.dependencies import last_group
 from znnpy.engine.tasks.task_identity import PASS_OF, Identity, Part, Pass, identities
 from znnpy.geometry import voxels
 from znnpy.graph import TaskGraph
@@ -40,6 +41,7 @@ SMALLEST_DIRECT, FEWEST_DIRECT = (8, 16, 24), 16 * 24
 LARGE = 48  # voxels along an axis: of larger patches first samples are left out
 # Wide layers on small patches: with fewer tiles the products would no longer be as dense as in the network.
 FEWEST_VOXELS = 3 * SMALLEST**2
+BY_OPERATIONS = "direct"  # the algorithm whose estimates count operations, of which layers take about the same share
 LONG_SECONDS = 0.3  # of a look, of which disturbances are a small part
 # Larger: every look takes longer. Smaller: part of a layer's memory is still in the caches from the
 # run before.
@@ -71,52 +73,125 @@ OF_NO_EDGE = {Part.GATE, Part.BIAS}
 _NAME_OF: Mapping[Pass, CostPart] = {which: name for name, which in PASS_OF.items()}
 
 
-class Memory:
-    """Memory for the trials of one layer after the other: the system takes seconds to give gigabytes."""
+class Workbench:
+    """What trials of one layer after the other share: their memory, and the tasks of the layer at hand.
+
+    The system takes seconds to give gigabytes; tasks are declared to know their kernels, which are compiled before
+    any trial, and run in it. One caller at a time.
+    """
 
     def __init__(self) -> None:
-        self._bytes = np.zeros(0, np.uint8)
+        self._bytes, self._touched = np.zeros(0, np.uint8), 0
+        self._declared: dict[tuple[ConvShape, Method], Lone] = {}
+        self._shares: dict[tuple[object, ...], PartSeconds] = {}
+
+    def declared(self, shape: ConvShape, method: Method) -> Lone:
+        """Return a layer's tasks, which are kept until `clear`."""
+        key = shape, method
+        if key not in self._declared:
+            self._declared[key] = Lone.of(*key)
+        return self._declared[key]
+
+    def clear(self) -> None:
+        """Forget the tasks of a layer whose trials are over, or wait for kernels."""
+        self._declared.clear()
 
     def of(self, size: int) -> NDArray[np.uint8]:
-        """Return so many bytes, all 0; those that were returned before may be among them."""
+        """Return so many bytes, uint8 (size,), those returned before among them, with what trials have left there.
+
+        Arithmetic takes as long whatever the numbers are, as executors flush denormals. The first ones are 0.
+        """
         if len(self._bytes) < size:
-            self._bytes = np.zeros(0, np.uint8)  # given back before more is taken
-            self._bytes = aligned_bytes(size)
-        memory = self._bytes[:size]
-        memory.fill(0)  # touched now, rather than in the first run
-        return memory
+            self._bytes, self._touched = np.zeros(0, np.uint8), 0  # given back before more is taken
+            self._bytes = _reserved(size)
+        # Now, where they are not there, rather than in a run.
+        self._bytes[self._touched : size : PAGESIZE] = 0
+        self._touched = max(self._touched, size)
+        return self._bytes[:size]
+
+    def least(self, shape: ConvShape, method: Method) -> PartSeconds | None:
+        """Return what a layer takes at least by a method whose estimates count operations; None: not known.
+
+        By the layer of its kind that took the least of its estimate, of those measured before.
+        """
+        shares = self._shares.get(_kind(shape, method))
+        if shares is None:
+            return None
+        return {part: shares.get(part, 0.0) * it for part, it in estimated(shape, method).items()}
+
+    def note(self, shape: ConvShape, costs: Costs) -> None:
+        """Note what a layer took by the methods that were run."""
+        for method, parts in costs.items():
+            if method.algorithm != BY_OPERATIONS:
+                continue
+            known = self._shares.setdefault(_kind(shape, method), {})
+            for part, seconds in estimated(shape, method).items():
+                if seconds and part in parts:
+                    share = parts[part] / seconds
+                    known[part] = min(share, known.get(part, share))
+
+
+def _kind(shape: ConvShape, method: Method) -> tuple[object, ...]:
+    """Return what layers have in common whose times by a method are as their estimates, about."""
+    layer = shape.size, shape.stride, shape.dilation, shape.border, shape.passes
+    return method, *layer, shape.transposed, bool(shape.bands), shape.planar, shape.between
+
+
+def _reserved(size: int) -> NDArray[np.uint8]:
+    """Return room for so many bytes, and for those of later layers where the system has so much to promise.
+
+    What is never touched takes no memory; what was touched need not be made again.
+    """
+    try:
+        return aligned_bytes(max(size, whole_memory() // 2))
+    except OSError:
+        return aligned_bytes(size)
 
 
 def timed(
     shape: ConvShape,
     methods: Sequence[Method],
     max_memory: int | None = None,
-    memory: Memory | None = None,
+    bench: Workbench | None = None,
 ) -> Costs:
     """Return seconds by method and part, timed in turns in the same memory; times on smaller patches are scaled.
 
-    Each method must fit into `max_memory` bytes; what is left of these flushes the caches. `memory`: of other layers'
+    Each method must fit into `max_memory` bytes; what is left of these flushes the caches. `bench`: of other layers'
     trials, which are over.
     """
     shapes = {method: smaller(shape, method, max_memory) for method in methods}
-    needed = max(lone_bytes(less, method) for method, less in shapes.items())
-    flushed = trial_bytes(shape, methods, max_memory) - needed
-    # One block for all trials: methods must not differ by the pages that they happened to get.
-    room = (memory or Memory()).of(needed)
+    bench, flushed = bench or Workbench(), FLUSHED_BYTES
+    if max_memory is not None:
+        needed = max(bench.declared(less, method).bytes for method, less in shapes.items())
+        flushed = _flushing(needed, max_memory) - needed
     others = np.zeros(flushed // 4, np.float32)
 
     @cache  # many a method is never looked at, and declaring its tasks takes as long as running them
     def trial(method: Method) -> Trial:
-        return Trial(shape, shapes[method], method, room, others)
+        lone = bench.declared(shapes[method], method)
+        # The same for all trials: methods must not differ by the pages that they happened to get.
+        return Trial(shape, shapes[method], method, lone, bench.of(lone.bytes), others)
 
-    return settle(
-        shape, methods, lambda method: trial(method).look(), lambda method: trial(method).is_long
-    )
+    looked = set[Method]()
+
+    def look(method: Method) -> Look:
+        looked.add(method)
+        return trial(method).look()
+
+    bounds = {it: bound for it in methods if (bound := bench.least(shape, it))}
+    found = settle(shape, methods, look, lambda method: trial(method).is_long, bounds)
+    bench.note(shape, {method: found[method] for method in looked})
+    return found
 
 
 def trial_bytes(shape: ConvShape, methods: Sequence[Method], max_memory: int | None = None) -> int:
     """Return the bytes that timing these methods takes: of the one that needs most, and to flush the caches."""
     most = max(lone_bytes(smaller(shape, method, max_memory), method) for method in methods)
+    return _flushing(most, max_memory)
+
+
+def _flushing(most: int, max_memory: int | None) -> int:
+    """Return the bytes of methods that need so many at most, and to flush the caches."""
     flushing = most + FLUSHED_BYTES
     return flushing if max_memory is None else min(flushing, max_memory)
 
@@ -274,22 +349,20 @@ class Trial:
         whole: ConvShape,
         shape: ConvShape,
         method: Method,
+        lone: Lone,
         memory: NDArray[np.uint8],
         others: Floats,
     ) -> None:
-        layout, edge = lone(shape, method)
-        build = Build.new(Arena(memory), layout, 0)
-        step = declared(build, edge, shape)
-        compile_all({task.kernel for task in step.tasks}, 1)
-        graph = connect([step.tasks], given(build, edge)).build()
+        compile_all(lone.kernels, 1)
+        graph = lone.graph(memory)
         self._executor = SerialExecutor(graph, record=graph.size, own_time=True)
         self._seconds = np.zeros(graph.size)
-        self._tasks = _by_part(graph, shape, derived(build, edge))
+        self._tasks = _by_part(graph, shape, lone.free())
         self._scales, scales = np.ones(graph.size), _scales(whole, shape, method)
         of_filters = np.array([_is_of_filters(task) for task in identities(graph)], bool)
         for part, tasks in self._tasks.items():
             self._scales[tasks] = np.where(of_filters[tasks], 1.0, scales[part])
-        self._others = others
+        self._others, self._memory = others, memory
 
     @property
     def is_long(self) -> bool:

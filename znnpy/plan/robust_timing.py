@@ -30,10 +30,10 @@ CLOSE = 0.2  # may be chosen
 # Not looked at twice: no disturbance that is likely makes so much of it, as what others take of the core is not
 # counted.
 LOST = 1.5
-# Not looked at once, by what another tile of the algorithm took.
+# Not looked at once, by what another tile of the algorithm took in one look.
 HOPELESS = 1.0
-# The same after two looks, of which the least times count, and of those that estimates are for after some more; after
-# one that takes long.
+# The same by what it took in two looks that take long. Not looked at again after two looks, of which the least times
+# count, of those that estimates are for after some more; after one that takes long.
 DOUBTFUL = 0.5
 STEADY = 0.01  # of the least cost: less changes nothing
 
@@ -43,27 +43,44 @@ def settle(
     methods: Sequence[Method],
     look: Callable[[Method], Look],
     is_long: Callable[[Method], bool] = lambda _: False,
+    bounds: Mapping[Method, PartSeconds] | None = None,
 ) -> Costs:
     """Return the seconds by part of all methods; `look` times one run of a layer by one of them.
 
     Those of a tile that is hopeless by what other tiles of its algorithm took are what these lead to expect. `is_long`:
-    whether the last run of a method took so long that what disturbs it is a small part.
+    whether the last run of a method took so long that what disturbs it is a small part. `bounds`: what some methods
+    take at least; these are not run where they are hopeless even so.
     """
-    expected = {method: estimated(shape, method) for method in methods}
+    expected, bounds = {method: estimated(shape, method) for method in methods}, bounds or {}
     least: dict[Method, Look] = {}
     hopeless: Costs = {}
+    twice = set[Method]()
+
+    def guessed(method: Method) -> list[PartSeconds]:
+        known = [bounds[method]] if method in bounds else []
+        return _guesses(method, _costs(least), expected) + known
+
+    def is_hopeless(method: Method, most: float) -> bool:
+        known, guesses = _costs(least), guessed(method)
+        close = (method in _close(shape, known | {method: it}, most) for it in guesses)
+        return bool(guesses) and not any(close)
+
     # Those without tiles, which run in any case, then the most promising: others are seen to be hopeless by them.
     order = sorted(methods, key=lambda it: (it.tile is not None, estimated_seconds(shape, it)))
     for method in order:
-        known = _costs(least)
-        guesses = _guesses(method, known, expected)
-        if guesses and not any(
-            method in _close(shape, known | {method: it}, HOPELESS) for it in guesses
-        ):
-            hopeless[method] = min(guesses, key=lambda it: sum(it.values()))
+        tiles = [other for other in least if other.algorithm == method.algorithm]
+        # Short runs that were disturbed would rule out other tiles, and so would a single long one.
+        most = DOUBTFUL if all(map(is_long, tiles)) else HOPELESS
+        if is_hopeless(method, most) and not is_hopeless(method, HOPELESS):
+            for other in tiles:
+                if other not in twice:
+                    least[other] = _least(least[other], look(other))
+                    twice.add(other)
+        if is_hopeless(method, most):
+            hopeless[method] = min(guessed(method), key=lambda it: sum(it.values()))
         else:
             least[method] = look(method)
-    _look_again(shape, least, look, is_long)
+    _look_again(shape, least, look, lambda method: method in twice or is_long(method))
     found = hopeless | _costs(least)
     return {method: found[method] for method in methods}
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from znnpy_kernels.simd.lanes import LANES
 
-from znnpy.engine.memory.arena import Arena, Memory, Replica
+from znnpy.engine.memory.arena import FIRST, Arena, Memory, Replica
 from znnpy.engine.memory.feature_maps import FeatureMaps, reserve_feature_maps
 from znnpy.engine.memory.filter_file import FILE, words_of
 from znnpy.engine.memory.layout import Layout
@@ -73,7 +73,6 @@ class Build:
     sets: list[_Set]
     staging: list[list[Staging]]
     parity: int = 0
-    dropping: bool = True
     workspace: int = (
         0  # floats of each worker's scratch; 0: every size that is asked for has its own
     )
@@ -83,6 +82,8 @@ class Build:
     band: int = -1
     file: int = 0
     reserved: int = 0  # buffers that no task has asked for
+    _dropping: bool = True
+    _asked_dropping: list[bool] = field(default_factory=list)  # of all views
     _buffers: dict[Name, tuple[Buffer, _Asked]] = field(default_factory=dict)
     _tensors: dict[Name, Tensor] = field(default_factory=dict)
 
@@ -209,6 +210,22 @@ class Build:
         )
 
     @property
+    def dropping(self) -> bool:
+        """Whether a forward pass is an update's, not a prediction's; for emitters by which it makes a difference."""
+        self._asked_dropping.append(self._dropping)
+        return self._dropping
+
+    @dropping.setter
+    def dropping(self, value: bool) -> None:
+        self._dropping = value
+        self._asked_dropping.clear()
+
+    @property
+    def predicts_alike(self) -> bool:
+        """Whether no emitter has asked for `dropping` since it was set: forward passes are the same in updates."""
+        return not self._asked_dropping
+
+    @property
     def staged(self) -> Staging:
         """Inputs, targets and results of the microbatch and step being emitted."""
         return self.staging[self.parity][self.microbatch]
@@ -314,7 +331,8 @@ class Build:
         # While memory is only counted each size has a room of its own; then all lie in one of the
         # largest size.
         stride = self.workspace or -(-floats // 64) * 64
-        whole = _Asked(0 if self.arena.apart else stride * self.layout.workers)
+        # Of a workspace that is told apart no size is known.
+        whole = _Asked(0 if self.workspace >= FIRST else stride * self.layout.workers)
         room = self._buffer(self.arena, Name(WORKERS, which=(stride,)), whole)
         return {"scratch": room.address, "scratch_worker": stride}
 

@@ -69,7 +69,8 @@ class Arena:
     give the same offsets. Memory starts at zero and belongs to the arena. With a `sharing`, buffers of `share` lie
     where it says, before all others, and contain what another buffer left there; without, they lie apart. `apart`: so
     far that an address, and those around it, tell which buffer was taken (`moved`). `taken`: buffers with their
-    addresses, as they were asked for; names of those of `share` alone.
+    addresses, as they were asked for; names of those of `share` alone. `offsets`: bytes before each of
+    those that lie one behind the other, in the order of `taken` where no buffers share memory.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Arena:
     ) -> None:
         self._memory, self.apart = memory, apart
         self.taken: list[tuple[Name | None, int]] = []
+        self.offsets: list[int] = []
         self._base = 0 if memory is None else int(memory.ctypes.data)
         self._sharing = sharing
         # Shared buffers come first, so those that are reserved one after the other begin behind
@@ -176,6 +178,7 @@ class Arena:
         address = self._base + self.bytes
         if self.apart:
             address = FIRST + len(self.taken) * APART + APART // 2
+        self.offsets.append(self.bytes)
         self.bytes += size
         # The counting build and this one have asked for different buffers: better an error than
         # memory of others.

@@ -59,6 +59,8 @@ class Step:
     """Whether gradients are kept all the same: tasks have the order of an update, by which memory is shared."""
     updated: set[str] = field(default_factory=set)
     """Parameters that `at_once` has updated."""
+    valued: Step | None = None
+    """The step as it was when the microbatch that was begun last had its values."""
     _made: set[Buffer] = field(default_factory=set)
     _cuts: dict[Tensor, Sequence[Planes]] = field(default_factory=dict)
 
@@ -73,6 +75,12 @@ class Step:
         self._made.clear()
         self._cuts.clear()
         self.added.clear()
+
+    def note_values(self) -> None:
+        """Note that a microbatch has its values: what follows is its backward pass."""
+        self.valued = replace(
+            self, tasks=[*self.tasks], added={}, updated=set(), valued=None, _made={*self._made}, _cuts={**self._cuts}
+        )  # fmt: skip
 
     def note_cut(self, tensor: Tensor, parts: Sequence[Planes]) -> None:
         """Note in which parts tasks write a tensor, all blocks and samples alike: who goes on with it takes these."""

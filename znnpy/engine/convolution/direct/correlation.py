@@ -140,12 +140,15 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
     sums = node is not None and it.which == "gradient"  # partial bias gradients, one for each cut
     seconds = _pass_seconds(build.layout.conv_shape(edge), it, sums=sums)
-    parts = set[tuple[Planes, ...]]()
+    parts, taps = set[tuple[Planes, ...]](), _taps_of_row(it)
     summed: list[Callable[[], None]] = []
     for panel in panels:
         # With sums left behind the cuts are leaves, by sizes alone.
-        grain = None if sums else build.layout.grain
-        cuts = _cuts(it, panel, seconds, grain)
+        grain, turns = None if sums else build.layout.grain, _sources(it, panel, taps)
+        cuts = _cuts(it, panel, seconds, grain, len(turns))
+        # Sums are left behind by the last task alone that goes through a part.
+        usual = build.layout.grain
+        early = cuts if grain or usual.many else _cuts(it, panel, seconds, usual, len(turns))
         parts.add(tuple(planes for batch, planes, _ in cuts if batch == 0))
         partials = None
         if node and sums:
@@ -154,15 +157,15 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
             partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
         found += [
             _Leaf(panel, sources, number, *cut, partials if sources.stop == it.source.blocks else None)
-            for sources in _sources(it, panel, _taps_of_row(it))
-            for number, cut in enumerate(cuts)
+            for sources in turns
+            for number, cut in enumerate(cuts if sources.stop == it.source.blocks else early)
         ]  # fmt: skip
         if node and partials:
             summed.append(
                 partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
             )
-    if _by_planes(it, edge.size, len(panels), len(found)):
-        found.sort(key=lambda leaf: (leaf.batch, leaf.planes.low, leaf.planes.first))
+    by_planes = _by_planes(it, edge.size, len(panels), len(found))
+    found.sort(key=_voxels if by_planes else _filters_first)
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
     for _, own in groupby(found, lambda leaf: (leaf.panel, leaf.sources, leaf.planes)):
@@ -304,6 +307,16 @@ class _Leaf(NamedTuple):
     partials: Buffer | None
 
 
+def _voxels(leaf: _Leaf) -> tuple[int, ...]:
+    """Return what leaves are ordered by where all panels follow each other on the same voxels."""
+    return leaf.batch, leaf.planes.low, leaf.planes.first
+
+
+def _filters_first(leaf: _Leaf) -> tuple[int, ...]:
+    """Return what leaves are ordered by where all voxels meet the same filters, samples one after the other."""
+    return leaf.panel.number, leaf.sources.start, leaf.planes.low, leaf.planes.first, leaf.batch
+
+
 def _panels(target: Tensor) -> list[_Panel]:
     if target.lanes == 1:
         # Planar channels are few: one task computes all of them.
@@ -313,23 +326,28 @@ def _panels(target: Tensor) -> list[_Panel]:
 
 
 def _cuts(
-    it: Correlation, panel: _Panel, seconds: float, grain: Grain | None
+    it: Correlation, panel: _Panel, seconds: float, grain: Grain | None, turns: int
 ) -> list[tuple[int, Planes, float]]:
-    """Return (batch, planes, seconds) of each task of a panel; without a grain, leaves of sums."""
+    """Return (batch, planes, seconds) of each part of a panel; without a grain, leaves of sums.
+
+    `turns`: tasks that go through a part one after the other, each with some blocks of the source.
+    """
     target, cut = it.target, grain.ranges if grain else light_ranges
     # Of one sample and one panel, which reads all voxels in about the time that a block more would take.
     beside = len(_panels(target))
     share = seconds / target.batch * (panel.count + 1) / (target.blocks + beside)
+    # Few workers have enough to do: each task may be as long as grain allows, not all that go through a part.
+    task = share / turns if grain and not grain.many else share
     ranges = [
         (low * it.together, min(target.extent, high * it.together))
-        for low, high in cut(-(-target.extent // it.together), share)
+        for low, high in cut(-(-target.extent // it.together), task)
     ]
     found = [Planes(*cut) for cut in ranges]
     if grain and not isinstance(target, Row):
         # So that many workers end together: 18 planes would take 16 of them as long as 32.
         pieces = target.batch * len(ranges) * beside
         shares = grain.rounds(share * target.batch * beside, pieces)
-        found = by_rows(target, ranges, share, grain, it.rows, shares)
+        found = by_rows(target, ranges, task, grain, it.rows, shares)
     all_ = target.plane * target.extent
     return [
         (batch, planes, share * floats_of(target, planes) / all_)
