@@ -89,8 +89,7 @@ class Keeper:
     @classmethod
     def of(cls, plan: MemoryPlan, settings: Settings, main: str) -> Keeper | None:
         """Return one for a plan with its tasks, if those of the main graph are many."""
-        # What predicts in little memory has none for this.
-        if not plan.tasks or plan.layout.lean or cache.read_only():
+        if not plan.tasks or cache.read_only():
             return None
         (step,) = plan.tasks.steps[main]
         many = sum(1 + len(task.more) for task in step) >= LEAST_CALLS
