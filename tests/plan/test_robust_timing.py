@@ -8,7 +8,7 @@ import pytest
 from znnpy.plan import PASSES, ConvShape, Method
 from znnpy.plan.choose import candidates, estimated
 from znnpy.plan.joint_choice import cheapest, shared_total, totals
-from znnpy.plan.robust_timing import CLOSE, DOUBTFUL, MOST, SECOND_LOOKS, settle
+from znnpy.plan.robust_timing import ALONE, CLOSE, DOUBTFUL, MOST, SECOND_LOOKS, settle
 
 ONE = (1, 1, 1)
 SHAPES = {
@@ -103,7 +103,7 @@ def test_what_contradicts_the_estimate_is_looked_at_again():
     look, looks = constant(2.0, 1.0, first=4.0)  # the estimate is for the tiles
     costs = settle(shape, methods, look)
     assert cheapest(costs).forward == "spectral"
-    assert looks[methods[1]] >= SECOND_LOOKS
+    assert looks[methods[1]] >= ALONE
     look, looks = constant(1.0, 8.0)  # nothing speaks for direct but what is measured
     assert cheapest(settle(shape, methods, look)).forward == "direct"
 
@@ -123,6 +123,20 @@ def test_of_long_looks_losers_have_one():
     look, looks = constant(1.0 + 0.5 * DOUBTFUL, 1.0)
     settle(shape, methods, look, lambda _: True)
     assert looks[methods[0]] == 2
+
+
+@pytest.mark.parametrize(("long", "most"), [(False, ALONE), (True, 2)])
+def test_what_is_left_alone_is_not_looked_at_until_it_is_steady(long, most):
+    looks = Counter()
+
+    def look(method):
+        looks[method] += 1
+        slow = 4.0 if method.tile else 1.0
+        return {step: np.full(4, slow * (1.0 + 1.0 / looks[method])) for step in PASSES}
+
+    methods = [Method("direct"), Method("spectral", (16, 16, 16))]
+    settle(SHAPES["7^3"], methods, look, lambda _: long)
+    assert looks[methods[0]] == most
 
 
 def test_unsteady_timings_come_to_an_end():

@@ -24,6 +24,7 @@ Look = Mapping[CostPart, NDArray[np.float64]]
 # More looks find smaller minima on a busy machine and take longer at a first start;
 # docs/design/convolution.md, "auto".
 SECOND_LOOKS, MOST = 4, 12  # looks: where the estimate differs from what is measured; at anything
+ALONE = 3  # looks at what is left alone: more tell what it takes, not which is chosen
 # All of what a pass takes in the cheapest combination: by how much more a method may make it cost.
 # Larger: losers are timed on. Smaller: one disturbed look drops the fastest method.
 CLOSE = 0.2  # may be chosen
@@ -118,6 +119,8 @@ def _look_again(
                 or (looks < MOST and method in close)
             )
         ]
+        if waiting == close and len(close) == 1 and (looks >= ALONE or is_long(close[0])):
+            break
 
 
 def _guesses(method: Method, costs: Costs, expected: Costs) -> list[PartSeconds]:
