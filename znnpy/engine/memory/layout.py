@@ -251,7 +251,7 @@ class Layout:
             for node in self.network.nodes
         )
         found = replace(self, network=replace(self.network, nodes=nodes))
-        # The grain is that of the whole network, and nodes lie as they do there, though fewer channels would lie planar.
+        # The grain is that of the whole network, and nodes lie as there, though fewer channels would lie planar.
         vars(found).update(grain=self.grain, planar=self.planar)
         return found
 
