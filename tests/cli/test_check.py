@@ -59,8 +59,8 @@ def check(
         file["nan"] = np.full((20, 24, 24), np.nan, np.float32)
     monkeypatch.chdir(tmp_path)
     known: dict[str, dict[str, float]] = {}
-    monkeypatch.setattr(autotune, "recall", known.get)
-    monkeypatch.setattr(autotune, "remember", known.setdefault)
+    monkeypatch.setattr(autotune, "recall", lambda key, _: known.get(key))
+    monkeypatch.setattr(autotune, "remember", lambda key, costs, _: known.setdefault(key, costs))
     monkeypatch.setattr(autotune, "compile_all", lambda *_: None)
     monkeypatch.setattr(
         autotune, "timed", lambda shape, methods, *_, **__: estimated_costs(shape, methods)

@@ -164,6 +164,7 @@ def timed(
     if max_memory is not None:
         needed = max(bench.declared(less, method).bytes for method, less in shapes.items())
         flushed = _flushing(needed, max_memory) - needed
+        bench.of(needed)  # once: where it grows from trial to trial, those before keep theirs
     others = np.zeros(flushed // 4, np.float32)
 
     @cache  # many a method is never looked at, and declaring its tasks takes as long as running them

@@ -70,7 +70,8 @@ def settle(
     order = sorted(methods, key=lambda it: (it.tile is not None, estimated_seconds(shape, it)))
     for method in order:
         tiles = [other for other in least if other.algorithm == method.algorithm]
-        # Short runs that were disturbed would rule out other tiles, and so would a single long one.
+        # Short runs that were disturbed would rule out other tiles, and so would a single long one. What has a bound
+        # but no tiles is ruled out as by long ones: a bound is the least of many looks.
         most = DOUBTFUL if all(map(is_long, tiles)) else HOPELESS
         if is_hopeless(method, most) and not is_hopeless(method, HOPELESS):
             for other in tiles:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from against_reference import errors
+from znnpy_kernels.simd.lanes import LANES
 
 from znnpy import Hardware, Model, load_network
 from znnpy.engine.memory.arena import Arena
@@ -15,6 +17,7 @@ from znnpy.engine.memory.parameters import reserve_parameters
 from znnpy.errors import PlanError
 from znnpy.geometry import fit
 from znnpy.infer.forward_costs import forward_plan
+from znnpy.network.types import Network
 from znnpy.plan import Plan
 from znnpy.profile.command import flops_by_task
 
@@ -127,6 +130,17 @@ def test_drawn_bands_beside_the_oracle(seed: int) -> None:
     )
     # A sum near 0 whose relu rounding decides parts all gradients before it.
     assert any(max(found.values()) < 2e-4 for found in draws)
+
+
+def test_bands_of_few_channels_lie_as_their_whole_layer_does() -> None:
+    """Alone they would lie planar, between nodes of many channels."""
+    few = LANES + 2
+    net = network(few, 2 * few, {"size": [1, 3, 3], "groups": few})
+    nodes = (
+        replace(node, channels=3 * LANES) if node.kind == "input" else node for node in net.nodes
+    )
+    found = errors(Network(tuple(nodes), net.edges), (4, 6, 8), "direct", batch=2, threads=2)
+    assert max(found.values()) < 2e-4, found
 
 
 def test_bands_have_the_filters_of_their_groups_alone() -> None:

@@ -10,7 +10,9 @@ from znnpy import Model
 from znnpy.engine.convolution.direct import correlation
 from znnpy.network import load_network
 from znnpy.network.types import Network
+from znnpy.plan import Grain
 from znnpy.plan.cost import lies_planar
+from znnpy.plan.partition import evenly
 from znnpy.plan.types import PASSES
 
 LAYERS = [
@@ -51,6 +53,9 @@ def test_cuts_change_no_bits(
     for most, together in ((1 << 30, False), (1, False), (30_000, True), (1, True)):
         monkeypatch.setattr(correlation, "CACHED_FILTERS", most)
         monkeypatch.setattr(correlation, "_by_planes", lambda *_, it=together: it)
+        # Those of sums end within others.
+        monkeypatch.setattr(correlation, "light_ranges", lambda extent, *_: evenly(extent, 4))
+        monkeypatch.setattr(Grain, "ranges", lambda _, extent, *more: evenly(extent, 3))
         with Model(net, (4, 6, 10), 2, threads=threads, plan=plan, loss="square", seed=1) as model:
             x = (
                 np.random.default_rng(0)

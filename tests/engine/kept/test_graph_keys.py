@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -114,10 +115,10 @@ def test_layers_by_fftw_have_none():
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """Sources in place of this package's."""
+    """Sources in place of this package's, older than this process."""
     monkeypatch.setattr(keys, "HOME", tmp_path)
+    monkeypatch.setattr(keys, "BEGAN", time.time() + 60)
     (tmp_path / "tasks.py").write_text("1")
-    os.utime(tmp_path / "tasks.py", (0, 0))
     yield tmp_path
     keys._code.cache_clear()
 
@@ -126,16 +127,27 @@ def test_other_sources_have_other_keys(sources):
     found = set()
     for text in ("1", "2"):
         (sources / "tasks.py").write_text(text)
-        os.utime(sources / "tasks.py", (0, 0))
         keys._code.cache_clear()
         found.add(key_of(small()))
     assert len(found) == 2
     assert None not in found
 
 
-def test_sources_that_are_newer_than_this_process_are_not_what_it_runs(sources):
+@pytest.mark.parametrize("written", ["now", "long ago"])
+def test_sources_that_are_newer_than_this_process_are_not_what_it_runs(
+    sources, written, monkeypatch
+):
+    """Though they be of before: who installs them may keep their times."""
     keys._code.cache_clear()
     assert key_of(small())
+    # Of the kernels' sources, which are this package's.
+    monkeypatch.setattr(keys.source_hash, "FOLDER", sources)
+    monkeypatch.setattr(keys, "BEGAN", (sources / "tasks.py").stat().st_ctime + 1e-3)
+    keys._code.cache_clear()
+    assert key_of(small())
+    time.sleep(0.02)  # longer than times of files are apart
     (sources / "new.py").write_text("2")
+    if written == "long ago":
+        os.utime(sources / "new.py", (0, 0))
     keys._code.cache_clear()
     assert key_of(small()) is None

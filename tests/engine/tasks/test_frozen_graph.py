@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from znnpy_kernels.machine.abi import Kernel
 from znnpy_kernels.scheduling.barrier import wait_for_all
+from znnpy_kernels.scheduling.run import run_in_turn
 from znnpy_kernels.simd.rows import add_flat, zero_flat
 
 from znnpy.engine.tasks.frozen_graph import PROCESS, FrozenGraph
@@ -28,6 +30,19 @@ def test_addresses_of_kernels_are_numbers_meanwhile():
     np.testing.assert_array_equal(again.addresses, addresses)
     assert again.words.ctypes.data % 64 == 0
     assert (again.tasks, again.policy) == (graph.tasks, graph.policy)
+
+
+@pytest.mark.parametrize("bits", [39, 48])
+def test_kernels_may_lie_where_other_processors_have_them(bits, monkeypatch):
+    kernels = [zero_flat, wait_for_all, run_in_turn, add_flat]
+    places = {kernel: (1 << bits) - (number + 1 << 12) for number, kernel in enumerate(kernels)}
+    monkeypatch.setattr(Kernel, "address", property(places.__getitem__))
+    graph = graph_of(1 << 30, add_flat.address)
+    words = graph.words.copy()
+    frozen = FrozenGraph.of(graph, [add_flat])
+    assert not {*frozen.arrays["words"].tolist()} & {*places.values()}
+    np.testing.assert_array_equal(frozen.graph().words, words)
+    assert FrozenGraph.of(graph_of((1 << bits) - 1), [add_flat]) is None
 
 
 @pytest.mark.parametrize("of", ["memory", "kernel"])

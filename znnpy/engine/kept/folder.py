@@ -34,11 +34,11 @@ def has(family: str) -> bool:
 def content(name: str) -> bytes | None:
     """Return what a file of this user alone holds, and mark it as used; None if there is none."""
     path = place(name)
-    if not private_files.own_file(path) or private_files.why_not(home()):
-        return None
-    with suppress(OSError):  # of a cache that can only be read
-        os.utime(path)
     try:
+        if not private_files.own_file(path) or private_files.why_not(home()):
+            return None
+        with suppress(OSError):  # of a cache that can only be read
+            os.utime(path)
         return path.read_bytes()
     except OSError:
         return None  # removed meanwhile, or on a disk that fails: connected anew

@@ -38,7 +38,8 @@ from znnpy.plan import ALGORITHMS, PASSES, Plan
 HOME = Path(__file__).parents[2]
 OWN = ("znnpy", "znnpy_kernels", "numpy", "builtins")
 """Packages whose code is in the digest, or is no code that tasks follow from."""
-IMPORTED = time.time()
+BEGAN = min(time.time(), psutil.Process().create_time())
+"""When this process may have read the first of its sources; a fork has what was loaded before it."""
 APART = ("steal_seed", "record")
 """Settings that no task follows from."""
 
@@ -87,11 +88,12 @@ def _machine() -> list[Any]:
 @cache
 def _code() -> str:
     """Return a hash over all sources, to the letter; _ForeignError if they are newer than what this process runs."""
-    # A fork has what was loaded before it.
-    digest, began = hashlib.sha256(), min(IMPORTED, psutil.Process().create_time())
+    digest = hashlib.sha256()
     for home in (HOME, source_hash.FOLDER):
         for path in sorted(home.rglob("*.py")):
-            if path.stat().st_mtime > began:
+            found = path.stat()
+            # What installs others over them may leave them the time at which they were written.
+            if max(found.st_mtime, found.st_ctime) > BEGAN:
                 raise _ForeignError
             digest.update(str(path.relative_to(home)).encode() + path.read_bytes())
     return digest.hexdigest()

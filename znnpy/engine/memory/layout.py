@@ -251,8 +251,8 @@ class Layout:
             for node in self.network.nodes
         )
         found = replace(self, network=replace(self.network, nodes=nodes))
-        # The grain is that of the whole network.
-        vars(found)["grain"] = self.grain
+        # The grain is that of the whole network, and nodes lie as there, though fewer channels would lie planar.
+        vars(found).update(grain=self.grain, planar=self.planar)
         return found
 
     def traits(self, edge: Edge, which: PassName) -> Traits:

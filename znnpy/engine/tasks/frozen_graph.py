@@ -20,8 +20,12 @@ from znnpy.graph import Described, TaskGraph
 
 KERNELS = 0x7FF0 << 48 | 1
 """The first number of a kernel: as float64 a NaN that no arithmetic makes, below those of buffers (`arena.FIRST`)."""
-PROCESS, END = 1 << 44, 1 << 47
-"""Between which numbers words are addresses of this process: no size, step or bound is as large."""
+PROCESS, END = 1 << 44, 1 << 48
+"""Between which numbers words are addresses of this process: no size, step or bound is as large.
+
+Of the most bits that processes have by themselves: ARM's may have 48, and others of its kernels 39, whose kernels lie
+below PROCESS.
+"""
 BESIDE: tuple[Kernel, ...] = (run_in_turn, wait_for_all, zero_flat)
 """Kernels of tasks that emitters do not declare: runs, gates that save edges, gates of memory."""
 
@@ -46,8 +50,8 @@ class FrozenGraph:
         """
         calls = sorted({*kernels, *BESIDE}, key=lambda kernel: kernel.address)
         addresses = np.array([kernel.address for kernel in calls], np.int64)
-        words = graph.words
-        at = np.flatnonzero((words >= PROCESS) & (words < END))
+        words, first = graph.words, min(PROCESS, int(addresses[0]))
+        at = np.flatnonzero((words >= first) & (words < END))
         called = np.searchsorted(addresses, words[at])
         own = np.searchsorted(addresses, graph.addresses)
         if not (_found(addresses, called, words[at]) and _found(addresses, own, graph.addresses)):

@@ -140,31 +140,34 @@ def correlate(step: Step, build: Build, edge: Edge, it: Correlation) -> None:
     node, found, panels = _applied(build, edge, it.which), list[_Leaf](), _panels(it.target)
     sums = node is not None and it.which == "gradient"  # partial bias gradients, one for each cut
     seconds = _pass_seconds(build.layout.conv_shape(edge), it, sums=sums)
-    parts, taps = set[tuple[Planes, ...]](), _taps_of_row(it)
+    taps, usual = _taps_of_row(it), build.layout.grain
+    # With sums left behind the cuts are leaves, by sizes alone.
+    grain = None if sums else usual
+    in_turn = [(panel, _sources(it, panel, taps)) for panel in panels]
+    cuts = [_cuts(it, panel, seconds, grain, len(turns)) for panel, turns in in_turn]
+    leaves = sum(len(turns) * len(cut) for (_, turns), cut in zip(in_turn, cuts, strict=True))
+    by_planes = _by_planes(it, edge.size, len(panels), leaves)
+    parts = {tuple(planes for batch, planes, _ in cut if batch == 0) for cut in cuts}
     summed: list[Callable[[], None]] = []
-    for panel in panels:
-        # With sums left behind the cuts are leaves, by sizes alone.
-        grain, turns = None if sums else build.layout.grain, _sources(it, panel, taps)
-        cuts = _cuts(it, panel, seconds, grain, len(turns))
-        # Sums are left behind by the last task alone that goes through a part.
-        usual = build.layout.grain
-        early = cuts if grain or usual.many else _cuts(it, panel, seconds, usual, len(turns))
-        parts.add(tuple(planes for batch, planes, _ in cuts if batch == 0))
-        partials = None
+    for (panel, turns), cut in zip(in_turn, cuts, strict=True):
+        early, partials = cut, None
+        # Sums are left behind by the last task alone that goes through a part. Ordered by planes it would come before
+        # others of longer parts.
+        if not (grain or usual.many or by_planes):
+            early = _cuts(it, panel, seconds, usual, len(turns))
         if node and sums:
             # One vector a task and block, added up in order afterwards: bits do not depend on who
             # ran first.
-            partials = build.bias_partials(node, panel.first, len(cuts) * panel.count)
+            partials = build.bias_partials(node, panel.first, len(cut) * panel.count)
         found += [
-            _Leaf(panel, sources, number, *cut, partials if sources.stop == it.source.blocks else None)
+            _Leaf(panel, sources, number, *part, partials if sources.stop == it.source.blocks else None)
             for sources in turns
-            for number, cut in enumerate(cuts if sources.stop == it.source.blocks else early)
+            for number, part in enumerate(cut if sources.stop == it.source.blocks else early)
         ]  # fmt: skip
         if node and partials:
             summed.append(
-                partial(_sum_biases, step, build, node, it.target, panel, partials, len(cuts))
+                partial(_sum_biases, step, build, node, it.target, panel, partials, len(cut))
             )
-    by_planes = _by_planes(it, edge.size, len(panels), len(found))
     found.sort(key=_voxels if by_planes else _filters_first)
     # Every panel reads the same planes of all blocks.
     seen = cache(partial(_seen, it))
