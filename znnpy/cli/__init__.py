@@ -23,7 +23,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     """
     if arguments is None:
         _signal.signal(_signal.SIGINT, _interrupted)
-    from znnpy.cli.loading import loading
+    from znnpy.cli.module_loading import loading
 
     with loading():
         from znnpy.cli.app import main as run

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import note
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.options import CheckpointName, RunPath, new_path, which_checkpoint
 from znnpy.cli.preconditions import refuse_ranks
 from znnpy.interop.export.formats import FORMATS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, new_path, overrides
 from znnpy.cli.preconditions import refuse_ranks
 

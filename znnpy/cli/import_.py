@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from znnpy.cli.global_options import note
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import Overrides, new_path
 from znnpy.cli.preconditions import refuse_ranks

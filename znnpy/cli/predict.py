@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, note, shown_labels, suggest
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.options import (
     SIZES,
     CheckpointName,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from znnpy.cli.global_options import global_options, suggest
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import (
     SIZES,

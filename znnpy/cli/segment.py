@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from znnpy.cli.global_options import global_options, shown_labels, suggest
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.options import (
     MOST_VOXELS,
     SIZES,

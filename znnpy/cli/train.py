@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from znnpy.cli.global_options import global_options
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 from znnpy.cli.next_prediction import suggest_predict
 from znnpy.cli.options import ConfigFile, MaxMemory, Overrides, Threads, new_path, overrides
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from znnpy.cli.loading import loading
+from znnpy.cli.module_loading import loading
 
 # What the collector does after the package was imported by others, and after a command.
 WATCHED = """
