@@ -311,7 +311,7 @@ def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
 
 
 def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
-    """Return sizes of tiles for an axis, without those that take no fewer points in all than smaller ones.
+    """Return sizes of tiles for an axis, without those that take no fewer points in all than smaller ones but primes.
 
     An axis without a filter needs no transform.
     """
