@@ -29,9 +29,13 @@ def folder() -> Iterator[str]:
 def test_every_call_fails_once(library: str, folder: str, what: str) -> None:
     step = 1 if EVERY_CALL else 140 if what == "train" else 50
     said = run_with(library, HERE / "every_write.py", folder, what, step, *MODES)
+    found = 0
     for mode, line in zip(MODES, said.splitlines(), strict=True):
         calls, failed = map(int, line.split())
-        assert calls > 90
+        assert calls > max(90, step)  # each mode has a call to fail
         # Half a write is gone on with; what is left to do, and what is only noted, may fail.
-        least = 0.3 * calls if EVERY_CALL else 1
+        least = 0.3 * calls if EVERY_CALL else 0
         assert failed == 0 if mode == "short" else failed >= least, mode
+        found += failed
+    # Of a share of all modes together: the two calls of one may be such that may fail.
+    assert found

@@ -37,7 +37,7 @@ def fresh_cache(monkeypatch, folder: Path, fastest: str, effort: int | None = No
     monkeypatch.setattr(fftw, "_effort", lambda count: fftw.MEASURE if effort is None else effort)
     monkeypatch.setattr(autotune, "measure_all", lambda *_: None)  # compiles what loses
 
-    def timed(shape, methods, max_memory=None, memory=None):
+    def timed(shape, methods, max_memory=None, bench=None):
         costs = {method: estimated(shape, method) for method in methods}
         for part in costs[Method(fastest)]:
             costs[Method(fastest)][part] *= 1e-6

@@ -17,7 +17,14 @@ from znnpy.plan.algorithms.spectral import dense
 from znnpy.plan.choose import DIRECT, candidates, estimated_seconds
 from znnpy.plan.cost import MOST_PLANAR, PLANAR_INPUTS
 from znnpy.plan.joint_choice import cheapest
-from znnpy.plan.tiles import best_tiles, lattices, tile_count
+from znnpy.plan.tiles import (
+    _axis_sizes,
+    _wanted_seconds,
+    best_tiles,
+    lattices,
+    spectral_bytes,
+    tile_count,
+)
 from znnpy.plan.types import SHARED
 
 ONE = (1, 1, 1)
@@ -125,6 +132,27 @@ def test_tiles_serve_the_filter():
     assert best_tiles(shape_of((1, 1, 1)), 1) == []
     larger, smaller = (prod(best_tiles(shape_of((k, k, k)), 1)[0]) for k in (7, 3))
     assert larger > smaller
+
+
+@pytest.mark.parametrize("passes", [PASSES, ("forward",), ("gradient",)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 10), (10, 10), (64, 20)])
+@pytest.mark.parametrize("most", [1e7, np.inf])
+def test_no_better_tile_is_passed_over(inputs, outputs, passes, most):
+    """Of all combinations of sizes, most of which are left out by what they take at least."""
+    rng = np.random.default_rng(inputs)
+    for _ in range(4):
+        target, dilation = (tuple(map(int, rng.integers(1, top, 3))) for top in (60, 5))
+        source = tuple(size + 4 * apart for size, apart in zip(target, dilation, strict=True))
+        shape = replace(
+            shape_of((5, 3, 3)), inputs=inputs, outputs=outputs, passes=passes, dilation=dilation,
+            source=source, target=target, planar=inputs == 1 and "gradient" not in passes,
+        )  # fmt: skip
+        tiles = product(*(_axis_sizes(shape, axis) for axis in range(3)))
+        own = [it for it in tiles if spectral_bytes(shape, it) <= most]
+        ranked = sorted(own, key=lambda it: (_wanted_seconds(shape, it), it))
+        wanted = {tuple(sorted(it)): it for it in reversed(ranked)}
+        best = sorted(wanted.values(), key=ranked.index)
+        assert best_tiles(shape, 6, most) == best[:6]
 
 
 def test_tiles_far_from_the_best_are_not_measured():

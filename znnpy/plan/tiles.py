@@ -62,7 +62,7 @@ GROUP_BYTES, SMALL_BYTES = 1 << 22, 1 << 19
 NEAR_BYTES, COLUMNS_BYTES = 1 << 19, 1 << 24
 
 # Large enough for all sizes of one search of patches, and bounded, as processes live long.
-often_asked = lru_cache(maxsize=1 << 14)
+often_asked = lru_cache(maxsize=1 << 16)
 """Estimates of many patches ask for the same few numbers again and again."""
 
 
@@ -80,7 +80,6 @@ def new_points(taps: Triple, tile: Triple) -> Triple:
     return z, y, x
 
 
-@often_asked
 def tile_count(extents: Triple, dilation: Triple, points: Triple) -> int:
     """Return the number of tiles of all lattices of one channel, each of `points` new points."""
     return prod(map(_axis_count, extents, dilation, points))
@@ -282,25 +281,48 @@ def best_tiles(
     if voxels(shape.size) == 1:
         return []  # one tap: there is nothing to transform
     sizes = _axis_sizes(shape, 0), _axis_sizes(shape, 1), _axis_sizes(shape, 2)
-    found = [
-        (_wanted_seconds(shape, tile), tile)
-        for tile in product(*sizes)
-        if _least_seconds(shape, tile) < most_seconds and spectral_bytes(shape, tile) <= most_bytes
-    ]
-    ranked: dict[tuple[int, ...], Triple] = {}
-    # Sorting pairs breaks ties by the tile, so equal estimates give the same choice everywhere.
-    for _, tile in sorted(found):
-        # One order of axes is enough: the others cost about the same.
-        ranked.setdefault(tuple(sorted(tile)), tile)
-    return list(ranked.values())[:count]
+    each = _least_product(shape)
+    bounds = (_bounds(shape, tile, each) for tile in product(*sizes))
+    # Those first that may cost least: of thousands few have to be looked at.
+    fitting = sorted((least, tile) for forward, least, tile in bounds if forward < most_seconds)
+    # One order of axes is enough: the others cost about the same.
+    best: dict[tuple[int, ...], tuple[float, Triple]] = {}
+    enough = inf
+    for least, tile in fitting:
+        if least > enough:
+            break
+        if spectral_bytes(shape, tile) > most_bytes:
+            continue
+        # Pairs break ties by the tile, so equal estimates give the same choice everywhere.
+        own, order = (_wanted_seconds(shape, tile), tile), tuple(sorted(tile))
+        if own < best.get(order, (inf, tile)):
+            best[order] = own
+            if len(best) >= count and own[0] < enough:
+                # A little more: bounds are rounded, too.
+                enough = 1.000001 * sorted(best.values())[count - 1][0]
+    return [tile for _, tile in sorted(best.values())][:count]
 
 
-def _least_seconds(shape: ConvShape, tile: Triple) -> float:
-    """Return a lower bound of a forward pass, quickly found: its transforms, where lanes go over channels."""
+def _bounds(shape: ConvShape, tile: Triple, each: float) -> tuple[float, float, Triple]:
+    """Return lower bounds of any pass and of all of them, quickly found, and the tile.
+
+    Transforms, of few channels those of the outputs; and products, `each` number of whose spectra takes so long.
+    """
+    tiles, forward = tiles_of(shape, tile), "forward" in shape.passes
+    outputs = tiles * _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
     if shape.planar:
-        return 0.0
-    outputs = _transform_seconds(tile, shape.outputs, new_points(shape.size, tile))
-    return tiles_of(shape, tile) * (_transform_seconds(tile, shape.inputs) + outputs)
+        return outputs, outputs, tile
+    one = outputs + tiles * _transform_seconds(tile, shape.inputs)
+    # What others share with the outputs of a forward pass counts once more.
+    return one, one + outputs * forward + each * tiles * frequencies(tile), tile
+
+
+def _least_product(shape: ConvShape) -> float:
+    """Return a lower bound of the products of all passes for each number of a tile's spectrum."""
+    inputs, outputs = shape.inputs, shape.outputs
+    rows, columns = (-(-count // LANES_COUNTED) * LANES_COUNTED for count in (inputs, outputs))
+    pairs = min(inputs * columns, outputs * rows)
+    return 8.0 * len(shape.passes) * (pairs / PRODUCT_RATE + (inputs + outputs) / SPECTRA_RATE)
 
 
 def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
@@ -311,7 +333,7 @@ def _wanted_seconds(shape: ConvShape, tile: Triple) -> float:
 
 
 def _axis_sizes(shape: ConvShape, axis: int) -> list[int]:
-    """Return sizes of tiles for an axis, without those that take no fewer points in all than smaller ones.
+    """Return sizes of tiles for an axis, without those that take no fewer points in all than smaller ones but primes.
 
     An axis without a filter needs no transform.
     """

@@ -123,7 +123,7 @@ def transform(net: Network, x: Sequence[Complex]) -> list[Complex]:
     n = len(x)
     if n in _SMALL:
         return _SMALL[n](net, x)
-    # Good's mapping for coprime factors: 6, 10, 12, 14, 18, 20, 22, 24, 28 and 30.
+    # Good's mapping for coprime factors: 6, 10, 12, 14, 15, 18, 20, 22, 24, 28 and 30.
     for prime in (3, 5, 7, 11):
         # The whole power of the prime; 8 is more than any size here has.
         power = math.gcd(n, prime**8)

@@ -1,7 +1,8 @@
 """Points of filters as panels take them (`panels`): axis after axis, each step in what a near cache holds.
 
-Taps of a pair of vectors of filters and a block of inputs become planes along z once; of a plane, a column at a time is
-transformed along x and y, just before it is multiplied. The order of axes is that of `filters`: the same bits.
+Taps of a pair of vectors of filters and some blocks of inputs become planes along z once; of a plane, one or two
+columns at a time are transformed along x and y, just before they are multiplied. The order of axes is that of
+`filters`: the same bits.
 
 Addresses and steps are int64 in bytes.
 """
