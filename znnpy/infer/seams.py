@@ -78,8 +78,13 @@ def _places(job: Job, count: int) -> list[Region]:
     """Return boxes around corners where borders of patches or blocks meet; anywhere if there are no borders."""
     rng, half = np.random.default_rng(SEED), (WIDTH // 2,) * 3
     borders = [_borders(job, axis) for axis in range(3)]
-    draws = range(min(count, prod(map(len, borders))))
-    middles = dict.fromkeys(triple(int(rng.choice(axis)) for axis in borders) for _ in draws)
+    corners = tuple(map(len, borders))
+    # None twice, so that no more are asked for than there are.
+    drawn = rng.choice(prod(corners), min(count, prod(corners)), replace=False)
+    middles = (
+        triple(axis[place] for axis, place in zip(borders, places, strict=True))
+        for places in zip(*np.unravel_index(drawn, corners), strict=True)
+    )
     boxes = (Region(sub(middle, half), add(middle, half)) for middle in middles)
     return [box.within(job.region) for box in boxes]
 

@@ -31,7 +31,8 @@ SCRIPT = r"""
               {{"conv": {{"channels": {width}, "size": 3, "function": "relu"}}}},
               {{"conv": {{"channels": 3, "size": 3}}}}]
     wisdom = {{}}
-    autotune.recall, autotune.remember = wisdom.get, wisdom.setdefault
+    autotune.recall = lambda key, methods: wisdom.get(key)
+    autotune.remember = lambda key, costs, methods: wisdom.setdefault(key, costs)
 
     def memory(field):
         status = Path("/proc/self/status").read_text()
