@@ -257,7 +257,9 @@ def emit_gradients(
         step.begin()
         first = len(step.tasks)
         emit_forward(step, own)
-        step.note_values()
+        # By several, predictions are declared by themselves: copies would grow with each.
+        if len(layout.numbers) == 1:
+            step.note_values()
         emit_backward(step, own, losses)
         # Per microbatch, before sums over microbatches are declared: these are never made again.
         step.tasks[first:] = repeated(step.tasks[first:], own.again)

@@ -60,7 +60,7 @@ class Step:
     updated: set[str] = field(default_factory=set)
     """Parameters that `at_once` has updated."""
     valued: Step | None = None
-    """The step as it was when the microbatch that was begun last had its values."""
+    """The step as it was when the only microbatch of an update had its values."""
     _made: set[Buffer] = field(default_factory=set)
     _cuts: dict[Tensor, Sequence[Planes]] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class Step:
         self.added.clear()
 
     def note_values(self) -> None:
-        """Note that a microbatch has its values: what follows is its backward pass."""
+        """Note that the only microbatch has its values: what follows is its backward pass."""
         self.valued = replace(
             self, tasks=[*self.tasks], added={}, updated=set(), valued=None, _made={*self._made}, _cuts={**self._cuts}
         )  # fmt: skip
