@@ -93,3 +93,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.nodeid not in named]
     for item in slow_cases(items):
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_graph_is_kept() -> Iterator[None]:
+    """Keep no connected graphs, but where a test says so: others change the code that tasks follow from."""
+    from znnpy.engine.kept import graphs  # after what `pytest_configure` sets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs, "LEAST_CALLS", sys.maxsize)
+        yield

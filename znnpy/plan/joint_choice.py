@@ -65,7 +65,8 @@ def shared_total(by_pass: Mapping[PassName, Method], costs: Costs) -> float:
     """Return the seconds of some passes by the methods given, shared parts counted once."""
     seconds = sum(costs[method][which] for which, method in by_pass.items())
     for part, steps in SHARED.items():
-        # A set: two passes by the same method pay once, by different methods once each.
-        users = {method for which, method in by_pass.items() if which in steps}
+        # Two passes by the same method pay once, by different methods once each. Not a set: the order of the sum, and
+        # so its last bit, would be another in each process.
+        users = dict.fromkeys(method for which, method in by_pass.items() if which in steps)
         seconds += sum(costs[method].get(part, 0.0) for method in users)
     return seconds

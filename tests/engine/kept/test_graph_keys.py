@@ -17,7 +17,7 @@ from znnpy.layers.activation_functions import FUNCTIONS
 from znnpy.layers.edges import EDGE_KINDS
 from znnpy.learning.losses import LOSSES
 from znnpy.learning.optimizers import OPTIMIZERS
-from znnpy.plan import LayerPlan, Plan
+from znnpy.plan import Grain, LayerPlan, Plan
 
 SETTINGS = (
     {},
@@ -66,6 +66,12 @@ def test_every_setting_and_network_has_a_key_of_its_own():
     assert None not in found
     assert len(set(found)) == len(found)
     assert key_of(small()) == found[0]
+
+
+def test_how_long_tasks_are_is_told(monkeypatch):
+    found = key_of(small())
+    monkeypatch.setattr(Grain, "of", classmethod(lambda cls, work, workers: cls(1.0)))
+    assert key_of(small()) not in (None, found)
 
 
 def test_a_run_goes_on_with_the_key_that_it_began_with():

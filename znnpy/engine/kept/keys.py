@@ -72,7 +72,8 @@ def key(layout: Layout, settings: Settings) -> str | None:
     if any(ALGORITHMS[method.algorithm].traits.plans_ffts for method in methods):
         return None
     try:
-        told = _told([replace(layout, plan=Plan(layers)), own, entries]), _machine(), _code()
+        alike = replace(layout, plan=Plan(layers))
+        told = _told([alike, layout.grain, own, entries]), _machine(), _code()
     except _ForeignError:
         return None
     digest = hashlib.sha256(repr(told).encode())
