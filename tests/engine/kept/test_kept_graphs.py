@@ -174,12 +174,13 @@ def test_other_seeds_and_numbers_of_optimisers_take_the_same_graph(
 ):
     """To the bits that they train to with graphs of their own."""
 
-    def learned(rate, given):
+    def learned(rate, given, hardware=None):
         own = {"training": Training(microbatch=microbatch, clip_norm=given.get("clip_norm"))}
         own |= {name: value for name, value in given.items() if name != "clip_norm"}
         layer = {"conv": {"channels": 3, "size": 3, "function": "tanh"}}
         net = {"layers": [layer, {"dropout": 0.5}, layer]}
-        with Model(net, 3, batch=2, threads=1, conv="direct", loss="square", **own) as model:
+        own |= {"batch": 2, "threads": 1, "conv": "direct", "loss": "square", "hardware": hardware}
+        with Model(net, 3, **own) as model:
             x, target = (drawn(model, getattr(model.geometry, it)) for it in SHAPES)
             losses = [model.step(x, target, learning_rate=rate) for _ in range(3)]
             _, gradients = model.loss_and_gradients(x, target)
@@ -201,6 +202,8 @@ def test_other_seeds_and_numbers_of_optimisers_take_the_same_graph(
     for arrays in zip(found[1:], wanted[1:], strict=True):
         for ours, its in zip(*arrays, strict=True):
             np.testing.assert_array_equal(ours, its)
+    exact, *_ = learned(0.1, other, Hardware(precision="float64"))
+    np.testing.assert_allclose(found[0], exact, rtol=1e-4)
 
 
 @pytest.mark.parametrize("lean", [False, True])
