@@ -219,11 +219,12 @@ def planned_memory(layout: Layout, settings: Settings, *, keep: bool = False) ->
 
 
 def with_tasks(plan: MemoryPlan, settings: Settings) -> MemoryPlan:
-    """Return a plan with the tasks of its main graph and of derived filters, if it has none: of one microbatch alone.
+    """Return a plan with the tasks of its main graph and of derived filters, where memory was planned with others.
 
-    Of microbatches that are added up, and with what is computed again. Ranks have none: messages have addresses.
+    That is of several microbatches, and where values are computed again. Ranks have none: messages have addresses.
     """
-    if plan.tasks or settings.party:
+    planned_with = len(plan.layout.numbers) == 1 and not plan.sharing.again
+    if planned_with or settings.party:
         return plan
     arena = Arena(sharing=plan.sharing, apart=True)
     build = Build.new(arena, plan.layout, settings.states, frozen=settings.frozen).told_apart()
